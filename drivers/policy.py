@@ -155,6 +155,9 @@ class ReservedPages:
     count: int
 
 
+FOUND = "sharing"  # of ``Policy.shared_disk``: this host's Ceph pool, or the only storage that its aggregates give it
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """The operator's decisions about one host."""
@@ -170,7 +173,8 @@ class Policy:
     reserved_cells: ReservedCells | None = None
     reserved_disk_mib: int = 0
     disk_by_pool: bool = False  # of a Ceph cluster, report what its pool can hold, and not all that the cluster has
-    disk_shared: bool = False  # a pool of Ceph has a provider of its own, which all its hosts share
+    shared_disk: str = ""  # provider that guests' disks are counted on: name, uuid or FOUND; empty: the root
+    reports_pool: bool = False  # this agent reports the provider of its Ceph pool too
     cpu_ratio: Ratio = Ratio(4.0)
     ram_ratio: Ratio = Ratio(1.0)
     disk_ratio: Ratio = Ratio(1.0)

@@ -3,16 +3,22 @@
 from dataclasses import replace
 from uuid import UUID, uuid5
 
-from drivers.errors import MalformedFact
-from drivers.facts import PoolSpace
+from drivers.base import Survey
+from drivers.errors import MalformedFact, PolicyError
+from drivers.facts import Devices, HostFacts, PoolSpace
 from drivers.policy import Policy
+from drivers.reasons import Explained, Reason, Reasoned
+from reportclient.allocations import Holdings
 from reportclient.names import SHARES
-from reportclient.ownership import MARKER
-from reportclient.tree import Inventory, Provider
+from reportclient.ownership import MARKER, Names
+from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
 
 GIB = 1024**3
 STEP = 100  # a pool's amount differs at each look: it is reported anew if it differs by more than 1/100
 POOLS = "ceph_"  # begins the names of such providers
+REPORTED_BY = (
+    f"{MARKER}_POOL_OF_"  # begins the trait of a pool with the uuid of the compute node whose agent reports it
+)
 SHARER = f"{MARKER}_SHARES_DISK"  # on the root of a host whose guests' disks are counted on a provider that shares them
 
 
@@ -32,13 +38,13 @@ def pool_uuid(disk: PoolSpace) -> str:
     return str(uuid5(UUID(disk.fsid), disk.pool))
 
 
-def pool_aggregate(disk: PoolSpace) -> str:
-    """Return the uuid of the aggregate of all hosts that share the pool."""
-    return aggregate_of(pool_uuid(disk))
+def pool_name(disk: PoolSpace) -> str:
+    """Return the name of the pool's provider."""
+    return f"{POOLS}{disk.fsid}_{disk.pool}"
 
 
 def aggregate_of(pool: str) -> str:
-    """Return the same for the uuid of a pool's provider, whatever its cluster says by now."""
+    """Return the uuid of the aggregate of all hosts that share a pool, by the uuid of its provider."""
     return str(uuid5(UUID(pool), "aggregate"))
 
 
@@ -70,8 +76,66 @@ def pool_provider(disk: PoolSpace, policy: Policy, stands: Provider | None) -> P
                 f"cannot report the Ceph pool {disk.pool}, which can hold {total} GiB: {error}"
             ) from error
     return Provider(
-        name=f"{POOLS}{disk.fsid}_{disk.pool}",
+        name=pool_name(disk),
         inventories={"DISK_GB": stock},
         traits=frozenset({SHARES, MARKER}),
-        aggregates=frozenset({pool_aggregate(disk)}),
+        aggregates=frozenset({aggregate_of(pool_uuid(disk))}),
     )
+
+
+class PoolDriver:
+    """
+    Reports the provider of a Ceph pool, a root of its own, as one host saw the pool.
+
+    ``reporter`` is the uuid of the compute node whose agent reports it: a trait on the provider says so to all others.
+    """
+
+    def __init__(self, host: HostFacts, disk: PoolSpace, reporter: str) -> None:
+        facts = replace(host, hostname=pool_name(disk), cells=(), devices=Devices(), namespaces=(), guests=())
+        self._survey = Survey(facts, compute_id=pool_uuid(disk))
+        self._disk = disk
+        self._mark = REPORTED_BY + reporter.upper().replace("-", "_")
+
+    @property
+    def emitted(self) -> Names:
+        return Names(frozenset({"DISK_GB"}), frozenset({SHARES, MARKER, self._mark}))
+
+    def nodes(self) -> tuple[str, ...]:
+        return (self._survey.facts.hostname,)
+
+    def survey(self, node: str) -> Survey:
+        return self._survey
+
+    def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
+        """
+        Return the pool's provider alone.
+
+        Raises:
+            PolicyError: another agent reports the pool.
+        """
+        stands = observed.root.provider if observed and observed.root else None
+        others = sorted(one for one in (stands.traits if stands else ()) if one.startswith(REPORTED_BY))
+        if others and others != [self._mark]:
+            (*_, trait) = (one for one in others if one != self._mark)
+            who = trait.removeprefix(REPORTED_BY).lower().replace("_", "-")
+            raise PolicyError(
+                f"the agent of compute node {who} reports {survey.facts.hostname} (openstack resource provider show "
+                f"{who}): set [agent] report_pool = false on this host, or on that one; then take the trait {trait} "
+                f"off the pool (openstack resource provider trait set {pool_uuid(self._disk)}, with --trait for each "
+                f"of the other traits)"
+            )
+        pool = pool_provider(self._disk, policy, stands)
+        return ProviderTree((replace(pool, traits=pool.traits | {self._mark}),)), Holdings()
+
+    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
+        tree, holdings = self.shape(survey, policy, observed)
+        why = Reason(f"the Ceph cluster says that the pool {self._disk.pool} can hold that", "[agent] report_pool")
+        stock = {name: (one, why) for name, one in tree.root.inventories.items()}
+        traits = dict.fromkeys(tree.root.traits, why)
+        return Explained((Reasoned(name=tree.root.name, inventories=stock, traits=traits),), holdings=holdings)
+
+    def present(self, survey: Survey) -> frozenset[str]:
+        return frozenset()  # that the pool is there does not make a much smaller total likely
+
+    def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
+        return ()

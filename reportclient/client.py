@@ -120,17 +120,19 @@ class PlacementClient:
             rows = payload.decode_listing(body)
         return next((self.read(uuid, name, generation) for _, name, _, generation in rows), None)
 
+    def named(self, name_or_uuid: str) -> ObservedProvider | None:
+        """Return one root by its name or uuid, as ``root``; one request more for a name."""
+        try:
+            return self.root(str(UUID(name_or_uuid)))
+        except ValueError:
+            uuid = self.find(name_or_uuid)
+        return self.root(uuid) if uuid else None
+
     def used(self, uuid: str, resource_class: str) -> int:
         """Return how much of a class all consumers have on a provider. One request."""
         body, _ = self._transport.get(f"/resource_providers/{uuid}/usages")
         with payload.in_form(f"the usages of provider {uuid}"):
             return int(body["usages"].get(resource_class, 0))
-
-    def members(self, aggregate: str) -> dict[str, str]:
-        """Return the names of all providers in an aggregate, by uuid. One request."""
-        body, _ = self._transport.get(f"/resource_providers?{urlencode({'member_of': aggregate})}")
-        with payload.in_form(f"the providers in aggregate {aggregate}"):
-            return {uuid: name for uuid, name, _, _ in payload.decode_listing(body)}
 
     def sharing_with(self, aggregates: Collection[str]) -> tuple[ObservedProvider, ...]:
         """

@@ -63,12 +63,14 @@ def diff(
     moves: tuple[Move, ...] = (),
     consumers: Iterable[Consumer] = (),
     others: Mapping[str, Provider] = _NONE,
+    outside: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
     """
     Return the plan that makes ``observed`` equal to ``desired`` in what is ours, and that carries out ``moves``.
 
     ``consumers`` are the consumers of ``moves``, with all their allocations. ``others`` is what providers of other
-    services are to become as a whole, by name.
+    services are to become as a whole, by name. ``outside`` has the uuid of each provider of another tree that ``moves``
+    name.
 
     ``root_uuid`` is this host's identity; ``known_traits`` are the names of the desired traits that placement has
     (None: take them all as known); ``rename`` allows a root of this uuid under another name; ``formerly`` is the name
@@ -105,7 +107,7 @@ def diff(
     steps = [operation for change in changes for operation in change]
     steps += _emptied(doomed) if moves or any(isinstance(step, SetInventories) for step in steps) else []
     gone = [Delete(seen.uuid, seen.name) for seen in doomed]
-    moved = rewrites(moves, consumers, {seen.name: seen.uuid for seen in observed} | identity)
+    moved = rewrites(moves, consumers, {**outside, **{seen.name: seen.uuid for seen in observed}} | identity)
     return Plan((*renames, *_arrange(observed, steps, moved, known_traits), *gone), moves, left_out=dropped)
 
 
@@ -218,8 +220,9 @@ def _changes(
     else:
         operations += _reparent(provider, seen, identity, parents)
     operations += _set_traits(seen, provider, carry_traits(seen, provider, ours) - dropped)
-    if provider.aggregates - seen.provider.aggregates:
-        operations.append(SetAggregates(uuid_, provider.name, seen.provider.aggregates | provider.aggregates))
+    aggregates = (seen.provider.aggregates - ours.aggregates) | provider.aggregates
+    if aggregates != seen.provider.aggregates:
+        operations.append(SetAggregates(uuid_, provider.name, aggregates))
     inventories = carry_inventories(seen, provider, ours)
     if not same_stock(inventories, seen.provider.inventories):
         operations.append(SetInventories(uuid_, provider.name, inventories))

@@ -36,6 +36,7 @@ class Ownership:
     emitted: Names  # all that the drivers can report on a root, and below it
     configured: Mapping[str, Names] = field(default_factory=dict)  # the operator's, now or last pass, by provider name
     adopted: frozenset[str] = frozenset()  # names of the children that are ours without our mark
+    aggregates: frozenset[str] = frozenset()  # that our providers leave where they are not wanted there
 
     def classes(self, observed: ObservedProvider) -> frozenset[str]:
         """Return the classes on this provider that we may change or remove."""

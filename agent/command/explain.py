@@ -11,7 +11,7 @@ from agent.settings.read import Settings
 from agent.state.identity import planned_identity
 from agent.sync.decide.additions import add
 from agent.sync.decide.owner import NOVA_COMPUTE
-from agent.sync.decide.pool import DISK
+from agent.sync.decide.shared_disk import DISK
 from agent.sync.provider_yaml import read_additions
 from drivers.devices.inventories import libvirt_name
 from drivers.devices.odd import odd_sentence
@@ -59,9 +59,9 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> Explanation
             additions = read_additions(settings.provider_config, required=settings.provider_config_named)
             _, added = add(shaped.tree, planned_identity(node), additions, observed=observed or ObservedTree())
             found = explain_stock(provider, added.get(provider.name, Names()), what)
-            if not found and what == DISK and settings.policy.disk_shared and provider.parent is None:
+            if not found and what == DISK and settings.policy.shared_disk and provider.parent is None:
                 raise ConfigError(
-                    f"{provider.name} has no {DISK} of its own: by [agent] shared_disk = sharing the provider of the "
+                    f"{provider.name} has no {DISK} of its own: by [agent] shared_disk the provider of the "
                     f"storage that it shares with other hosts has it (openstack resource provider list)"
                 )
             if not found:

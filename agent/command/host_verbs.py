@@ -64,6 +64,7 @@ from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.plan_file import read_plans, write_plans
+from agent.sync.pool_node import pool_nodes
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee
 from drivers.errors import DiscoveryError
@@ -169,7 +170,7 @@ def plan(options: argparse.Namespace) -> Report:
     stopped: set[Status | None] = set()
     if options.out:
         check_folder(options.out, "file")
-    with _nodes(options) as nodes:
+    with _nodes(options, pools=True) as nodes:
         for one in nodes:
             draft = _with_use(one, foresee(one, wishes), options)
             drafts.append((one, draft))
@@ -344,7 +345,7 @@ def sync(options: argparse.Namespace) -> Report:
     """Run one pass over each node; with several nodes, a failed one does not stop the others."""
     wishes = wishes_of(options)
     saved = read_plans(options.plan) if options.plan else None
-    with _nodes(options, writes=True) as nodes:
+    with _nodes(options, writes=True, pools=True) as nodes:
         acts = [
             partial(sync_node, one, wishes) if saved is None else partial(sync_saved, one, saved.get(one.name), wishes)
             for one in nodes
@@ -458,15 +459,20 @@ def _with_use(node: ComputeNode, draft: Draft, options: argparse.Namespace) -> D
 
 
 @contextmanager
-def _nodes(options: argparse.Namespace, *, writes: bool = False) -> Iterator[list[ComputeNode]]:
-    """Open each node that the driver reports; placement first, which needs no look at the host."""
+def _nodes(options: argparse.Namespace, *, writes: bool = False, pools: bool = False) -> Iterator[list[ComputeNode]]:
+    """
+    Open each node that the driver reports, and with ``pools`` the pool that this agent reports, before them.
+
+    Placement is opened first, as it needs no look at the host.
+    """
     choice = choice_of(options)
     settings = settings_of(options)
     if (patience := getattr(options, "patience", None)) is not None:
         settings = replace(settings, reshape_timeout_s=patience)
     client, where = open_client(settings, choice, writes=writes)
     with open_driver(settings, choice) as driver:
-        yield [node_of(node, driver, client, settings, where, choice) for node in driver.nodes()]
+        nodes = [node_of(node, driver, client, settings, where, choice) for node in driver.nodes()]
+        yield [*(pool_nodes(nodes[0]) if pools else ()), *nodes]
 
 
 def _foreseen(node: str, one: Draft, verdict: Verdict) -> ForeseenForm:

@@ -23,7 +23,7 @@ from agent.connect.choice import (
 )
 from agent.errors import USER_ERRORS
 from agent.nova.client import NovaClient
-from agent.service.audits import Audits
+from agent.service.audits import Audited, Audits
 from agent.service.cases import KeptCases
 from agent.service.pass_result import RoundResult, result_of, together
 from agent.service.status import WELL
@@ -32,10 +32,12 @@ from agent.state.locks import locked
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
+from agent.sync.pool_node import pool_nodes
 from agent.sync.run import run_locked
 from drivers.base import Driver, Watchable
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.events import Event, OnOperation
+from drivers.pools import PoolDriver
 from reportclient.client import PlacementClient
 from reportclient.keystone import Sender
 from reportclient.transport import Transport
@@ -162,7 +164,7 @@ class Rounds:
             self._cases.recorder.unlisted = error
             self._cases.keep("host", str(error), deep=deep)
             raise
-        return [
+        nodes = [
             ComputeNode(
                 name=name,
                 driver=driver,
@@ -174,6 +176,7 @@ class Rounds:
             )
             for name in names
         ]
+        return [*pool_nodes(nodes[0]), *nodes]
 
     def _end(self, node: ComputeNode, outcome: Outcome, deep: bool) -> RoundResult:
         """Log the outcome of a node's pass, audit the node, and return the result; errors as ``Audits.take``."""
@@ -187,7 +190,7 @@ class Rounds:
                 "pass node=%s outcome=changed operations=%d digest=%s request_id=%s", outcome.node, count, digest, sent
             )
         self._progress()
-        audited = self._audits.take(node, outcome, deep=deep)
+        audited = Audited() if isinstance(node.driver, PoolDriver) else self._audits.take(node, outcome, deep=deep)
         if well:
             self._cases.well()  # only after the audit, which may fail at each pass
         return result_of(outcome, audited)

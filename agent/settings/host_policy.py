@@ -29,7 +29,8 @@ def build_policy(values: Values) -> Policy:
         reserved_memory_mib=values.value("DEFAULT", "reserved_host_memory_mb"),
         reserved_disk_mib=values.value("DEFAULT", "reserved_host_disk_mb"),
         disk_by_pool=values.value("agent", "rbd_capacity") == "pool",
-        disk_shared=_disk_shared(values),
+        shared_disk=_shared_disk(values),
+        reports_pool=_reports_pool(values),
         cpu_ratio=_ratio(values, "cpu"),
         ram_ratio=_ratio(values, "ram"),
         disk_ratio=_ratio(values, "disk"),
@@ -49,9 +50,10 @@ def _file_backed(values: Values) -> int:
     return mib
 
 
-def _disk_shared(values: Values) -> bool:
-    if values.value("agent", "shared_disk") == "own":
-        return False
+def _shared_disk(values: Values) -> str:
+    asked = str(values.value("agent", "shared_disk"))
+    if asked == "own":
+        return ""
     kind = values.value("libvirt", "images_type")
     if kind == "lvm":
         values.problem(
@@ -84,7 +86,15 @@ def _disk_shared(values: Values) -> bool:
             "sharing has no use for [DEFAULT] reserved_host_disk_mb, as the pool is not this host's: reserve of the "
             "pool's own provider in placement",
         )
-    return True
+    return asked
+
+
+def _reports_pool(values: Values) -> bool:
+    """Return whether this agent reports its Ceph pool; nova has no such provider, so the role does not matter."""
+    reports = bool(values.value("agent", "report_pool"))
+    if reports and values.value("libvirt", "images_type") != "rbd":
+        values.problem("agent", "report_pool", "= true needs [libvirt] images_type = rbd: agents report pools of Ceph")
+    return reports
 
 
 def _ratio(values: Values, name: str) -> Ratio:

@@ -170,11 +170,16 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                         "[pci] discover finds. audit: nova-compute reports the host, and this agent reports nothing. "
                         "In each role the agent compares allocations with guests, and repairs what its policy allows. "
                         "Unset: sole, but nothing is written while a sign shows that nova reports the host."),
-        cfg.StrOpt("shared_disk", default="own", choices=("own", "sharing"),
+        cfg.StrOpt("shared_disk", default="own",
                    help="Where DISK_GB of guests on shared storage stands. own: on the root of each host, as with "
-                        "nova: every host reports all of the storage. sharing: once for all hosts that share it. With "
-                        "[libvirt] images_type = rbd the agents keep a provider of the pool. For other storage, as "
-                        "NFS, an operator keeps one that shares DISK_GB with this host by an aggregate."),
+                        "nova: every host reports all of the storage. A name or a uuid: on this provider, once for all "
+                        "hosts that share it. sharing: on the provider of this host's Ceph pool, or, with other "
+                        "storage, on the only one that shares DISK_GB with this host by an aggregate. This host does "
+                        "not write the provider: that of a Ceph pool is of the agent with report_pool, and any other "
+                        "is the operator's."),
+        cfg.BoolOpt("report_pool", default=False,
+                    help="Report the provider of the pool in images_rbd_pool, which hosts with shared_disk share. Set "
+                         "it on exactly one host of the pool; a second agent refuses."),
         cfg.StrOpt("rbd_capacity", default="cluster", choices=("cluster", "pool"),
                    help="What is reported as DISK_GB with [libvirt] images_type = rbd. cluster: all that the disks of "
                         "the Ceph cluster have, as nova reports it; if a pool keeps each byte three times, that is "

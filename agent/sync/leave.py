@@ -21,7 +21,6 @@ from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode, Sight
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import ATTEMPTS, foresee
-from agent.sync.share import remove_pool_if_last
 from drivers.pools import SHARER
 from reportclient.allocations import Allocation
 from reportclient.errors import Conflict
@@ -262,12 +261,7 @@ def _try(
     if dry or not plan.operations:
         return Outcome(node=node.name, status=Status.UNCHANGED, plan=plan, observed=observed)
     node.state_file(seen.root_uuid).begin(seen.memory)  # so a run that is cut off is not taken for a second writer
-    storage = (seen.pool.uuid if seen.pool else seen.memory.shares) if isinstance(seen, Draft) else ""
-    if storage:
-        remove_pool_if_last(node, storage, seen.root_uuid)
     node.client.execute(plan, observed)
-    if storage:  # of hosts that retire at the same time each saw the others before
-        remove_pool_if_last(node, storage, seen.root_uuid)
     _forget(node, seen.root_uuid)
     return Outcome(node=node.name, status=Status.CHANGED, plan=plan, observed=observed, notes=(then,))
 

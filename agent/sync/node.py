@@ -17,16 +17,14 @@ from agent.sync.decide.judge import Terms
 from agent.sync.decide.layout import layout_of
 from agent.sync.decide.one_time import used_up_ones
 from agent.sync.decide.owner import NOVA_COMPUTE, against_handing, against_writing, only_audits, signs_of_nova
-from agent.sync.decide.pool import DISK, Pool, may_be_operators, may_forget, may_share, operators_pool, pool_of
 from agent.sync.decide.shaped import ownership
 from agent.sync.decide.view import Needs, Readings, View, Wishes
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
-from drivers.facts import DiskFacts, DiskUnread, PoolSpace, ServiceSigns
+from drivers.facts import ServiceSigns
 from drivers.host.services import probe_service
 from drivers.looks import look
 from drivers.policy import Layout
-from drivers.pools import pool_uuid
 from reportclient.client import PlacementClient
 from reportclient.errors import TreeMismatch
 from reportclient.ownership import MANAGED, Ownership, is_marked
@@ -99,8 +97,7 @@ class ComputeNode:
         root_uuid = known or planned_identity(self.name)
         memory = left or self._in_this_role(self.state_file(root_uuid).read(self.where))
         memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
-        settings, clock, disk = self.settings, self.clock(), survey.facts.disk
-        pool = self._pool(disk, observed, force=wishes.force)
+        settings, clock = self.settings, self.clock()
         added = any(names.classes or names.traits for names in memory.configured.values())
         return View(
             node=self.name,
@@ -122,9 +119,6 @@ class ComputeNode:
             wishes=wishes,
             uptime_s=clock.now_s() - clock.offset_s,
             expect_s=settings.expect_timeout_s,
-            pool=pool,
-            forgotten=(forgotten := self._forgotten(pool, disk, observed, memory.shares)),
-            former="" if forgotten else self._former(pool, disk, memory.shares),
             tried=tried,
         )
 
@@ -289,53 +283,6 @@ class ComputeNode:
             f"the disk was moved and the other machine is gone, run compute-node-agent adopt {identity}"
         )
 
-    def _pool(self, disk: DiskFacts, observed: ObservedTree, *, force: bool) -> Pool | None:
-        """Return the storage that this host shares with others, or did; None where it neither does nor did."""
-        policy, root = self.settings.policy, observed.root
-        if not self.settings.reports_root:
-            return None
-        if may_share(disk, policy, root):
-            limit = 1.0 if force else self.settings.shrink_fraction
-            pool = pool_of(disk, policy, self.client.root(pool_uuid(disk)), limit)
-        elif may_be_operators(disk, policy, root):
-            sharing = self.client.sharing_with(root.provider.aggregates) if root else ()
-            if (found := operators_pool(self.name, root, sharing, policy)) is None:
-                return None
-            pool = found
-        else:
-            return None
-        moving = pool.shared and pool.stands and root and DISK in root.provider.inventories
-        return replace(pool, used=self.client.used(pool.uuid, DISK)) if moving else pool
-
-    def _forgotten(self, pool: Pool | None, disk: DiskFacts, tree: ObservedTree, shares: str) -> str:
-        """
-        Return the name of a pool that this host still shares, though its configuration names another; or empty.
-
-        ``shares`` is the uuid of the one that it shared at the last pass; empty: none, or it is not remembered.
-        """
-        root = tree.root
-        if root is None or not self.settings.reports_root:
-            return ""
-        if shares and not isinstance(disk, DiskUnread):
-            return "" if pool and pool.uuid == shares else self._left_behind(shares, tree)
-        if not may_forget(pool, disk, root):
-            return ""
-        ours = pool.uuid if pool else ""
-        others = [one.name for one in self.client.sharing_with(root.provider.aggregates) if one.uuid != ours]
-        if others or isinstance(disk, PoolSpace):  # a mark without any may be of a pass that was cut off
-            return next(iter(others), "")
-        return "a storage that is in none of its aggregates now"
-
-    def _former(self, pool: Pool | None, disk: DiskFacts, shares: str) -> str:
-        """Return the uuid of the storage that this host shared at the last pass, and shares no more; or empty."""
-        known = shares and self.settings.reports_root and not isinstance(disk, DiskUnread)
-        return shares if known and not (pool and pool.uuid == shares) else ""
-
-    def _left_behind(self, shares: str, tree: ObservedTree) -> str:
-        """Return the name of a storage that has disks of this host's consumers; empty where it has none, or is gone."""
-        seen = self.client.root(shares)
-        return seen.name if seen and count_takers(self.client, tree, shares) else ""
-
     def _in_this_role(self, memory: NodeState) -> NodeState:
         """Return the memory; of another role only what does not say what is ours: the roles divide a tree otherwise."""
         beside = self.settings.beside_nova
@@ -374,6 +321,9 @@ class ComputeNode:
             consumers={**readings.consumers, **{uuid: read.get(uuid) for uuid in needs.consumers}},
             traits={**readings.traits, **{name: name in known for name in needs.traits}},
             providers={**readings.providers, **{name: client.exists(name) for name in sorted(needs.providers)}},
+            roots={**readings.roots, **{key: client.named(key) for key in sorted(needs.roots)}},
+            sharing=client.sharing_with(_aggregates(view.observed)) if needs.sharing else readings.sharing,
+            usages={**readings.usages, **{slot: client.used(*slot) for slot in sorted(needs.usages)}},
             nova_compute=self.probe(NOVA_COMPUTE) if needs.nova_compute else readings.nova_compute,
             nova_record=self.nova(view.root_uuid) if needs.nova_compute and self.nova else readings.nova_record,
         )
@@ -383,8 +333,5 @@ class ComputeNode:
         return ownership(self.driver, survey, shaped, observed, memory)
 
 
-def count_takers(client: PlacementClient, tree: ObservedTree, storage: str) -> int:
-    """Return how many consumers of a tree have something of a storage, by the uuid of its provider."""
-    held = client.allocations(one for one in tree if one.provider.inventories)
-    consumers = client.consumers({one.consumer for one in held}, held)
-    return sum(storage in one.slots for one in consumers)
+def _aggregates(tree: ObservedTree) -> frozenset[str]:
+    return tree.root.provider.aggregates if tree.root else frozenset()

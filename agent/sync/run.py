@@ -17,7 +17,6 @@ from agent.sync.decide.view import Wishes
 from agent.sync.journal import journaled
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
-from agent.sync.share import keep_pool, leave_former, leave_pool
 from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
 from reportclient.names import ONE_TIME
@@ -118,11 +117,12 @@ def _log_strays(node: ComputeNode, draft: Draft, logged: set[str]) -> None:
 def _cause(node: ComputeNode, draft: Draft, identity: str | None, error: Rejected) -> PlacementError | None:
     """Return what made placement refuse a write, if the tree shows it: another host's root, or another writer."""
     try:
-        if isinstance(error, NameTaken) and (standing := node.client.find(node.name)) not in (None, draft.root_uuid):
-            return node.unlike(str(standing), identity)
+        if isinstance(error, NameTaken) and (standing := node.client.find(node.name)):
+            if standing != draft.root_uuid:
+                return node.unlike(standing, identity)
+            if draft.observed.root is None:
+                return Conflict(f"another agent made the provider {node.name} first: {error}")
         found = node.client.observe(draft.root_uuid, draft.observed)
-        if draft.pool and draft.pool.shared and node.client.root(draft.pool.uuid) is None:
-            return Conflict(f"another host took the provider {draft.pool.wanted.name} away: {error}")
     except PlacementError:
         return None
     ours = {step.uuid for step in draft.plan.operations if isinstance(step, Create | Delete)}
@@ -221,19 +221,15 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes) -
     state, plan, observed = node.state_file(draft.root_uuid), draft.plan, draft.observed
     wrote = memory.wrote or wishes.take_over or (bool(plan.operations) and not draft.beside)
     memory = replace(memory, wrote=wrote)
-    pool = draft.pool
-    shared = keep_pool(node, pool) if pool and pool.shared else False
     if plan.operations:
         state.begin(replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported))
         with _converting(node, draft, wishes) if _is_conversion(draft) else nullcontext():
             written = _with_one_time(node, draft, node.client.execute(plan, observed))
             observed = _with_marked(written, forecast(plan, draft.observed))
-    gone = leave_former(node, draft.former, draft.root_uuid) if draft.former else False
     after = _after_writes(draft, memory, observed)
     if after != state.read(node.where):
         state.write(after)
-    left = leave_pool(node, pool, draft.root_uuid) if pool and not pool.shared else False
-    status = Status.CHANGED if plan.operations or shared or left or gone else Status.UNCHANGED
+    status = Status.CHANGED if plan.operations else Status.UNCHANGED
     return outcome_of(node, draft, status, notes_on(draft))
 
 

@@ -1,7 +1,7 @@
 """Makes DISK_GB of the root out of what has the disks of guests, with its reason."""
 
 from drivers.by_suffix import BySuffix
-from drivers.facts import DiskSpace, DiskUnread, HostFacts, PoolSpace
+from drivers.facts import DiskUnread, HostFacts, PoolSpace
 from drivers.libvirt.host_inventories import Entry, kept_text, one_class, present_only
 from drivers.policy import Policy
 from drivers.pools import GIB, pool_gib
@@ -15,7 +15,7 @@ def disk_stock(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[str
     What did not answer has what it has in placement. A storage that is shared has a provider of its own.
     """
     disk = facts.disk
-    if policy.disk_shared and (disk.fsid if isinstance(disk, PoolSpace) else isinstance(disk, DiskSpace)):
+    if policy.shared_disk:
         return {}
     before = standing.root.provider.inventories.get("DISK_GB") if standing.root else None
     if isinstance(disk, DiskUnread):

@@ -24,6 +24,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome
+from agent.sync.pool_node import pool_nodes
 from agent.sync.run import run_pass
 from beds.histories import Clock, Crash, Crashing
 from beds.memory import MemoryPlacement
@@ -46,8 +47,8 @@ from drivers.facts import (
     Tenant,
 )
 from drivers.libvirt.driver import LibvirtDriver
-from drivers.policy import OF_CELLS, CpuPolicy, DevicePolicy, Layout, MdevRule, Policy
-from drivers.pools import pool_aggregate
+from drivers.policy import FOUND, OF_CELLS, CpuPolicy, DevicePolicy, Layout, MdevRule, Policy
+from drivers.pools import aggregate_of, pool_uuid
 from drivers.rules import parse_rule
 from fakes import FACTS
 from hardware import at, card, gpu
@@ -155,7 +156,7 @@ class Setup:
             cpus=cpus,
             devices=devices,
             reserved_memory_mib=0,
-            disk_shared=self.disk == "sharing",
+            shared_disk=FOUND if self.disk == "sharing" else "",
         )
 
     def _rules(self, one: Card) -> Iterator[dict[str, Any]]:
@@ -255,6 +256,8 @@ class World:
     def take(self, *, reshape: bool = True, force: bool = False, crash: tuple[int, bool] | None = None) -> None:
         """One pass, which a person's ``--rename-from`` helps on where the host has another name now."""
         self.clock.now += 60
+        if self.setup.disk == "sharing":
+            self._report_pool()
         if not self.cut:
             self.crashing.left, self.crashing.after = crash or (None, False)
         stands = self._names().get(ROOT)
@@ -276,6 +279,14 @@ class World:
         self._look()
         if self.clean:
             self.twice += self._spare_cpus()
+
+    def _report_pool(self) -> None:
+        """The pass of the agent, on another host, that reports the pool."""
+        policy = Policy(reports_pool=True)
+        client = PlacementClient(Transport(self.memory, where="placement"))
+        settings = replace(self.settings, policy=policy)
+        (pool,) = pool_nodes(replace(self.node(), client=client, settings=settings))
+        run_pass(pool)
 
     @property
     def is_well(self) -> bool:
@@ -401,7 +412,7 @@ class World:
             elif kind == "class":
                 found[what] = stock.get("inventories", {}).get(name)
             elif kind == "aggregate":
-                found[what] = sorted({*aggregates.get("aggregates", ())} - {pool_aggregate(CEPH)})
+                found[what] = sorted({*aggregates.get("aggregates", ())} - {aggregate_of(pool_uuid(CEPH))})
             else:
                 found[what] = traits.get("traits"), stock.get("inventories")
         return found

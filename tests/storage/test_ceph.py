@@ -103,8 +103,9 @@ def test_disk_gb_is_novas_number_or_what_the_pool_can_hold(lab: Lab, way: str) -
 @pytest.mark.parametrize("way", WAYS)
 def test_a_shared_pool_is_a_provider_of_its_own_by_the_clusters_fsid(lab: Lab, way: str) -> None:
     fsid = lab.cluster.ask("fsid")["fsid"]
-    done = lab.agent("sync", way=way, agent={"shared_disk": "sharing"})
-    assert done.code == 0, done.err
+    for _ in range(2):  # the first pass makes the identity by which the second one says who reports the pool
+        done = lab.agent("sync", way=way, agent={"shared_disk": "sharing", "report_pool": True})
+        assert done.code == 0, done.err
 
     placement = ByHand(lab.placement)
     rows = {one["name"]: one["uuid"] for one in placement.send("GET", "/resource_providers")["resource_providers"]}
@@ -114,7 +115,7 @@ def test_a_shared_pool_is_a_provider_of_its_own_by_the_clusters_fsid(lab: Lab, w
     assert (stocks[0]["DISK_GB"]["total"], "DISK_GB" in stocks[1]) == (lab.pool_gib(), False)
 
     with lab.cluster.silent():
-        done = lab.agent("sync", way=way, agent={"shared_disk": "sharing"})
+        done = lab.agent("sync", way=way, agent={"shared_disk": "sharing", "report_pool": True})
     assert done.code == 0, done.err
     again = placement.send("GET", f"/resource_providers/{pool}/inventories")["inventories"]
     assert again == stocks[0]

@@ -12,6 +12,7 @@ from agent.settings.read import _tell_reading, load_settings
 from agent.settings.slips import slips_of_the_pen, types_left_out
 from agent.settings.values import Values
 from drivers.policy import (
+    FOUND,
     WITHOUT_CPUS,
     CpuPolicy,
     InstancesFolder,
@@ -195,6 +196,19 @@ def test_what_cannot_be_meant_is_refused_with_a_sentence(
 
     assert message in text
     assert text.startswith(f"{path}:")
+
+
+@pytest.mark.parametrize(
+    ("value", "storage"), [("own", ""), ("sharing", FOUND), ("nfs", "nfs"), ("ceph_1_vms", "ceph_1_vms")]
+)
+def test_shared_storage_is_found_or_named(write_config: Write, value: str, storage: str) -> None:
+    assert load_settings([write_config(agent={"shared_disk": value})]).policy.shared_disk == storage
+
+
+def test_a_pool_is_reported_by_a_host_of_ceph_alone(write_config: Write) -> None:
+    path = write_config(agent={"report_pool": "true"}, libvirt={"images_type": "rbd"})
+    assert load_settings([path]).policy.reports_pool
+    assert "= true needs [libvirt] images_type = rbd" in problem(write_config(agent={"report_pool": "true"}))
 
 
 def test_devices_are_configured_as_for_nova(write_config: Write) -> None:

@@ -18,7 +18,11 @@ from agent.settings.read import Settings, load_settings
 from agent.state.locks import locked
 from agent.sync.case import open_case
 from agent.sync.outcome import Outcome, Status
+from drivers.base import Survey
 from drivers.errors import DiscoveryError
+from drivers.facts import PoolSpace
+from drivers.policy import Policy
+from fakes import FACTS
 from reportclient.errors import Forbidden
 from reportclient.plan import Plan
 from reportclient.tree import ObservedTree
@@ -163,7 +167,7 @@ class Failing:
         raise Forbidden("no role")
 
 
-def passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: Any) -> Rounds:
+def passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: Any, **options: Any) -> Rounds:
     """Passes over one host with this driver, which find it up to date; their audits fail."""
 
     @contextmanager
@@ -180,7 +184,13 @@ def passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: Any) -> Roun
     monkeypatch.setattr(rounds, "run_locked", unchanged)
     nothing: Any = lambda *_arguments: None  # noqa: E731
     made = Rounds(
-        Choice(), configured(tmp_path), None, wake=nothing, metered=lambda one: one, told=nothing, progress=nothing
+        Choice(),
+        replace(configured(tmp_path), **options),
+        None,
+        wake=nothing,
+        metered=lambda one: one,
+        told=nothing,
+        progress=nothing,
     )
     monkeypatch.setattr(made, "_audits", Failing())
     return made
@@ -206,6 +216,23 @@ def test_an_audit_that_fails_at_each_pass_is_one_case_and_each_pass_asks_for_the
 
     assert numbers(tmp_path) == [1]
     assert driver.asked == 4
+
+
+class Reporting(Named):
+    """A host of Ceph."""
+
+    def survey(self, _node: str) -> Survey:
+        disk = PoolSpace("vms", cluster_bytes=1 << 40, pool_gib=900, fsid="9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10")
+        return Survey(replace(FACTS, disk=disk), compute_id="a4f1c3f0-5d7f-4a3c-9d26-0c1f6b1de201")
+
+
+def test_a_pool_that_the_agent_reports_has_no_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its consumers are guests of all hosts, so each would be an orphan."""
+    one = passes(tmp_path, monkeypatch, Reporting(), recorded=True, policy=Policy(reports_pool=True))
+
+    done = one.take(deep=True, counts=True)
+
+    assert done.outcomes == {"ceph_9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10_vms": "unchanged", "host": "failed"}
 
 
 def test_the_state_of_a_case_is_read_under_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,12 @@ import pytest
 
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.outcome import Status
+from agent.sync.pool_node import pool_nodes
+from agent.sync.run import run_pass
 from beds.one_host import GUEST, RESHAPE, ROOT, Cut, OneHost
-from drivers.errors import PolicyError
 from drivers.facts import PoolSpace
-from drivers.policy import Layout, Policy
-from drivers.pools import SHARER
+from drivers.policy import FOUND, Layout, Policy
+from drivers.pools import SHARER, pool_uuid
 from fakes import FACTS
 from reportclient.names import SHARES
 
@@ -20,7 +21,7 @@ NFS, OTHER = "11111111-2222-4333-8444-555555555555", "11111111-2222-4333-8444-66
 AGGREGATE = "aaaaaaaa-2222-4333-8444-555555555555"
 CEPH = PoolSpace("vms", cluster_bytes=3000 << 30, pool_gib=900, fsid="9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10")
 OWN = Policy()
-SHARED = Policy(disk_shared=True)
+SHARED = Policy(shared_disk=FOUND)
 STOCK = {"DISK_GB": {"total": 5000, "reserved": 100, "allocation_ratio": 2.0}, "CUSTOM_IOPS": {"total": 9}}
 
 
@@ -68,7 +69,7 @@ def rows(one: OneHost) -> dict[str, int]:
     """DISK_GB of the guest, by provider."""
     consumer = one.node.client.consumer(GUEST)
     assert consumer
-    names = {NFS: "nfs", ROOT: "root"}
+    names = {NFS: "nfs", OTHER: "other", ROOT: "root"}
     return {names[uuid]: each["DISK_GB"] for uuid, each in consumer.slots.items() if "DISK_GB" in each}
 
 
@@ -77,7 +78,7 @@ def test_the_guests_disks_are_counted_there_and_back(one: OneHost, layout: Layou
     one.sync(RESHAPE, policy=Policy(layout=layout))
     before, said = one.stock(), storage(one)
 
-    assert one.sync(policy=Policy(layout=layout, disk_shared=True)).status is Status.RESHAPE_NEEDED
+    assert one.sync(policy=Policy(layout=layout, shared_disk=FOUND)).status is Status.RESHAPE_NEEDED
     done = one.sync(RESHAPE)
     assert (done.status, rows(one), "DISK_GB" in one.stock()) == (Status.CHANGED, {"nfs": 20}, False)
     assert SHARER in one.traits("")
@@ -106,25 +107,39 @@ def test_what_was_cut_off_at_any_write_is_finished_by_the_next_pass(
             one.sender.left = None
             one.sync(RESHAPE)
             assert (rows(one), storage(one)) == ({where: 20}, said)
-            assert (one.sync().status, SHARER in one.traits("")) == (Status.UNCHANGED, after.disk_shared)
+            assert (one.sync().status, SHARER in one.traits("")) == (Status.UNCHANGED, after == SHARED)
         else:
             break
     assert writes > 1
 
 
-def test_a_host_to_which_no_storage_is_shared_is_refused_with_what_to_do(one: OneHost) -> None:
+def test_a_host_to_which_no_storage_is_shared_changes_nothing_and_says_what_to_do(one: OneHost) -> None:
     join(one, ROOT)
 
-    with pytest.raises(PolicyError, match=r"no provider shares DISK_GB with host\. Give the storage's provider the"):
-        one.sync(RESHAPE, policy=SHARED)
-    assert rows(one) == {"root": 20}
+    done = one.sync(RESHAPE, policy=SHARED)
+
+    assert "no provider shares DISK_GB with host. Give the storage's provider the trait" in done.notes[0]
+    assert (rows(one), "DISK_GB" in one.stock(), SHARER in one.traits("")) == ({"root": 20}, True, False)
 
 
-def test_of_two_storages_none_is_chosen(one: OneHost) -> None:
+def test_of_two_storages_none_is_chosen_but_the_named_one(one: OneHost) -> None:
     add_storage(one, OTHER, "other")
 
-    with pytest.raises(PolicyError, match="nfs, other share DISK_GB with host: take host out of"):
-        one.sync(RESHAPE, policy=SHARED)
+    done = one.sync(RESHAPE, policy=SHARED)
+    assert "nfs, other share DISK_GB with host: name one of them in [agent] shared_disk" in done.notes[0]
+    assert rows(one) == {"root": 20}
+
+    one.sync(RESHAPE, policy=Policy(shared_disk="nfs"))
+    assert (rows(one), one.sync().status) == ({"nfs": 20}, Status.UNCHANGED)
+
+
+def test_a_named_storage_is_not_used_from_outside_its_aggregates(one: OneHost) -> None:
+    join(one, ROOT)
+
+    done = one.sync(RESHAPE, policy=Policy(shared_disk=NFS))
+
+    assert "nfs shares no aggregate with host: put host into one of its aggregates" in done.notes[0]
+    assert rows(one) == {"root": 20}
 
 
 def test_a_storage_without_room_is_refused_before_anything_is_written(one: OneHost) -> None:
@@ -136,32 +151,34 @@ def test_a_storage_without_room_is_refused_before_anything_is_written(one: OneHo
     assert "make room on nfs" in done.notes[0]
 
 
-@pytest.mark.parametrize("policy", [OWN, SHARED])
-def test_a_host_that_was_taken_out_of_the_aggregate_forgets_nothing(one: OneHost, policy: Policy) -> None:
+def test_a_host_that_was_taken_out_of_the_aggregate_stays_until_it_is_to_leave(one: OneHost) -> None:
     one.sync(RESHAPE, policy=SHARED)
     join(one, ROOT)
 
-    if policy.disk_shared:
-        with pytest.raises(PolicyError, match="no provider shares"):
-            one.sync(RESHAPE, policy=policy)
-    else:
-        done = one.sync(RESHAPE, policy=policy)
-        assert done.status is Status.UNSAFE
-        assert "put this host into its aggregate again" in done.notes[0]
-    assert rows(one) == {"nfs": 20}
-    join(one, ROOT, AGGREGATE)
+    done = one.sync(RESHAPE)
+    assert "no provider shares DISK_GB with host" in done.notes[0]
+    assert (rows(one), "DISK_GB" in one.stock(), SHARER in one.traits("")) == ({"nfs": 20}, False, True)
+
+    one.forget()
     one.sync(RESHAPE, policy=OWN)
-    assert rows(one) == {"root": 20}
+    assert (rows(one), SHARER in one.traits("")) == ({"root": 20}, False)
 
 
-def test_a_host_that_moves_on_to_ceph_brings_its_disks_back_first(one: OneHost) -> None:
+def test_a_host_that_moves_on_to_ceph_waits_for_the_pool_and_takes_its_disks_there(one: OneHost) -> None:
     one.sync(RESHAPE, policy=SHARED)
 
     done = one.sync(RESHAPE, facts=replace(one.facts, disk=CEPH))
-
-    assert done.status is Status.UNSAFE
-    assert "host still shares nfs" in done.notes[0]
+    assert "placement has no provider ceph_" in done.notes[0]
     assert rows(one) == {"nfs": 20}
+
+    reporting = replace(one.node, settings=replace(one.settings, policy=replace(one.policy, reports_pool=True)))
+    (pool,) = pool_nodes(reporting)
+    run_pass(pool)
+    one.sync(RESHAPE)
+    consumer = one.node.client.consumer(GUEST)
+    assert consumer
+    assert consumer.slots[pool_uuid(CEPH)] == {"DISK_GB": 20}
+    assert (NFS in consumer.slots, one.sync().status) == (False, Status.UNCHANGED)
 
 
 def test_a_host_that_shares_is_not_handed_over_and_its_retirement_leaves_the_storage(one: OneHost) -> None:
@@ -175,21 +192,18 @@ def test_a_host_that_shares_is_not_handed_over_and_its_retirement_leaves_the_sto
     assert storage(one) == said
 
 
-def test_a_host_that_is_moved_to_another_storage_does_not_forget_the_first(one: OneHost) -> None:
+@pytest.mark.parametrize("policy", [OWN, SHARED])
+def test_a_host_that_is_moved_to_another_storage_takes_its_disks_along(one: OneHost, policy: Policy) -> None:
     another = "aaaaaaaa-2222-4333-8444-777777777777"
     one.sync(RESHAPE, policy=SHARED)
     add_storage(one, OTHER, "other")
     join(one, OTHER, another)
     join(one, ROOT, another)
 
-    for policy in (SHARED, OWN):
-        done = one.sync(RESHAPE, policy=policy)
-        assert (done.status, rows(one)) == (Status.UNSAFE, {"nfs": 20})
-        assert "host still shares nfs" in done.notes[0]
-    join(one, ROOT, AGGREGATE)
-    one.sync(RESHAPE)
+    one.sync(RESHAPE, policy=policy)
 
-    assert (rows(one), one.sync().status) == ({"root": 20}, Status.UNCHANGED)
+    assert rows(one) == ({"root": 20} if policy == OWN else {"other": 20})
+    assert one.sync().status is Status.UNCHANGED
 
 
 def test_a_storage_that_is_gone_for_good_holds_no_host(one: OneHost) -> None:

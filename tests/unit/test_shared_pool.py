@@ -1,37 +1,58 @@
 """A pool of Ceph that hosts share: what a host decides of it, and what it refuses."""
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.sync.decide.pool import Pool
-from agent.sync.decide.sharing import below
+from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node
-from agent.sync.outcome import Status
+from agent.sync.outcome import Outcome, Status
+from agent.sync.pool_node import pool_nodes
 from agent.sync.run import run_pass
-from beds.one_host import ABROAD, FORCE, GUEST, RESHAPE, ROOT, OneHost
-from drivers.errors import MalformedFact
+from beds.one_host import ABROAD, FORCE, GUEST, MIGRATION, RESHAPE, ROOT, Cut, OneHost
+from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import DiskFacts, DiskSpace, DiskUnread, PoolSpace
-from drivers.policy import Layout, Policy, Ratio
-from drivers.pools import POOLS, SHARER, pool_aggregate, pool_provider, pool_uuid
+from drivers.policy import FOUND, Layout, Policy, Ratio
+from drivers.pools import POOLS, REPORTED_BY, SHARER, aggregate_of, pool_name, pool_provider, pool_uuid
 from fakes import FACTS
-from reportclient.tree import Inventory, ObservedTree, Provider
 
 VMS = PoolSpace("vms", cluster_bytes=3000 << 30, pool_gib=900, fsid="9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10")
 OWN = Policy()
-SHARED = Policy(disk_shared=True)
+SHARED = Policy(shared_disk=FOUND)
 LOCAL = DiskSpace(total_bytes=500 << 30, free_bytes=400 << 30)
+
+
+OTHER = "00000000-0000-4000-8000-000000000078"
+UUID = pool_uuid(VMS)
 
 
 @pytest.fixture
 def one(tmp_path: Path) -> OneHost:
-    """A host that reports the pool on its own root, with a guest that has a disk."""
-    found = OneHost(tmp_path, replace(FACTS, disk=VMS), OWN)
+    return a_host(tmp_path)
+
+
+def a_host(folder: Path) -> OneHost:
+    """A host that counts the pool on its own root, with a guest that has a disk; its agent reports the pool too."""
+    found = OneHost(folder, replace(FACTS, disk=VMS), OWN)
     found.sync()
+    report(found)
     found.claim({"": {"VCPU": 1, "MEMORY_MB": 64, "DISK_GB": 20}})
     return found
+
+
+def report(one: OneHost, wishes: Wishes = Wishes(), *, disk: DiskFacts = VMS) -> Outcome:
+    """A pass over the pool, as this host sees it."""
+    (node,) = pool_nodes(reporter(one, disk))
+    return run_pass(node, wishes)
+
+
+def reporter(one: OneHost, disk: DiskFacts = VMS) -> Any:
+    """This host with an agent that reports the pool."""
+    seen = OneHost(one.folder, with_disk(one, disk), replace(one.policy, reports_pool=True), sender=one.sender)
+    return seen.node
 
 
 def share(one: OneHost) -> None:
@@ -40,70 +61,187 @@ def share(one: OneHost) -> None:
 
 def pool(one: OneHost) -> Any:
     """The stock of the pool's provider; None: there is none."""
-    seen = one.node.client.root(pool_uuid(VMS))
+    seen = one.node.client.root(UUID)
     return seen and seen.provider.inventories["DISK_GB"]
 
 
-def rows(one: OneHost) -> dict[str, int]:
-    """DISK_GB of the guest, by provider: the pool's, or the root."""
-    consumer = one.node.client.consumer(GUEST)
-    assert consumer
-    return {
-        "pool" if uuid == pool_uuid(VMS) else "root": each["DISK_GB"]
-        for uuid, each in consumer.slots.items()
-        if "DISK_GB" in each
-    }
-
-
-def beside(one: OneHost, other: str) -> None:
-    """Another host comes into the pool's aggregate."""
-    one.send("POST", "/resource_providers", {"name": other, "uuid": other})
-    body = {"resource_provider_generation": 0, "aggregates": [pool_aggregate(VMS)]}
-    one.send("PUT", f"/resource_providers/{other}/aggregates", body)
+def rows(one: OneHost, consumer: str = GUEST) -> dict[str, int]:
+    """DISK_GB of a consumer, by provider: the pool's, or the root."""
+    found = one.node.client.consumer(consumer)
+    assert found
+    names = {UUID: "pool", ROOT: "root"}
+    return {names.get(uuid, uuid): each["DISK_GB"] for uuid, each in found.slots.items() if "DISK_GB" in each}
 
 
 def with_disk(one: OneHost, disk: DiskFacts) -> Any:
     return replace(one.facts, disk=disk)
 
 
+def put(one: OneHost, uuid: str, what: str, **body: object) -> None:
+    seen = one.node.client.root(uuid)
+    assert seen
+    one.send("PUT", f"/resource_providers/{uuid}/{what}", {"resource_provider_generation": seen.generation, **body})
+
+
+def evacuated(one: OneHost) -> None:
+    """The guest has something of another host too."""
+    consumer = one.node.client.consumer(GUEST)
+    assert consumer
+    one.send("POST", "/resource_providers", {"name": "abroad", "uuid": ABROAD})
+    put(one, ABROAD, "inventories", inventories={"VCPU": {"total": 4}})
+    hold(one, {**consumer.slots, ABROAD: {"VCPU": 1}})
+
+
+def hold(one: OneHost, slots: Any) -> None:
+    """What the guest has from now on, by uuid of the provider."""
+    consumer = one.node.client.consumer(GUEST)
+    assert consumer
+    body = {
+        "allocations": {uuid: {"resources": dict(each)} for uuid, each in slots.items()},
+        "project_id": consumer.project,
+        "user_id": consumer.user,
+        "consumer_generation": consumer.generation,
+        "consumer_type": consumer.kind,
+    }
+    one.send("PUT", f"/allocations/{GUEST}", body)
+
+
 @pytest.mark.parametrize("layout", ["flat", "devices", "cells", "numa"])
 def test_the_guests_disks_are_on_the_pool_and_back(one: OneHost, layout: Layout) -> None:
     one.sync(RESHAPE, policy=Policy(layout=layout))
-    before = one.stock()
+    before, offered = one.stock(), pool(one)
 
-    done = one.sync(policy=Policy(layout=layout, disk_shared=True))
-    assert (done.status, pool(one)) == (Status.RESHAPE_NEEDED, None)
+    assert one.sync(policy=Policy(layout=layout, shared_disk=FOUND)).status is Status.RESHAPE_NEEDED
     done = one.sync(RESHAPE)
-    assert (done.status, rows(one), pool(one).total) == (Status.CHANGED, {"pool": 20}, 900)
-    assert f"the provider {POOLS}" in done.notes[0]
-    assert "DISK_GB" not in one.stock()
-    assert SHARER in one.traits("")
+    assert (done.status, rows(one), pool(one)) == (Status.CHANGED, {"pool": 20}, offered)
+    assert ("DISK_GB" in one.stock(), SHARER in one.traits(""), one.aggregates()) == (False, True, {aggregate_of(UUID)})
     assert (one.sync().status, one.sync().notes) == (Status.UNCHANGED, ())
 
     done = one.sync(RESHAPE, policy=Policy(layout=layout))
     assert "leaves the shared storage" in " ".join(done.notes)
-    assert (rows(one), one.stock(), pool(one)) == ({"root": 20}, before, None)
-    assert SHARER not in one.traits("")
-    assert one.sync().status is Status.UNCHANGED
+    assert (rows(one), one.stock(), pool(one)) == ({"root": 20}, before, offered)
+    assert (SHARER in one.traits(""), one.aggregates()) == (False, set())
+    assert (one.sync().status, one.sync().notes) == (Status.UNCHANGED, ())
 
 
-def test_a_new_host_shares_from_its_first_pass(tmp_path: Path) -> None:
-    one = OneHost(tmp_path, replace(FACTS, disk=VMS), SHARED)
+def test_all_that_a_pass_writes_is_in_its_plan_and_the_pool_is_not_written(one: OneHost) -> None:
+    for policy in (SHARED, OWN):
+        generation = one.node.client.root(UUID).generation  # type: ignore[union-attr]
+        foreseen = one_plan(one, policy)
+        writes = one.sender.writes
+        done = one.sync(RESHAPE, policy=policy)
 
+        assert done.plan.digest == foreseen.digest
+        assert one.sender.writes - writes == len(done.plan.operations)
+        assert UUID not in {getattr(step, "uuid", "") for step in done.plan.operations}
+        assert one.node.client.root(UUID).generation <= generation + 1  # type: ignore[union-attr]  # by the reshape alone
+
+
+def one_plan(one: OneHost, policy: Policy) -> Any:
+    one.policy = policy
+    return one.foresee(RESHAPE).plan
+
+
+@pytest.mark.parametrize(("before", "after", "where"), [(OWN, SHARED, "pool"), (SHARED, OWN, "root")])
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_was_cut_off_at_any_write_is_finished_by_the_next_pass(
+    tmp_path: Path, before: Policy, after: Policy, where: str, lost: bool
+) -> None:
+    for writes in range(12):
+        one = a_host(tmp_path / str(writes))
+        one.sync(RESHAPE, policy=before)
+        one.sender.left = writes
+        try:
+            one.sync(RESHAPE, policy=after)
+        except Cut:
+            one.sender.left = None
+            if lost:
+                one.forget()
+            one.sync(RESHAPE)
+            assert (rows(one), SHARER in one.traits("")) == ({where: 20}, where == "pool")
+            assert one.aggregates() == ({aggregate_of(UUID)} if where == "pool" else set())
+            assert one.sync().status is Status.UNCHANGED
+        else:
+            break
+    assert writes > 2
+
+
+def test_the_mind_may_change_after_each_write(tmp_path: Path) -> None:
+    """A host that was cut off while it came, or left, goes back whole."""
+    for before, after, where in ((OWN, SHARED, "root"), (SHARED, OWN, "pool")):
+        for writes in range(6):
+            one = a_host(tmp_path / f"{where}{writes}")
+            one.sync(RESHAPE, policy=before)
+            one.sender.left = writes
+            try:
+                one.sync(RESHAPE, policy=after)
+            except Cut:
+                one.sender.left = None
+                one.sync(RESHAPE, policy=before)
+                assert (rows(one), SHARER in one.traits("")) == ({where: 20}, where == "pool")
+                assert ("DISK_GB" in one.stock()) == (where == "root")
+                assert one.aggregates() == ({aggregate_of(UUID)} if where == "pool" else set())
+
+
+def test_a_new_host_shares_from_its_first_pass(one: OneHost) -> None:
+    new = OneHost(one.folder / "new", replace(one.facts, hostname="new"), SHARED, sender=one.sender)
+    node = replace(new.node, driver=one_of(new, OTHER))
+
+    run_pass(node)
+
+    root = node.client.root(OTHER)
+    assert root
+    assert ("DISK_GB" in root.provider.inventories, SHARER in root.provider.traits) == (False, True)
+    assert run_pass(node).status is Status.UNCHANGED
+
+
+def one_of(one: OneHost, identity: str) -> Any:
+    return type(one.node.driver)(one.facts, identity)  # type: ignore[call-arg]
+
+
+def test_without_a_pool_a_host_changes_nothing_about_its_disk_and_says_what_to_do(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, replace(FACTS, disk=VMS), OWN)
     one.sync()
+    before = one.stock()["DISK_GB"]
 
-    assert (pool(one).total, "DISK_GB" in one.stock()) == (900, False)
-    assert one.sync().status is Status.UNCHANGED
+    done = one.sync(RESHAPE, policy=replace(SHARED, reserved_memory_mib=1024))
+
+    assert (one.stock()["DISK_GB"], one.stock()["MEMORY_MB"][1]) == (before, 1024)
+    assert (SHARER in one.traits(""), one.aggregates(), pool(one)) == (False, set(), None)
+    assert f"DISK_GB stays as it is in placement: placement has no provider {pool_name(VMS)}" in done.notes[0]
+    assert "set [agent] report_pool = true on one of its hosts" in done.notes[0]
+
+
+@pytest.mark.parametrize("asked", [UUID, pool_name(VMS)])
+def test_a_pool_is_named_by_uuid_or_name_whatever_the_disk_is(one: OneHost, asked: str) -> None:
+    one.sync(RESHAPE, facts=with_disk(one, LOCAL), policy=Policy(shared_disk=asked))
+
+    assert (rows(one), one.sync().status) == ({"pool": 20}, Status.UNCHANGED)
+
+
+def test_a_named_pool_counts_also_while_the_cluster_is_silent(one: OneHost) -> None:
+    one.sync(RESHAPE, facts=with_disk(one, DiskUnread("no answer")), policy=Policy(shared_disk=UUID))
+
+    assert (rows(one), "DISK_GB" in one.stock()) == ({"pool": 20}, False)
+
+
+def test_a_provider_that_shares_nothing_is_not_taken_for_a_storage(one: OneHost) -> None:
+    one.send("POST", "/resource_providers", {"name": "plain", "uuid": OTHER})
+
+    done = one.sync(RESHAPE, policy=Policy(shared_disk="plain"))
+
+    assert "plain does not share DISK_GB" in done.notes[0]
+    assert rows(one) == {"root": 20}
 
 
 def test_a_host_that_shares_can_be_renamed_and_the_pool_keeps_its_name(one: OneHost) -> None:
     share(one)
-    name = one.node.client.root(pool_uuid(VMS)).name  # type: ignore[union-attr]
+    name = one.node.client.root(UUID).name  # type: ignore[union-attr]
 
     one.sync(replace(RESHAPE, rename_from="host"), facts=replace(one.facts, hostname="other"))
 
-    assert one.node.client.root(pool_uuid(VMS)).name == name  # type: ignore[union-attr]
-    assert (rows(one), one.sync().status) == ({"pool": 20}, Status.UNCHANGED)
+    assert one.node.client.root(UUID).name == name  # type: ignore[union-attr]
+    assert (rows(one), one.sync().status, one.sync().notes) == ({"pool": 20}, Status.UNCHANGED, ())
 
 
 def test_a_host_that_leaves_the_pool_while_it_is_renamed_takes_its_disks_back_after_that(one: OneHost) -> None:
@@ -116,16 +254,48 @@ def test_a_host_that_leaves_the_pool_while_it_is_renamed_takes_its_disks_back_af
     assert (rows(one), one.sync().status, SHARER in one.traits("")) == ({"root": 20}, Status.UNCHANGED, False)
 
 
-@pytest.mark.parametrize("policy", [OWN, SHARED])
-def test_a_host_does_not_forget_what_it_shares(one: OneHost, policy: Policy) -> None:
+def test_a_host_goes_from_one_pool_to_another_in_one_plan(one: OneHost) -> None:
+    share(one)
+    volumes = replace(VMS, pool="volumes")
+    report(one, disk=volumes)
+
+    one.sync(RESHAPE, facts=with_disk(one, volumes))
+
+    assert rows(one) == {pool_uuid(volumes): 20}
+    assert one.aggregates() == {aggregate_of(pool_uuid(volumes))}
+    assert (one.sync().status, one.sync().notes) == (Status.UNCHANGED, ())
+
+
+def test_a_host_whose_next_pool_nobody_reports_stays_on_the_first(one: OneHost) -> None:
     share(one)
 
-    done = one.sync(RESHAPE, facts=with_disk(one, replace(VMS, pool="volumes")), policy=policy)
+    done = one.sync(RESHAPE, facts=with_disk(one, replace(VMS, pool="volumes")))
 
-    assert done.status is Status.UNSAFE
-    assert "host still shares ceph_" in done.notes[0]
-    assert rows(one) == {"pool": 20}
-    assert one.sync(facts=with_disk(one, VMS), policy=SHARED).status is Status.UNCHANGED
+    assert "placement has no provider ceph_" in done.notes[0]
+    assert (rows(one), SHARER in one.traits(""), "DISK_GB" in one.stock()) == ({"pool": 20}, True, False)
+    assert one.aggregates() == {aggregate_of(UUID)}
+
+
+def test_a_host_without_guests_that_takes_its_own_disk_leaves_the_pool(one: OneHost) -> None:
+    share(one)
+    one.claim({})
+
+    done = one.sync(RESHAPE, facts=with_disk(one, LOCAL), policy=OWN)
+
+    assert (done.status, SHARER in one.traits(""), one.aggregates()) == (Status.CHANGED, False, set())
+    assert one.sync().status is Status.UNCHANGED
+
+
+def test_a_host_leaves_the_aggregate_of_a_pool_that_was_deleted_and_may_come_again(one: OneHost) -> None:
+    share(one)
+    one.claim({})
+    one.send("DELETE", f"/resource_providers/{UUID}")
+    assert "placement has no provider" in one.sync(RESHAPE).notes[0]
+    assert (SHARER in one.traits(""), "DISK_GB" in one.stock()) == (True, False)
+
+    one.sync(RESHAPE, policy=OWN)
+
+    assert (SHARER in one.traits(""), one.aggregates(), "DISK_GB" in one.stock()) == (False, set(), True)
 
 
 def test_while_the_cluster_is_silent_nothing_changes(one: OneHost) -> None:
@@ -135,6 +305,7 @@ def test_while_the_cluster_is_silent_nothing_changes(one: OneHost) -> None:
 
     assert (done.status, SHARER in one.traits("")) == (Status.UNCHANGED, True)
     assert done.notes == ("DISK_GB stays as it is in placement: no answer",)
+    assert pool_nodes(reporter(one, DiskUnread("no answer"))) == ()
     assert "consumers hold allocations here" in " ".join(retire_node(one.node).notes)
 
 
@@ -145,57 +316,199 @@ def test_a_host_that_shares_is_neither_handed_over_nor_retired_under_its_guests(
     assert "consumers hold allocations" in retire_node(one.node).notes[0]
     one.claim({})
     assert retire_node(one.node).status is Status.CHANGED
-    assert pool(one) is None
+    assert pool(one).total == 900
 
 
-def test_a_disk_of_a_server_that_is_on_another_host_too_stays(one: OneHost) -> None:
+def test_a_disk_of_a_server_that_is_on_another_host_too_stays_until_that_ends(one: OneHost) -> None:
     """As after an evacuation: which host has the disk cannot be told."""
     share(one)
+    evacuated(one)
+
+    done = one.sync(RESHAPE, policy=OWN)
+    assert (rows(one), SHARER in one.traits(""), "DISK_GB" in one.stock()) == ({"pool": 20}, True, True)
+    assert f"disks of {GUEST} stay on a storage" in " ".join(done.notes)
+    assert one.sync().status is Status.UNCHANGED
+
     consumer = one.node.client.consumer(GUEST)
     assert consumer
-    one.send("POST", "/resource_providers", {"name": "abroad", "uuid": ABROAD})
-    stock = {"VCPU": {"total": 4}}
-    one.send(
-        "PUT",
-        f"/resource_providers/{ABROAD}/inventories",
-        {"resource_provider_generation": 0, "inventories": stock},
-    )
-    slots = {uuid: {"resources": dict(each)} for uuid, each in {**consumer.slots, ABROAD: {"VCPU": 1}}.items()}
-    one.send(
-        "PUT",
-        f"/allocations/{GUEST}",
-        {
-            "allocations": slots,
-            "project_id": consumer.project,
-            "user_id": consumer.user,
-            "consumer_generation": consumer.generation,
-            "consumer_type": consumer.kind,
-        },
-    )
-
-    one.sync(RESHAPE, policy=OWN)
-
-    assert (rows(one), SHARER in one.traits("")) == ({"pool": 20}, True)
+    hold(one, {uuid: each for uuid, each in consumer.slots.items() if uuid != ABROAD})
+    one.sync(RESHAPE)
+    assert (rows(one), SHARER in one.traits(""), one.sync().status) == ({"root": 20}, False, Status.UNCHANGED)
 
 
-def test_a_much_smaller_total_waits_for_force(one: OneHost) -> None:
+def test_a_migration_has_its_disk_on_the_pool_as_the_guest_has(one: OneHost) -> None:
+    """While a guest moves away, its migration has what it had here."""
+    one.claim({})
+    one.claim({"": {"VCPU": 1, "MEMORY_MB": 64, "DISK_GB": 20}}, MIGRATION)
+
     share(one)
-
-    done = one.sync(facts=with_disk(one, replace(VMS, pool_gib=300)))
-    assert (done.status, pool(one).total) == (Status.UNCHANGED, 900)
-    assert "can hold 300 GiB by what this host sees" in done.notes[0]
-    one.sync(FORCE)
-    assert pool(one).total == 300
-    assert one.sync(facts=with_disk(one, replace(VMS, pool_gib=302))).status is Status.UNCHANGED
-    one.sync(facts=with_disk(one, replace(VMS, pool_gib=400)))
-    assert pool(one).total == 400
+    assert rows(one, MIGRATION) == {"pool": 20}
+    one.sync(RESHAPE, policy=OWN)
+    assert rows(one, MIGRATION) == {"root": 20}
 
 
 def test_a_pool_that_is_too_small_is_refused(one: OneHost) -> None:
-    done = one.sync(RESHAPE, facts=with_disk(one, replace(VMS, pool_gib=10)), policy=SHARED)
+    report(one, FORCE, disk=replace(VMS, pool_gib=10))
 
-    assert (done.status, pool(one)) == (Status.UNSAFE, None)
+    done = one.sync(RESHAPE, policy=SHARED)
+
+    assert (done.status, rows(one)) == (Status.UNSAFE, {"root": 20})
     assert f"make room on {POOLS}" in done.notes[0]
+
+
+def test_a_ratio_that_was_set_by_hand_is_not_lost_in_silence(one: OneHost) -> None:
+    one.set_by_hand("", "DISK_GB", allocation_ratio=2.0)
+
+    done = one.sync(RESHAPE, policy=SHARED)
+    assert (done.status, rows(one), one.ratios("DISK_GB")) == (Status.UNSAFE, {"root": 20}, {"host": 2.0})
+    assert "the allocation ratio 2 of DISK_GB on host was set by hand, and would be lost" in done.notes[0]
+
+    one.set_by_hand("", "DISK_GB", allocation_ratio=1.0)
+    share(one)
+
+
+def test_a_disk_that_is_larger_than_the_pool_gives_is_refused(one: OneHost) -> None:
+    put(one, UUID, "inventories", inventories={"DISK_GB": {"total": 900, "max_unit": 10}})
+
+    done = one.sync(RESHAPE, policy=SHARED)
+
+    assert (done.status, rows(one)) == (Status.UNSAFE, {"root": 20})
+    assert "which gives 1 to 10" in done.notes[0]
+
+
+def test_a_host_without_mark_and_aggregate_brings_its_disks_back_by_what_it_remembers(one: OneHost) -> None:
+    share(one)
+    put(one, ROOT, "aggregates", aggregates=[])
+    one.remove_traits("", SHARER)
+
+    one.sync(RESHAPE, policy=OWN)
+
+    assert (rows(one), one.sync().status) == ({"root": 20}, Status.UNCHANGED)
+
+
+def test_a_host_that_a_person_took_out_of_the_aggregate_takes_its_disks_back_all_the_same(one: OneHost) -> None:
+    share(one)
+    put(one, ROOT, "aggregates", aggregates=[])
+    one.forget()
+
+    assert one.sync(policy=OWN).status is Status.RESHAPE_NEEDED
+    one.sync(RESHAPE)
+
+    assert (rows(one), SHARER in one.traits(""), one.sync().status) == ({"root": 20}, False, Status.UNCHANGED)
+
+
+def test_a_host_with_lost_memory_goes_on_sharing(one: OneHost) -> None:
+    share(one)
+    one.forget()
+
+    assert one.sync().status is Status.UNCHANGED
+    assert rows(one) == {"pool": 20}
+
+
+def test_a_record_without_the_clusters_identity_shares_nothing(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, replace(FACTS, disk=replace(VMS, fsid="")), SHARED)
+
+    assert "record the host again" in one.sync().notes[0]
+    assert "DISK_GB" not in one.stock()
+
+
+def test_of_a_new_host_whose_cluster_is_silent_no_disk_is_said_to_stay(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, replace(FACTS, disk=DiskUnread("no answer")), OWN)
+
+    assert "DISK_GB is not reported: no answer" in one.sync().notes
+    assert "DISK_GB" not in one.stock()
+
+
+def test_the_reporter_makes_the_pool_and_then_is_at_rest(one: OneHost) -> None:
+    seen = one.node.client.root(UUID)
+    assert seen
+    assert (seen.name, pool(one).total) == (pool_name(VMS), 900)
+    assert seen.provider.aggregates == frozenset({aggregate_of(UUID)})
+    assert REPORTED_BY + ROOT.upper().replace("-", "_") in seen.provider.traits
+
+    done = report(one)
+
+    assert (done.status, done.notes) == (Status.UNCHANGED, ())
+
+
+def test_a_second_reporter_refuses_and_says_who_reports_the_pool(one: OneHost) -> None:
+    other = replace(reporter(one), driver=one_of(one, OTHER))
+    (node,) = pool_nodes(other)
+
+    with pytest.raises(PolicyError, match=f"the agent of compute node {ROOT} reports {pool_name(VMS)}"):
+        run_pass(node)
+
+    trait = REPORTED_BY + ROOT.upper().replace("-", "_")
+    put(one, UUID, "traits", traits=sorted(one.node.client.root(UUID).provider.traits - {trait}))  # type: ignore[union-attr]
+    assert run_pass(node).status is Status.CHANGED
+    with pytest.raises(PolicyError, match=f"the agent of compute node {OTHER} reports"):
+        report(one)
+
+
+def test_of_two_reporters_at_once_one_wins_at_each_write(tmp_path: Path) -> None:
+    for writes in range(8):
+        one = OneHost(tmp_path / str(writes), replace(FACTS, disk=VMS), OWN)
+        (second,) = pool_nodes(replace(reporter(one), driver=one_of(one, OTHER)))
+        one.sender.left = writes
+        with suppress(Cut):
+            report(one)
+        one.sender.left = None
+        with suppress(PolicyError):
+            run_pass(second)
+        with suppress(PolicyError):
+            report(one)
+        seen = one.node.client.root(UUID)
+        assert seen
+        assert sum(name.startswith(REPORTED_BY) for name in seen.provider.traits) == 1
+        assert pool(one).total == 900
+
+
+def test_a_pool_of_an_older_release_is_taken_up_by_its_first_reporter(one: OneHost) -> None:
+    trait = REPORTED_BY + ROOT.upper().replace("-", "_")
+    put(one, UUID, "traits", traits=sorted(one.node.client.root(UUID).provider.traits - {trait}))  # type: ignore[union-attr]
+
+    share(one)
+    assert f"no agent reports {pool_name(VMS)}" in one.sync().notes[0]
+
+    assert report(one).status is Status.CHANGED
+    assert one.sync().notes == ()
+
+
+def test_what_an_operator_sets_of_the_pool_stays(one: OneHost) -> None:
+    stock = {"total": 900, "reserved": 100, "allocation_ratio": 1.5, "max_unit": 900, "min_unit": 1, "step_size": 1}
+    put(one, UUID, "inventories", inventories={"DISK_GB": stock})
+
+    assert report(one).status is Status.UNCHANGED
+    report(one, disk=replace(VMS, pool_gib=1000))
+
+    assert (pool(one).total, pool(one).reserved, pool(one).allocation_ratio) == (1000, 100, 1.5)
+
+
+def test_a_much_smaller_pool_is_written_by_force_or_after_three_looks(one: OneHost) -> None:
+    small = replace(VMS, pool_gib=300)
+    assert [report(one, disk=small).status for _ in range(3)] == [Status.UNSAFE, Status.UNSAFE, Status.CHANGED]
+    report(one, disk=VMS)
+    assert report(one, FORCE, disk=small).status is Status.CHANGED
+
+    assert pool(one).total == 300
+    assert report(one, disk=replace(VMS, pool_gib=302)).status is Status.UNCHANGED
+
+
+def test_a_pool_of_less_than_one_gib_offers_nothing_new() -> None:
+    empty = replace(VMS, pool_gib=0)
+    new = pool_provider(empty, Policy(disk_ratio=Ratio(1.0, 2.0)), None).inventories["DISK_GB"]
+    assert (new.total, new.reserved, new.allocation_ratio) == (1, 1, 2.0)
+
+
+def test_hosts_of_one_cluster_agree_on_the_pools_identity() -> None:
+    assert pool_uuid(VMS) == pool_uuid(replace(VMS, cluster_bytes=1, pool_gib=2))
+    assert pool_uuid(VMS) != pool_uuid(replace(VMS, pool="volumes"))
+    assert aggregate_of(pool_uuid(VMS)) not in (pool_uuid(VMS), aggregate_of(pool_uuid(replace(VMS, pool="volumes"))))
+
+
+def test_a_pool_larger_than_placement_can_count_is_a_sentence(one: OneHost) -> None:
+    with pytest.raises(MalformedFact, match="cannot report the Ceph pool vms, which can hold 2147483648 GiB"):
+        report(one, disk=replace(VMS, pool_gib=2**31))
 
 
 def test_a_refused_pass_does_not_remember_the_pool_as_part_of_the_tree(one: OneHost) -> None:
@@ -206,181 +519,3 @@ def test_a_refused_pass_does_not_remember_the_pool_as_part_of_the_tree(one: OneH
     left = one.node.state_file(ROOT).read(one.node.where).observed
     assert left is not None
     assert [seen.uuid for seen in left] == [ROOT]
-
-
-@pytest.mark.parametrize(
-    ("used", "reserved"),
-    [
-        pytest.param(0, 5, id="by nobody"),
-        pytest.param(10, 10, id="with room for twice as much"),
-        pytest.param(11, 11, id="a part of a unit counts whole"),
-        pytest.param(500, 100, id="by more than there is"),
-    ],
-)
-def test_what_others_use_of_a_pool_is_no_room_for_a_hosts_disks(used: int, reserved: int) -> None:
-    stock = {"DISK_GB": Inventory(total=100, reserved=5, allocation_ratio=2.0)}
-    wanted = Provider(name="pool", inventories=stock)
-    found = below(Pool(stands=None, wanted=wanted, uuid="pool", aggregate="all", shared=True, used=used), "host")
-
-    assert found.provider.inventories["DISK_GB"].reserved == reserved
-    assert (found.name, found.provider.parent) == ("host_pool", "host")
-
-
-def test_a_pool_of_less_than_one_gib_offers_nothing_new() -> None:
-    empty = replace(VMS, pool_gib=0)
-    new = pool_provider(empty, Policy(disk_ratio=Ratio(1.0, 2.0)), None).inventories["DISK_GB"]
-    assert (new.total, new.reserved, new.allocation_ratio) == (1, 1, 2.0)
-
-
-def test_a_pool_that_can_hold_nothing_more_by_one_host_is_written_by_force_alone(one: OneHost) -> None:
-    share(one)
-    full = with_disk(one, replace(VMS, pool_gib=0))
-
-    done = one.sync(facts=full)
-    assert (pool(one).total, pool(one).reserved) == (900, 0)
-    assert "can hold 1 GiB by what this host sees, which is much less" in " ".join(done.notes)
-    one.sync(FORCE)
-
-    assert (pool(one).total, pool(one).reserved) == (1, 1)
-
-
-def test_of_a_new_host_whose_cluster_is_silent_no_disk_is_said_to_stay(tmp_path: Path) -> None:
-    one = OneHost(tmp_path, replace(FACTS, disk=DiskUnread("no answer")), OWN)
-
-    assert "DISK_GB is not reported: no answer" in one.sync().notes
-    assert "DISK_GB" not in one.stock()
-
-
-def test_hosts_of_one_cluster_agree_on_the_pools_identity() -> None:
-    assert pool_uuid(VMS) == pool_uuid(replace(VMS, cluster_bytes=1, pool_gib=2))
-    assert pool_uuid(VMS) != pool_uuid(replace(VMS, pool="volumes"))
-    assert pool_aggregate(VMS) not in (pool_uuid(VMS), pool_aggregate(replace(VMS, pool="volumes")))
-
-
-def test_an_archive_without_the_clusters_identity_shares_nothing(tmp_path: Path) -> None:
-    one = OneHost(tmp_path, replace(FACTS, disk=replace(VMS, fsid="")), SHARED)
-
-    one.sync()
-
-    assert one.stock()["DISK_GB"] == (3000, 0)
-    assert isinstance(one.tree(), ObservedTree)
-
-
-def leave_the_aggregate(one: OneHost, uuid: str = "") -> None:
-    root = one.tree().root
-    assert root
-    body = {"resource_provider_generation": root.generation, "aggregates": []}
-    one.send("PUT", f"/resource_providers/{uuid or root.uuid}/aggregates", body)
-
-
-def test_a_host_that_a_person_took_out_of_the_aggregate_takes_its_disks_back_all_the_same(one: OneHost) -> None:
-    share(one)
-    leave_the_aggregate(one)
-
-    assert one.sync(policy=OWN).status is Status.RESHAPE_NEEDED
-    one.sync(RESHAPE)
-
-    assert (rows(one), SHARER in one.traits(""), one.sync().status) == ({"root": 20}, False, Status.UNCHANGED)
-
-
-def test_a_host_remembers_what_it_shares_where_nothing_in_placement_says_so_any_more(one: OneHost) -> None:
-    share(one)
-    leave_the_aggregate(one)
-    one.remove_traits("", SHARER)
-
-    done = one.sync(RESHAPE, policy=OWN)
-
-    assert (done.status, rows(one)) == (Status.UNSAFE, {"pool": 20})
-    assert "still shares ceph_" in done.notes[0]
-
-
-@pytest.mark.parametrize("policy", [OWN, SHARED])
-def test_a_cluster_that_was_made_anew_holds_no_host_without_guests(one: OneHost, policy: Policy) -> None:
-    share(one)
-    one.claim({})
-    anew = replace(VMS, fsid="00000000-6c0e-4f6f-8a55-2d9b3c1f7e10")
-
-    done = one.sync(RESHAPE, facts=with_disk(one, anew), policy=policy)
-
-    assert done.status is Status.CHANGED
-    assert one.aggregates() == ({pool_aggregate(anew)} if policy.disk_shared else set())
-    assert one.node.client.root(pool_uuid(VMS)) is None
-    assert one.sync().status is Status.UNCHANGED
-
-
-def test_a_host_without_guests_that_takes_its_own_disk_leaves_the_pool(one: OneHost) -> None:
-    share(one)
-    one.claim({})
-
-    done = one.sync(RESHAPE, facts=with_disk(one, LOCAL), policy=OWN)
-
-    assert (done.status, SHARER in one.traits(""), one.aggregates()) == (Status.CHANGED, False, set())
-    assert one.node.client.root(pool_uuid(VMS)) is None
-    assert one.sync().status is Status.UNCHANGED
-
-
-def test_a_pool_that_others_share_stays_when_a_host_takes_its_own_disk(one: OneHost) -> None:
-    share(one)
-    one.claim({})
-    beside(one, "00000000-0000-4000-8000-000000000078")
-
-    one.sync(RESHAPE, facts=with_disk(one, LOCAL), policy=OWN)
-
-    assert one.aggregates() == set()
-    assert one.node.client.root(pool_uuid(VMS)) is not None
-
-
-def test_a_host_without_guests_retires_while_the_cluster_is_silent(one: OneHost) -> None:
-    share(one)
-    one.claim({})
-    one.sync(facts=with_disk(one, DiskUnread("no answer")))
-
-    assert retire_node(one.node).status is Status.CHANGED
-    assert one.node.client.root(pool_uuid(VMS)) is None
-
-
-def test_a_pool_whose_stock_a_person_deleted_is_left(one: OneHost) -> None:
-    share(one)
-    one.claim({})
-    seen = one.node.client.root(pool_uuid(VMS))
-    assert seen
-    body = {"resource_provider_generation": seen.generation, "inventories": {}}
-    one.send("PUT", f"/resource_providers/{seen.uuid}/inventories", body)
-
-    one.sync(RESHAPE, policy=OWN)
-
-    assert (one.stock()["DISK_GB"][0], SHARER in one.traits(""), one.sync().status) == (3000, False, Status.UNCHANGED)
-
-
-def test_a_pool_larger_than_placement_can_count_is_a_sentence(one: OneHost) -> None:
-    with pytest.raises(MalformedFact, match="cannot report the Ceph pool vms, which can hold 2147483648 GiB"):
-        one.sync(facts=with_disk(one, replace(VMS, pool_gib=2**31)), policy=SHARED)
-
-
-def test_of_hosts_that_leave_at_the_same_time_the_last_takes_the_pool_away(one: OneHost) -> None:
-    """Another host is in the aggregate when this one looks, and out of it once this one is out."""
-    share(one)
-    other = "00000000-0000-4000-8000-000000000077"
-    one.send("POST", "/resource_providers", {"name": "other", "uuid": other})
-    body = {"resource_provider_generation": 0, "aggregates": [pool_aggregate(VMS)]}
-    one.send("PUT", f"/resource_providers/{other}/aggregates", body)
-    node = one.node
-    client = node.client
-    members, looks = client.members, []
-
-    def first_with_the_other(aggregate: str) -> Any:
-        looks.append(aggregate)
-        found = members(aggregate)
-        if len(looks) == 1:
-            one.send(
-                "PUT",
-                f"/resource_providers/{other}/aggregates",
-                {**body, "resource_provider_generation": 1, "aggregates": []},
-            )
-        return found
-
-    client.members = first_with_the_other  # type: ignore[method-assign]
-    one.sync(policy=OWN)
-    run_pass(replace(node, settings=one.settings), RESHAPE)
-
-    assert (pool(one), len(looks)) == (None, 2)

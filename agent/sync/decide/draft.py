@@ -10,11 +10,10 @@ from agent.sync.decide.beside import Side, own_side
 from agent.sync.decide.hardware import Host
 from agent.sync.decide.laws import Breach, Given, breaches
 from agent.sync.decide.layout import layout_of
-from agent.sync.decide.pool import DISK, Pool, leaves
 from agent.sync.decide.remembered import lasting, meanwhile, signs_on
 from agent.sync.decide.reserving import plan_reservations
 from agent.sync.decide.shaped import Shaped, settle
-from agent.sync.decide.sharing import by_real_names, child_name, with_pool, without_pool
+from agent.sync.decide.shared_disk import Place, find_place
 from agent.sync.decide.standing import Standing, stand
 from agent.sync.decide.unmatched import lost_entries
 from agent.sync.decide.view import Needs, Shaper, View
@@ -22,6 +21,7 @@ from agent.sync.decide.wanted import Wanted, lacked_traits, unseen_traits, want
 from agent.sync.decide.way import Way, find_way
 from drivers.base import Survey
 from drivers.policy import Layout
+from drivers.pools import aggregate_of
 from reportclient.allocations import Allocation, Holdings, apply_moves
 from reportclient.names import unknown_standard
 from reportclient.ownership import Contest, Names, Ownership, joined
@@ -65,9 +65,7 @@ class Draft:
     nova: Mapping[str, str] = field(default_factory=dict)  # signs that nova reports the root; empty: none, or not asked
     beside: bool = False  # True: nova reports the root, and only children that nova does not make are wanted
     novas: frozenset[str] = frozenset()  # beside nova: uuids of the children that are left to nova
-    pool: Pool | None = None  # as in ``View``; no provider of ``desired`` and ``observed``
-    forgotten: str = ""  # as in ``View``
-    former: str = ""  # as in ``View``
+    storages: frozenset[str] = frozenset()  # uuids of providers of no host, to which disks move, or from which
     holdings: Holdings = field(default_factory=Holdings)  # what guests hold, and what each provider offers
     breaches: tuple[Breach, ...] = ()  # laws that the plan breaks: a fault of this agent
 
@@ -103,16 +101,17 @@ def _without_taken(view: View, emitted: Names) -> View:
 
 def _draft_in_role(view: View, shaper: Shaper) -> Draft | Needs:
     if not view.beside:
-        found = _decide(*with_pool(view, shaper))
-        return _without_pool(found, view.pool) if view.pool and isinstance(found, Draft) else found
+        return _decide(view, shaper)
     side = own_side(view, shaper)
     found = _decide(side.view, side.shaper)
     return found if isinstance(found, Needs) else _with_novas(found, view, side)
 
 
 def _breaches(found: Draft, view: View, emitted: Names) -> tuple[Breach, ...]:
-    """Return the laws that the plan for a tree breaks, and that for its shared pool."""
-    pool, policy, root = found.pool, view.policy, view.observed.root
+    """Return the laws that the plan for a tree breaks."""
+    if not found.plan.operations:
+        return ()
+    policy, root = view.policy, view.observed.root
     novas = found.novas | ({root.uuid} if root and view.beside else frozenset())
     given = Given(
         observed=view.observed,
@@ -122,7 +121,8 @@ def _breaches(found: Draft, view: View, emitted: Names) -> tuple[Breach, ...]:
         foreign=novas,
         rows=view.readings.allocations,
         consumers=view.readings.consumers,
-        pools=frozenset({pool.uuid} if pool else ()),
+        pools=found.storages,
+        aggregates=frozenset(map(aggregate_of, found.storages)),
         forced=view.wishes.force,
         host=Host(
             facts=view.survey.facts,
@@ -133,11 +133,8 @@ def _breaches(found: Draft, view: View, emitted: Names) -> tuple[Breach, ...]:
             in_total=found.holdings.kinds,
         ),
     )
-    shared = pool.plan if pool else Plan()
-    stands = ObservedTree((pool.stands,) if pool and pool.stands else ())
-    of_pool = breaches(shared, Given(observed=stands, emitted=Names(frozenset({DISK})))) if shared.operations else ()
     plans = (one for one in (found.plan, found.through) if one.operations)
-    return (*(breach for one in plans for breach in breaches(one, given)), *of_pool)
+    return tuple(breach for one in plans for breach in breaches(one, given))
 
 
 def _with_novas(found: Draft, view: View, side: Side) -> Draft:
@@ -155,27 +152,16 @@ def _with_novas(found: Draft, view: View, side: Side) -> Draft:
     )
 
 
-def _without_pool(found: Draft, pool: Pool) -> Draft:
-    """Return the draft of this host's tree alone."""
-    root, refused = found.desired.root.name, found.refused.observed
-    child = child_name(pool, root)
-    return replace(
-        found,
-        unplaceable=found.unplaceable.replace(child, pool.seen.name),
-        plan=replace(found.plan, moves=by_real_names(found.plan.moves, pool, root)),
-        desired=ProviderTree(tuple(one for one in found.desired if one.name != child)),
-        observed=without_pool(found.observed, pool.uuid),
-        said=without_pool(found.said, pool.uuid),
-        refused=replace(found.refused, observed=without_pool(refused, pool.uuid) if refused else None),
-        pool=pool,
-    )
-
-
 def _decide(view: View, shaper: Shaper) -> Draft | Needs:
     standing = stand(view, shaper)
+    place = find_place(view, standing.observed)
+    if isinstance(place, Needs):
+        return place
+    survey, view = view.survey, place.seen_from(view)
     shaped = settle(view, shaper, standing)
     if isinstance(shaped, Needs):
         return shaped
+    shaped = place.on(shaped)
     check_names(view.additions, view.observed, standing.observed, standing.formerly)
     wanted = want(view, shaper, standing, shaped)
     suspects = lost_entries(wanted.strays, standing.memory.configured, standing.observed, view.additions)
@@ -188,7 +174,7 @@ def _decide(view: View, shaper: Shaper) -> Draft | Needs:
     if unread := unseen - view.readings.traits.keys():
         return Needs(traits=unread)
     known = frozenset(name for name in unseen if view.readings.traits[name])
-    way = find_way(view, shaper, standing, shaped, wanted, known)
+    way = find_way(view, shaper, standing, shaped, wanted, known, place)
     if isinstance(way, Needs):
         return way
     if needs := _unread_signs(view, shaped, way):
@@ -197,12 +183,13 @@ def _decide(view: View, shaper: Shaper) -> Draft | Needs:
     if isinstance(through, Needs):
         return through
     lacked = lacked_traits(standing) | unknown_standard(unseen, known)
-    return replace(_draft(view, shaper, standing, shaped, wanted, way, lacked), through=through)
+    found = _draft(view, shaper, standing, shaped, wanted, way, lacked, place)
+    return replace(found, survey=survey, through=through)
 
 
 def _unread_signs(view: View, shaped: Shaped, way: Way) -> Needs | None:
     """Return the need to look for nova-compute on a live host: before something is written, or taken over."""
-    asked = way.plan.operations or shaped.contest or view.wishes.take_over or leaves(view.pool)
+    asked = way.plan.operations or shaped.contest or view.wishes.take_over
     unread = view.readings.nova_compute is None and not view.recorded and not view.beside
     return Needs(nova_compute=True) if asked and unread else None
 
@@ -215,6 +202,7 @@ def _draft(
     wanted: Wanted,
     way: Way,
     lacked: frozenset[str],
+    place: Place,
 ) -> Draft:
     """Put the draft together, with the memory to keep; ``lacked`` are standard traits that placement does not have."""
     choices = () if view.beside else shaped.holdings.notes
@@ -234,7 +222,15 @@ def _draft(
         elsewhere=shaped.holdings.elsewhere,
         away=shaped.holdings.away,
         strays=wanted.strays,
-        held=(*choices, *shaped.uses.notes, *shaped.holdings.odd.values(), *shaped.awaited, *way.held, *wanted.notes),
+        held=(
+            *place.notes,
+            *choices,
+            *shaped.uses.notes,
+            *shaped.holdings.odd.values(),
+            *shaped.awaited,
+            *way.held,
+            *wanted.notes,
+        ),
         awaited=shaped.awaited,
         stands_in=layout_of(standing.observed, standing.memory, shaper.emitted, view.policy.layout),
         layout=view.policy.layout,
@@ -242,12 +238,13 @@ def _draft(
         went_back=view.went_back,
         identified=view.identified,
         nova=signs_on(view),
-        forgotten=view.forgotten,
-        former=view.former,
+        storages=place.gone.union(place.uuids.values()),
         holdings=shaped.holdings,
         beside=view.beside,
         memory=memory,
         refused=replace(view.memory, observed=view.observed, used=shaped.uses.uuids),
         meanwhile=meanwhile(view, memory, wanted),
-        lasting=lasting(view, standing, shaped, wanted, replace(memory, lacked_traits=lacked), way.plan),
+        lasting=lasting(
+            view, standing, shaped, wanted, replace(memory, lacked_traits=lacked, shares=place.shares), way.plan
+        ),
     )

@@ -9,13 +9,13 @@ from agent.sync.decide.draft import Draft
 from agent.sync.decide.laws import sentences
 from agent.sync.decide.novas import advice, open_stock, stranded
 from agent.sync.decide.owner import against_writing, only_audits, outlook
-from agent.sync.decide.pool import DISK, leaves, tell_pool
 from agent.sync.decide.reserving import tell_reserved
+from agent.sync.decide.shared_disk import DISK
 from agent.sync.decide.undoing import Conversion, not_as_before
 from agent.sync.decide.unmatched import misspelt
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
-from drivers.facts import DiskUnread
+from drivers.pools import SHARER
 from reportclient.errors import UnsafePlan
 from reportclient.hold import device_classes
 from reportclient.names import NO_DEVICES
@@ -80,8 +80,6 @@ def _judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     if wrong := _renamed_unseen(draft):  # a memory of another moment is none
         unknown = replace(memory, observed=None, configured={}, reported={})
         return Verdict(refused=Status.UNSAFE, notes=wrong, memory=unknown)
-    if forgotten := _forgotten(draft):
-        return Verdict(refused=Status.UNSAFE, notes=forgotten, memory=memory)
     if not wishes.force and (waits := _converts_while_awaiting(draft) or _converts_while_undecided(draft)):
         return Verdict(refused=Status.UNSAFE, notes=waits, memory=memory)
     if lost := _lost_settings(draft, terms.free_ratios) or _lost_names(draft):
@@ -159,12 +157,6 @@ def notes_on(draft: Draft) -> tuple[str, ...]:
         )
     notes += outlook(draft.desired, draft.nova) if draft.plan.operations and not draft.beside else ()
     notes += draft.held
-    disk = draft.survey.facts.disk
-    if isinstance(disk, DiskUnread):
-        shared = draft.memory.shares or any(DISK in one.provider.inventories for one in draft.observed)
-        what = "stays as it is in placement" if shared else "is not reported"
-        notes.append(f"DISK_GB {what}: {disk.because}")
-    notes += tell_pool(draft.pool) if draft.pool else ()
     notes += set_back(draft.said, draft.desired)
     notes += misspelt(draft.strays, draft.desired)
     novas = () if draft.beside else stranded(draft.observed, draft.ours)
@@ -217,18 +209,6 @@ def _renamed_unseen(draft: Draft) -> tuple[str, ...]:
         f"the old name of {new}. Write {old} instead of {new} into the configuration for one pass, so that the agent "
         f"records {old} as its own. Then write {new} again. Or, if you are sure that {old} and {new} stand for the "
         f"same devices, remove {old} from {root.name} by hand",
-    )
-
-
-def _forgotten(draft: Draft) -> tuple[str, ...]:
-    """Return why nothing is written: the host shares a pool that its configuration no longer names; or nothing."""
-    if not draft.forgotten:
-        return ()
-    return (
-        f"{draft.desired.root.name} still shares {draft.forgotten} for its guests' disks, and this configuration names "
-        f"another place for them: set [libvirt] images_type and images_rbd_pool as they were (for a storage that is no "
-        f"pool of Ceph, put this host into its aggregate again), and [agent] shared_disk = own, and run "
-        f"compute-node-agent reshape --apply; then change them",
     )
 
 
@@ -353,7 +333,7 @@ def _contested(draft: Draft, wishes: Wishes) -> tuple[str, ...]:
 
 def _novas(draft: Draft, wishes: Wishes) -> tuple[str, ...]:
     """Return why a root that nova reports is not written; empty when it may be, or nothing is to be written."""
-    if wishes.take_over or draft.beside or not (draft.plan.operations or leaves(draft.pool)):
+    if wishes.take_over or draft.beside or not draft.plan.operations:
         return ()
     return against_writing(draft.desired.root.name, draft.nova, draft.memory.taken_over)
 
@@ -373,8 +353,8 @@ def _limits(draft: Draft, shrink_fraction: float) -> Limits:
         provider: names.classes - draft.lasting.configured.get(provider, Names()).classes
         for provider, names in draft.memory.configured.items()
     }
-    if draft.pool and draft.pool.shared:  # its stock is on the pool's own provider
-        root = draft.desired.root.name
+    root = draft.desired.root.name
+    if SHARER in draft.desired.root.traits:  # the storage that it shares has that stock
         withdrawn[root] = withdrawn.get(root, frozenset()) | {DISK}
     for provider, classes in excused(draft.observed, draft.desired, shrink_fraction).items():
         withdrawn[provider] = withdrawn.get(provider, frozenset()) | classes

@@ -11,7 +11,7 @@ from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import View
 from agent.sync.decide.wanted import Wanted
-from drivers.facts import DiskUnread, ServiceSigns
+from drivers.facts import ServiceSigns
 from reportclient.ownership import Names, joined
 from reportclient.plan import Delete, Plan
 from reportclient.tree import ObservedTree, ProviderTree
@@ -38,17 +38,8 @@ def lasting(view: View, standing: Standing, shaped: Shaped, wanted: Wanted, memo
         kinds={**memory.kinds, **shaped.holdings.kinds} if view.policy.layout == "flat" else {},
         dedicated=view.policy.cpus.dedicated or frozenset(),
         used=frozenset(),
-        shares=_shares(view),
         taken_over=_taken_over(view),
     )
-
-
-def _shares(view: View) -> str:
-    """Return the provider that guests' disks are counted on; a host that leaves it may not be out yet."""
-    if view.pool:
-        return view.pool.uuid
-    unsure = view.forgotten or isinstance(view.survey.facts.disk, DiskUnread)
-    return view.memory.shares if unsure else ""
 
 
 def _taken_over(view: View) -> frozenset[str]:

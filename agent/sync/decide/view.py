@@ -7,14 +7,13 @@ from typing import Protocol
 from agent.nova.answers import NovaRecord
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import Addition
-from agent.sync.decide.pool import Pool
 from agent.sync.decide.undoing import Conversion
 from drivers.base import Survey
 from drivers.facts import ServiceSigns
 from drivers.policy import Policy
 from reportclient.allocations import Allocation, Consumer, Holdings
 from reportclient.ownership import Names
-from reportclient.tree import ObservedTree, ProviderTree
+from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 
 
 class Shaper(Protocol):
@@ -50,6 +49,9 @@ class Readings:
     consumers: Mapping[str, Consumer | None] = field(default_factory=dict)  # by uuid; None: nothing is allocated to it
     traits: Mapping[str, bool] = field(default_factory=dict)  # whether placement has a trait of this name
     providers: Mapping[str, bool] = field(default_factory=dict)  # whether placement has a provider of this name or uuid
+    roots: Mapping[str, ObservedProvider | None] = field(default_factory=dict)  # of others, by name or uuid; None: none
+    sharing: tuple[ObservedProvider, ...] | None = None  # providers that share their stock with this root
+    usages: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by uuid of the provider and class
     nova_compute: ServiceSigns | None = None  # what shows nova-compute on this host; None: not looked for
     nova_record: NovaRecord | None = None  # what nova answered about this hypervisor; None: not asked
 
@@ -62,6 +64,9 @@ class Needs:
     consumers: frozenset[str] = frozenset()  # by uuid
     traits: frozenset[str] = frozenset()  # by name
     providers: frozenset[str] = frozenset()  # by name or uuid
+    roots: frozenset[str] = frozenset()  # of others, by name or uuid
+    sharing: bool = False  # True: the providers that share their stock with this root
+    usages: frozenset[tuple[str, str]] = frozenset()  # by uuid of the provider and class
     nova_compute: bool = False  # True: whether nova-compute is on this host, or nova has this hypervisor
 
 
@@ -83,8 +88,5 @@ class View:
     wishes: Wishes = Wishes()
     uptime_s: float = field(default=0.0, compare=False)  # seconds since the boot of the machine that this agent runs on
     expect_s: float = 0.0  # seconds for which devices that a boot took away are expected back; 0: not at all
-    pool: Pool | None = None  # the storage that this host shares with others, or did; None: neither
-    forgotten: str = ""  # name of a pool that this host still shares, though its configuration names another; or empty
-    former: str = ""  # uuid of the storage that this host shared at the last pass, and shares no more; or empty
     tried: tuple[ObservedTree, ...] = ()  # trees that cut-off attempts of this pass were to make
     readings: Readings = Readings()

@@ -42,11 +42,11 @@ def want(view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> Want
 
 def _others(view: View, standing: Standing, tree: ProviderTree, ours: Ownership) -> list[ObservedProvider]:
     """Return the standing children of other services; none beside nova, which reads the same files and adds to them."""
-    wanted, pool = {one.name for one in tree}, view.pool.uuid if view.pool else ""
+    wanted = {one.name for one in tree}
     return [
         seen
         for seen in standing.observed
-        if seen.provider.parent and seen.uuid != pool and seen.name not in wanted and not ours.writes(seen)
+        if seen.provider.parent and seen.name not in wanted and not ours.writes(seen)
         if not view.beside
     ]
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from agent.allocations.decide.sets import INSTANCE
 from agent.sync.decide.shaped import Shaped, lost_by, with_uses
-from agent.sync.decide.sharing import coming_back
+from agent.sync.decide.shared_disk import Place
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Needs, Shaper, View
 from agent.sync.decide.wanted import Wanted
@@ -34,7 +34,13 @@ class Way:
 
 
 def find_way(
-    view: View, shaper: Shaper, standing: Standing, shaped: Shaped, wanted: Wanted, known: frozenset[str]
+    view: View,
+    shaper: Shaper,
+    standing: Standing,
+    shaped: Shaped,
+    wanted: Wanted,
+    known: frozenset[str],
+    place: Place,
 ) -> Way | Needs:
     """Return the way to the wanted tree; ``known`` are traits that placement has and no provider here carries."""
     carried = frozenset().union(*(seen.provider.traits for seen in standing.observed))
@@ -48,6 +54,7 @@ def find_way(
         rename=root is not None and root.name == view.wishes.rename_from,
         formerly=formerly,
         others=wanted.others,
+        outside=place.uuids,
     )
     plan = make(wanted.tree)
     recast_as = exchanged(standing.memory.kinds, shaped.holdings.kinds)
@@ -56,23 +63,21 @@ def find_way(
     allocations = _allocations(view, plan, standing.observed, anyhow=bool(recast_as), dedicates=dedicates)
     if isinstance(allocations, Needs):
         return allocations
-    before = Observed(standing.observed, allocations)
+    disks = {Allocation(one.consumer, one.from_provider, *each) for one in place.moves for each in one.arriving.items()}
+    before = Observed(standing.observed, tuple(row for row in allocations if row not in disks))
     moved = _moves(view, before, wanted, shaped.holdings, recast_as, anew) if allocations or dedicates else ((), (), "")
     left_out = "" if view.beside else _left_out(elsewhere, allocations, shaped.holdings)
     if isinstance(moved, Needs):
         return moved
-    moves, consumers, unplaceable = moved
+    moves, consumers, unplaceable = (*moved[0], *place.moves), (*moved[1], *place.consumers), moved[2]
+    allocations = tuple(dict.fromkeys((*allocations, *place.rows))) if place.moves else allocations
     stands = with_uses(standing.with_reservations(shaped.reserved), shaped.uses)
     after = Observed(stands, apply_moves(allocations, moves))
     tree, held = _hold(view, shaper, standing, shaped, wanted, after)
-    back = _coming_back(view, standing.observed)
-    if isinstance(back, Needs):
-        return back
-    if held or moves or back:
-        several = {one.uuid: one for one in (*consumers, *back.consumers)}
-        plan = make(tree, moves=(*moves, *back.moves), consumers=several.values())
-        allocations = back.rows or allocations
-    return Way(tree=tree, plan=plan, allocations=allocations, held=held, unplaceable=left_out or unplaceable)
+    if held or moves:
+        plan = make(tree, moves=moves, consumers={one.uuid: one for one in consumers}.values())
+    refusal = left_out or unplaceable or place.unplaceable
+    return Way(tree=tree, plan=plan, allocations=allocations, held=held, unplaceable=refusal)
 
 
 def _pinned_anew(view: View) -> frozenset[str]:
@@ -194,34 +199,6 @@ def _moves(
         return (), (), str(error)
     moving = _consumers(view, {move.consumer for move in moves} - {one.uuid for one in known})
     return moving if isinstance(moving, Needs) else (moves, (*known, *moving), "")
-
-
-@dataclass(frozen=True, slots=True)
-class _Back:
-    """Disks that come back from a pool which this host leaves, with the consumers that have them."""
-
-    moves: tuple[Move, ...] = ()
-    consumers: tuple[Consumer, ...] = ()
-    rows: tuple[Allocation, ...] = ()  # all that consumers have here, and these disks
-
-    def __bool__(self) -> bool:
-        return bool(self.moves)
-
-
-def _coming_back(view: View, observed: ObservedTree) -> _Back | Needs:
-    """Return the disks of this host's consumers on a pool which this host leaves; none while the root is renamed."""
-    if view.pool is None or view.pool.shared or observed.root is None or view.pool.uuid not in observed.by_uuid:
-        return _Back()
-    uuids = [seen.uuid for seen in observed if seen.provider.inventories and seen.uuid != view.pool.uuid]
-    rows = _rows(view, uuids, observed)
-    if isinstance(rows, Needs):
-        return rows
-    known = _consumers(view, {one.consumer for one in rows})
-    if isinstance(known, Needs):
-        return known
-    moves = coming_back(view.pool, observed, known)
-    disks = (Allocation(one.consumer, view.pool.seen.name, *each) for one in moves for each in one.arriving.items())
-    return _Back(moves, known, (*rows, *disks))
 
 
 def _consumers(view: View, uuids: Iterable[str]) -> tuple[Consumer, ...] | Needs:

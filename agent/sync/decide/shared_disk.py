@@ -1,0 +1,296 @@
+"""
+Count guests' disks on a provider outside this host's tree, which hosts share: where that is, and what moves. Pure.
+
+One agent reports the provider of a Ceph pool (``agent/sync/pool_node.py``), an operator that of other storage. A host
+writes neither: in its own plan it gives up DISK_GB, comes into the pool's aggregate, and moves its guests' disks.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import isclose
+
+from agent.sync.decide.shaped import Shaped
+from agent.sync.decide.view import Needs, View
+from drivers.facts import DiskUnread, PoolSpace
+from drivers.packing import limit
+from drivers.policy import FOUND
+from drivers.pools import REPORTED_BY, SHARER, aggregate_of, pool_name, pool_uuid
+from reportclient.allocations import Allocation, Consumer, Move
+from reportclient.names import SHARES
+from reportclient.ownership import MARKER
+from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
+
+DISK = "DISK_GB"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where DISK_GB of this host's guests is counted, and what has to move for that."""
+
+    storage: ObservedProvider | None = None  # None: the root
+    stays: str = ""  # why nothing about DISK_GB changes now; empty: it may
+    marked: bool = False  # whether the root is to have the mark of a host that shares
+    shares: str = ""  # uuid of the storage to remember; empty: none, or there is more to move
+    left: tuple[ObservedProvider, ...] = ()  # storages that this host shares no more
+    gone: frozenset[str] = frozenset()  # uuids of those, and of a remembered one that placement does not have
+    moves: tuple[Move, ...] = ()
+    consumers: tuple[Consumer, ...] = ()  # of the moves, and others
+    rows: tuple[Allocation, ...] = ()  # on the tree as far as it was read for that, and what moves from storages
+    unplaceable: str = ""  # why the storage cannot take the disks; empty: it can
+    notes: tuple[str, ...] = ()
+
+    @property
+    def uuids(self) -> dict[str, str]:
+        """The storages' uuids by name."""
+        return {one.name: one.uuid for one in (self.storage, *self.left) if one}
+
+    def seen_from(self, view: View) -> View:
+        """Return the view for a driver: with a storage it reports no DISK_GB; what stays is as of a silent cluster."""
+        facts = view.survey.facts
+        if self.stays:
+            facts = replace(facts, disk=DiskUnread(self.stays))
+        policy = replace(view.policy, shared_disk=self.storage.name if self.storage else "")
+        return replace(view, policy=policy, survey=replace(view.survey, facts=facts))
+
+    def on(self, shaped: Shaped) -> Shaped:
+        """Return the shape with the root in the aggregate of an agents' pool, and out of those of storages it left."""
+        root, pool = shaped.tree.root, self.storage if self.storage and _is_agents(self.storage) else None
+        root = replace(
+            root,
+            traits=root.traits | {SHARER} if self.marked else root.traits,
+            aggregates=root.aggregates | {aggregate_of(pool.uuid)} if pool else root.aggregates,
+        )
+        tree = ProviderTree((root, *shaped.tree.providers[1:]))
+        return replace(shaped, tree=tree, ours=replace(shaped.ours, aggregates=frozenset(map(aggregate_of, self.gone))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """What consumers of the tree have, as far as it was read."""
+
+    rows: tuple[Allocation, ...] = ()
+    consumers: tuple[Consumer, ...] = ()
+
+
+def find_place(view: View, observed: ObservedTree) -> Place | Needs:
+    """Return where guests' disks are counted, or what must be read first; ``observed`` is by the wanted names."""
+    root, disk, asked = view.observed.root, view.survey.facts.disk, view.policy.shared_disk
+    marked = bool(view.memory.shares) or (root is not None and SHARER in root.provider.traits)
+    if view.beside:
+        return Place()
+    if isinstance(disk, DiskUnread) and asked in ("", FOUND):
+        return _staying(view, disk.because, marked)
+    if not (asked or marked):
+        return Place()
+    if root and root.name != view.node:
+        return _staying(view, f"{root.name} is renamed first", marked)
+    storage = _find_storage(view, root) if asked else None
+    if isinstance(storage, Needs):
+        return storage
+    if isinstance(storage, str):
+        return _staying(view, storage, marked)
+    settled = not marked or (storage is not None and view.memory.shares == storage.uuid)
+    held = _read_held(view, observed, storage, whole=not settled)
+    if isinstance(held, Needs):
+        return held
+    left = () if settled else _find_left(view, observed, storage, held)
+    return left if isinstance(left, Needs) else _decide(view, observed, storage, held, left)
+
+
+def _staying(view: View, why: str, marked: bool) -> Place:
+    shared = marked or any(DISK in one.provider.inventories for one in view.observed)
+    what = "stays as it is in placement" if shared else "is not reported"
+    return Place(stays=why, marked=marked, shares=view.memory.shares, notes=(f"{DISK} {what}: {why}",))
+
+
+def _find_storage(view: View, root: ObservedProvider | None) -> ObservedProvider | Needs | str:
+    """Return the storage that this host is to share, why it cannot, or what must be read to tell."""
+    disk, asked = view.survey.facts.disk, view.policy.shared_disk
+    if asked == FOUND and not isinstance(disk, PoolSpace):
+        return _find_by_aggregate(view)
+    if asked == FOUND and isinstance(disk, PoolSpace):
+        if not disk.fsid:
+            return f"this host's record does not tell which cluster has the pool {disk.pool}: record the host again"
+        name, key = pool_name(disk), pool_uuid(disk)
+    else:
+        name, key = asked, asked
+    if key not in view.readings.roots:
+        return Needs(roots=frozenset({key}))
+    found = view.readings.roots[key]
+    if found is None:
+        return (
+            f"placement has no provider {name}. For a pool of Ceph, set [agent] report_pool = true on one of its "
+            f"hosts; other storage you report yourself ([agent] shared_disk)"
+        )
+    if not _shares_disk(found):
+        return f"{found.name} does not share {DISK}: it needs {DISK} and the trait {SHARES} ([agent] shared_disk)"
+    if not _is_agents(found) and not (root and root.provider.aggregates & found.provider.aggregates):
+        return f"{found.name} shares no aggregate with {view.node}: put {view.node} into one of its aggregates"
+    return found
+
+
+def _find_by_aggregate(view: View) -> ObservedProvider | Needs | str:
+    if view.readings.sharing is None:
+        return Needs(sharing=True)
+    found = [one for one in view.readings.sharing if _shares_disk(one) and not _is_agents(one)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = ", ".join(one.name for one in found)
+        return f"{names} share {DISK} with {view.node}: name one of them in [agent] shared_disk"
+    return (
+        f"no provider shares {DISK} with {view.node}. Give the storage's provider the trait {SHARES} and an aggregate, "
+        f"and put {view.node} into it ([agent] shared_disk = {FOUND})"
+    )
+
+
+def _read_held(view: View, observed: ObservedTree, storage: ObservedProvider | None, *, whole: bool) -> _Held | Needs:
+    """Return what consumers have: of the ``whole`` tree, or of the root's DISK_GB that is to move."""
+    root = observed.root
+    moving = storage is not None and root is not None and DISK in root.provider.inventories
+    asked = [seen for seen in observed if seen.provider.inventories and (whole or (moving and seen == root))]
+    if unread := frozenset(seen.uuid for seen in asked) - view.readings.allocations.keys():
+        return Needs(allocations=unread)
+    rows = tuple(replace(row, provider=seen.name) for seen in asked for row in view.readings.allocations[seen.uuid])
+    of_disks = {row.consumer for row in rows if whole or row.resource_class == DISK}
+    if unread := frozenset(of_disks) - view.readings.consumers.keys():
+        return Needs(consumers=unread)
+    return _Held(rows=rows, consumers=tuple(filter(None, map(view.readings.consumers.get, sorted(of_disks)))))
+
+
+def _find_left(
+    view: View, observed: ObservedTree, storage: ObservedProvider | None, held: _Held
+) -> tuple[ObservedProvider, ...] | Needs:
+    """Return the storages that this host shared: of its consumers' disks, of its aggregates, and the remembered one."""
+    here = observed.by_uuid.keys() | ({storage.uuid} if storage else set())
+    outside = {
+        uuid for one in held.consumers for uuid, each in one.slots.items() if DISK in each and uuid not in here
+    } | ({view.memory.shares} - {""} - here)
+    unread, readings = frozenset(outside) - view.readings.roots.keys(), view.readings
+    if unread or readings.sharing is None:
+        return Needs(roots=unread, sharing=readings.sharing is None)
+    found = (*(readings.roots[uuid] for uuid in sorted(outside)), *readings.sharing)
+    return tuple({one.uuid: one for one in found if one and _shares_disk(one) and one.uuid not in here}.values())
+
+
+def _decide(
+    view: View,
+    observed: ObservedTree,
+    storage: ObservedProvider | None,
+    held: _Held,
+    left: tuple[ObservedProvider, ...],
+) -> Place | Needs:
+    root = observed.root
+    back, behind = _moves_from(left, storage or root, observed, held.consumers) if root else ((), ())
+    there = tuple(
+        _move(row.consumer, row.provider, storage.name, row.amount)
+        for row in held.rows
+        if root and storage and row.provider == root.name and row.resource_class == DISK
+    )
+    moves = (*back, *there)
+    if storage and moves and (storage.uuid, DISK) not in view.readings.usages:
+        return Needs(usages=frozenset({(storage.uuid, DISK)}))
+    used = view.readings.usages.get((storage.uuid, DISK), 0) if storage else 0
+    taken = (Allocation(one.consumer, one.from_provider, *each) for one in back for each in one.arriving.items())
+    return Place(
+        storage=storage,
+        marked=storage is not None or bool(behind),
+        shares=storage.uuid if storage and not behind else "",
+        left=left,
+        gone=frozenset({view.memory.shares, *(one.uuid for one in left)}) - {"", storage.uuid if storage else ""},
+        moves=moves,
+        consumers=held.consumers,
+        rows=(*held.rows, *taken),
+        unplaceable=(_lost_ratio(view, root) or _lacks_room(storage, used, moves)) if storage else "",
+        notes=tuple(_notes(storage, left, behind, view.node)),
+    )
+
+
+def _moves_from(
+    left: Iterable[ObservedProvider],
+    target: ObservedProvider,
+    observed: ObservedTree,
+    consumers: Iterable[Consumer],
+) -> tuple[tuple[Move, ...], tuple[str, ...]]:
+    """
+    Return the moves of disks from storages that this host shares no more, and the consumers whose disks stay there.
+
+    A consumer that has something of another host too, as while it migrates, may have its disk there.
+    """
+    names = {one.uuid: one.name for one in left}
+    here = names.keys() | observed.by_uuid.keys() | {target.uuid}
+    moves: list[Move] = []
+    behind: list[str] = []
+    for one in consumers:
+        disks = [(names[uuid], each[DISK]) for uuid, each in one.slots.items() if uuid in names and DISK in each]
+        if disks and not one.slots.keys() <= here:
+            behind.append(one.uuid)
+        else:
+            moves += [_move(one.uuid, name, target.name, amount) for name, amount in disks]
+    return tuple(moves), tuple(behind)
+
+
+def _move(consumer: str, source: str, target: str, amount: int) -> Move:
+    return Move(
+        consumer=consumer,
+        from_provider=source,
+        to_provider=target,
+        moved_resources={DISK: amount},
+        because="[agent] shared_disk",
+    )
+
+
+def _lost_ratio(view: View, root: ObservedProvider | None) -> str:
+    """Return why the root's allocation ratio of DISK_GB would be lost with its stock; empty where it is configured."""
+    stock, ratio = root.provider.inventories.get(DISK) if root else None, view.policy.disk_ratio
+    if not root or not stock or ratio.configured or isclose(stock.allocation_ratio, ratio.initial, rel_tol=1e-5):
+        return ""
+    return (
+        f"the allocation ratio {stock.allocation_ratio:g} of {DISK} on {root.name} was set by hand, and would be lost: "
+        f"set it on the shared storage if it is to count there, and set {ratio.initial:g} here (openstack resource "
+        f"provider inventory set {root.uuid} --amend --resource {DISK}:allocation_ratio={ratio.initial:g})"
+    )
+
+
+def _lacks_room(storage: ObservedProvider, used: int, moves: Iterable[Move]) -> str:
+    """Return why a storage cannot take the disks of these moves; empty where it can."""
+    stock, amounts = storage.provider.inventories[DISK], [one.moved_resources[DISK] for one in moves]
+    if amounts and used + sum(amounts) > stock.capacity:
+        return (
+            f"{sum(amounts)} {DISK} of {len(amounts)} consumers belong on {storage.name}, where {used} are used, and "
+            f"the capacity is {stock.capacity} ((total {stock.total} - reserved {stock.reserved}) * ratio "
+            f"{stock.allocation_ratio:g}): make room on {storage.name}"
+        )
+    if unfit := [amount for amount in amounts if not limit(stock).takes(amount)]:
+        return (
+            f"a disk of {unfit[0]} {DISK} belongs on {storage.name}, which gives {stock.min_unit} to {stock.max_unit} "
+            f"in steps of {stock.step_size}: resize or move that guest first"
+        )
+    return ""
+
+
+def _notes(
+    storage: ObservedProvider | None, left: Iterable[ObservedProvider], behind: tuple[str, ...], node: str
+) -> Iterable[str]:
+    for one in left:
+        where = storage.name if storage else node
+        yield f"{node} leaves the shared storage {one.name}: its guests' disks are counted on {where}"
+    if behind:
+        yield (
+            f"disks of {', '.join(behind[:4])} stay on a storage that {node} left, as long as these consumers have "
+            f"something on another host too"
+        )
+    if storage and _is_agents(storage) and not any(one.startswith(REPORTED_BY) for one in storage.provider.traits):
+        yield (
+            f"no agent reports {storage.name}, so its {DISK} stays as it is: set [agent] report_pool = true on one of "
+            f"its hosts"
+        )
+
+
+def _shares_disk(seen: ObservedProvider) -> bool:
+    return SHARES in seen.provider.traits and DISK in seen.provider.inventories
+
+
+def _is_agents(seen: ObservedProvider) -> bool:
+    """Return whether agents report a storage; an operator's has no mark of ours."""
+    return MARKER in seen.provider.traits

@@ -1,0 +1,39 @@
+"""The Ceph pool that this agent reports: a root of its own, with a plan and a memory of its own."""
+
+from dataclasses import replace
+from functools import partial
+
+from agent.errors import USER_ERRORS
+from agent.sync.node import ComputeNode
+from drivers.facts import PoolSpace
+from drivers.looks import look
+from drivers.policy import Policy, Ratio
+from drivers.pools import PoolDriver
+
+
+def pool_nodes(host: ComputeNode) -> tuple[ComputeNode, ...]:
+    """
+    Return the pool as a node of the agent on this host; empty where it reports none.
+
+    Also while host or cluster do not answer, and before this host has its identity: a later pass reports the pool then.
+    """
+    settings = host.settings
+    if not settings.policy.reports_pool:
+        return ()
+    try:
+        survey = look(partial(host.driver.survey, host.name))
+        disk, reporter = survey.facts.disk, host.known_uuid(survey)
+    except USER_ERRORS:  # the host's own pass says so
+        return ()
+    if not isinstance(disk, PoolSpace) or not disk.fsid or reporter is None:
+        return ()
+    driver, ratio = PoolDriver(survey.facts, disk, reporter), settings.policy.disk_ratio
+    alone = replace(
+        settings,
+        policy=Policy(disk_ratio=Ratio(ratio.configured or ratio.initial)),
+        provider_config=settings.state_directory / "no_provider_config",  # the operator's files are about the host
+        provider_config_named=False,
+        role=None,
+        recorded=True,  # its identity is that of the pool, and no process on this host is its
+    )
+    return tuple(replace(host, name=name, driver=driver, settings=alone, nova=None) for name in driver.nodes())
