@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.sync.outcome import Status
-from beds.one_host import Cut, OneHost
+from beds.one_host import OneHost
 from drivers.facts import HostFacts
 from drivers.policy import CpuPolicy, DevicePolicy, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent, plain
@@ -100,22 +100,3 @@ def test_what_a_boot_took_away_is_reserved_beside_a_conversion_that_waits_for_it
     done = one.sync(facts=replace(NO_CARD, boot="second"), policy=replace(one.policy, layout="numa"))
 
     assert (done.status, one.stock(NIC)) == (Status.UNSAFE, {VF: (4, 4)})
-
-
-@pytest.mark.parametrize("left", [1, 2])
-@pytest.mark.parametrize("layout", ["flat", "devices"])
-def test_what_an_operator_reserved_stays_when_a_reservation_is_cut_off(start: Start, layout: Layout, left: int) -> None:
-    one = start(layout)
-    suffix = "" if layout == "flat" else NIC
-    one.set_by_hand(suffix, VF, reserved=1)
-    one.sync()
-    one.sender.left = left
-
-    with pytest.raises(Cut):
-        one.sync(facts=NO_CARD)
-    one.sender.left = None
-    one.sync()
-    assert one.stock(suffix)[VF] == (4, 4)
-    one.sync(facts=WHOLE)
-
-    assert (one.stock(suffix)[VF], one.marks(suffix)) == ((4, 1), frozenset())
