@@ -80,7 +80,7 @@ def run_locked(
         _log_strays(node, draft, logged)
         left, contest = draft.memory, contest or draft.contest
         draft = replace(draft, contest=contest)
-        tried.extend((plan, draft.observed) for plan in (draft.plan, draft.through))
+        tried.append((draft.plan, draft.observed))
         try:
             outcome = _carry_out(node, draft, wishes, agree)
         except Rejected as error:
@@ -163,21 +163,11 @@ def _carry_out(node: ComputeNode, draft: Draft, wishes: Wishes, agree: Agree) ->
             LOG.warning("the tree is made anew node=%s where=%s why=%s", node.name, node.where, why)
         return _write(node, draft, verdict.memory, wishes)
     if not (draft.beside and against_root(node.name, draft.observed)):  # that role is not taken up then
-        node.state_file(draft.root_uuid).write(_after_refusal(_reserved(node, draft, verdict), verdict))
+        node.state_file(draft.root_uuid).write(_after_refusal(draft, verdict))
     notes = (
         tuple(dict.fromkeys((*verdict.notes, *notes_on(draft)))) if verdict.refused is Status.UNSAFE else verdict.notes
     )
     return replace(outcome_of(node, draft, verdict.refused, notes), broken=verdict.broken)
-
-
-def _reserved(node: ComputeNode, draft: Draft, verdict: Verdict) -> Draft:
-    """Make the reservations of a refused plan; return the draft with the tree that stands then to be remembered."""
-    stands = draft.refused.observed
-    if stands is None or not verdict.through.operations:
-        return draft
-    node.state_file(draft.root_uuid).begin(_after_refusal(draft, verdict))
-    left = node.client.execute(verdict.through, stands)
-    return replace(draft, refused=replace(draft.refused, observed=left))
 
 
 def outcome_of(node: ComputeNode, draft: Draft, status: Status, notes: tuple[str, ...] = ()) -> Outcome:

@@ -11,8 +11,7 @@ from agent.sync.decide.hardware import Host
 from agent.sync.decide.laws import Breach, Given, breaches
 from agent.sync.decide.layout import layout_of
 from agent.sync.decide.remembered import lasting, meanwhile, signs_on
-from agent.sync.decide.reserving import plan_reservations
-from agent.sync.decide.shaped import Shaped, settle
+from agent.sync.decide.shaped import Shaped, shape_host, unread_uses, with_awaited, with_undecided, with_used
 from agent.sync.decide.shared_disk import Place, find_place
 from agent.sync.decide.standing import Standing, stand
 from agent.sync.decide.unmatched import lost_entries
@@ -39,9 +38,6 @@ class Draft:
     said: ObservedTree  # observed, without what the operator's files add, and with what operators reserved meanwhile
     ours: Ownership
     plan: Plan
-    through: Plan = field(
-        default_factory=Plan
-    )  # reservations alone, which are made where the rest of the plan is refused
     unplaceable: str  # why the wanted tree has no place for what guests hold; empty: it has, or no consumer must move
     contest: Contest | None  # None: no sign of a second writer
     went_back: bool  # True: placement is in an older state than the one that the last pass left
@@ -133,8 +129,7 @@ def _breaches(found: Draft, view: View, emitted: Names) -> tuple[Breach, ...]:
             in_total=found.holdings.kinds,
         ),
     )
-    plans = (one for one in (found.plan, found.through) if one.operations)
-    return tuple(breach for one in plans for breach in breaches(one, given))
+    return breaches(found.plan, given)
 
 
 def _with_novas(found: Draft, view: View, side: Side) -> Draft:
@@ -158,10 +153,11 @@ def _decide(view: View, shaper: Shaper) -> Draft | Needs:
     if isinstance(place, Needs):
         return place
     survey, view = view.survey, place.seen_from(view)
-    shaped = settle(view, shaper, standing)
-    if isinstance(shaped, Needs):
-        return shaped
-    shaped = place.on(shaped)
+    shaped = place.on(shape_host(view, shaper, standing))
+    if needs := unread_uses(view, standing, shaped):
+        return needs
+    shaped = with_undecided(view, standing, with_used(view, standing, shaped))
+    shaped = with_awaited(view, shaper, standing, shaped)
     check_names(view.additions, view.observed, standing.observed, standing.formerly)
     wanted = want(view, shaper, standing, shaped)
     suspects = lost_entries(wanted.strays, standing.memory.configured, standing.observed, view.additions)
@@ -179,12 +175,9 @@ def _decide(view: View, shaper: Shaper) -> Draft | Needs:
         return way
     if needs := _unread_signs(view, shaped, way):
         return needs
-    through = plan_reservations(view, shaper, standing, shaped) if way.plan.operations else Plan()
-    if isinstance(through, Needs):
-        return through
     lacked = lacked_traits(standing) | unknown_standard(unseen, known)
     found = _draft(view, shaper, standing, shaped, wanted, way, lacked, place)
-    return replace(found, survey=survey, through=through)
+    return replace(found, survey=survey)
 
 
 def _unread_signs(view: View, shaped: Shaped, way: Way) -> Needs | None:

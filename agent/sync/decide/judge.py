@@ -9,7 +9,6 @@ from agent.sync.decide.draft import Draft
 from agent.sync.decide.laws import sentences
 from agent.sync.decide.novas import advice, open_stock, stranded
 from agent.sync.decide.owner import against_writing, only_audits, outlook
-from agent.sync.decide.reserving import tell_reserved
 from agent.sync.decide.shared_disk import DISK
 from agent.sync.decide.undoing import Conversion, not_as_before
 from agent.sync.decide.unmatched import misspelt
@@ -37,7 +36,6 @@ class Verdict:
     refused: Status | None = None  # None: the plan may be carried out
     notes: tuple[str, ...] = ()  # why it is refused, a sentence each
     memory: NodeState
-    through: Plan = field(default_factory=Plan)  # of a refused plan: the reservations that are made all the same
     broken: tuple[str, ...] = ()  # the laws that the plan breaks, of each breach: it is refused for nothing else then
 
 
@@ -55,15 +53,7 @@ class Terms:
 
 
 def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
-    """Return whether the plan may be carried out, why not, and what of it is carried out all the same."""
-    found = _judge(draft, wishes, terms)
-    if found.refused not in (Status.UNSAFE, Status.RESHAPE_NEEDED) or found.broken:
-        return found
-    notes = (*found.notes, *tell_reserved(draft.through, draft.observed))
-    return replace(found, notes=notes, through=draft.through)
-
-
-def _judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
+    """Return whether the plan may be carried out, and why not."""
     memory = draft.memory
     if terms.audits_only and draft.plan.operations:
         return Verdict(refused=Status.AUDIT_ONLY, notes=(only_audits(terms.node),), memory=memory)
@@ -219,7 +209,7 @@ def _converts_while_awaiting(draft: Draft) -> tuple[str, ...]:
     return (
         f"devices are awaited since this host was booted, and a conversion from {draft.stands_in} to {draft.layout} "
         f"would forget them: start what sets them up, or wait until [agent] expect_timeout is over (0: no wait). "
-        f"What is missing is reserved meanwhile",
+        f"Nothing is written meanwhile, so what is missing is not reserved either: guests may be sent to it",
     )
 
 

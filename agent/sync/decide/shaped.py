@@ -41,15 +41,6 @@ class Shaped:
     awaited: tuple[str, ...] = ()  # a sentence on each stock that is awaited after a boot
 
 
-def settle(view: View, shaper: Shaper, standing: Standing) -> Shaped | Needs:
-    """Return what the host gives, with the devices that are undecided, used or awaited; or what must be read first."""
-    shaped = shape_host(view, shaper, standing)
-    if needs := unread_uses(view, standing, shaped):
-        return needs
-    shaped = with_undecided(view, standing, with_used(view, standing, shaped))
-    return with_awaited(view, shaper, standing, shaped)
-
-
 def shape_host(view: View, shaper: Shaper, standing: Standing) -> Shaped:
     """Return the tree that the host gives; ratios and reservations of a second writer do not count."""
     observed, memory = standing.observed, standing.memory
@@ -149,30 +140,23 @@ def with_awaited(view: View, shaper: Shaper, standing: Standing, shaped: Shaped)
     before, boot = standing.memory.waiting, view.survey.facts.boot
     if not (before.stock or before.seen) and (boot or "") == before.boot and not shaped.holdings.expected:
         return replace(shaped, waiting=before)
-    sides = _sides_of_lost(view, shaper, standing, shaped)
+    lost = lost_by(view, shaper, shaped)
+    sides = replace(
+        _sides(
+            view,
+            standing,
+            shaped,
+            lost=lambda name: lost(name) or name in shaped.holdings.untyped,
+            expected=shaped.holdings.expected,
+        ),
+        shown=shaped.holdings.shown,
+        forced=view.wishes.force,
+    )
     waiting = wait(before, boot, view.uptime_s, view.expect_s, sides)
     if not waiting.stock:
         return replace(shaped, waiting=waiting)
     tree = _with_stock(shaped, standing, sides, waiting.stock)
     return replace(shaped, tree=tree, waiting=waiting, awaited=told(waiting, shaped.tree))
-
-
-def with_lost(view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> ProviderTree:
-    """Return the tree with the stock of devices that are lost, with a boot or without one, reserved."""
-    sides = replace(_sides_of_lost(view, shaper, standing, shaped), once=True)
-    return _with_stock(shaped, standing, sides, dict(missing_of(sides)))
-
-
-def _sides_of_lost(view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> Sides:
-    lost = lost_by(view, shaper, shaped)
-    sides = _sides(
-        view,
-        standing,
-        shaped,
-        lost=lambda name: lost(name) or name in shaped.holdings.untyped,
-        expected=shaped.holdings.expected,
-    )
-    return replace(sides, shown=shaped.holdings.shown, forced=view.wishes.force)
 
 
 def _sides(
