@@ -590,3 +590,15 @@ def test_cpus_that_are_dedicated_no_more_come_not_on_offer_while_a_guest_that_ha
     assert one.sync(policy=replace(one.policy, cpus=first)).status is Status.UNCHANGED
     one.claim({}, consumer=PINNED)
     assert one.sync(FORCE, policy=replace(one.policy, cpus=other), facts=cells()).status is Status.CHANGED
+
+
+def test_the_cpu_of_a_guests_emulator_comes_not_on_offer_while_it_is_used(start: Start) -> None:
+    first = CpuPolicy(shared=frozenset({0, 1}), dedicated=frozenset({5, 6, 7}))
+    other = CpuPolicy(shared=frozenset({0, 1, 5}), dedicated=frozenset({4, 6, 7}))
+    resident = replace(IS_PINNED, emulator_cpus=frozenset({5}))
+    one = start("devices", cells(resident), {PINNED: {"": {"PCPU": 3, "MEMORY_MB": 1024}}}, cpus=first)
+
+    refused = one.sync(policy=replace(one.policy, cpus=other))
+
+    assert refused.status is Status.UNSAFE
+    assert f"guest {PINNED} has 3 PCPU in placement and runs on CPUs 5" in refused.notes[0]

@@ -12,7 +12,8 @@ from beds.one_host import FORCE, OneHost
 from drivers.facts import HostFacts, PciFunction
 from drivers.policy import DevicePolicy, DeviceRule, MdevRule, Policy
 from hardware import card, gpu, host, parent, rules
-from reportclient.tree import ObservedTree
+from reportclient.payload import encode_inventories
+from reportclient.tree import Inventory, ObservedTree
 
 GPU, NIC = "pci_0000_84_00_0", "0000:81:00.0"
 TYPE = MdevRule(type="a", addresses=frozenset({"0000:84:00.0"}), resource_class="CUSTOM_A")
@@ -253,3 +254,18 @@ def test_a_restored_disk_of_before_a_class_was_renamed_offers_no_device_under_bo
     assert one.sync(policy=replace(one.policy, devices=second)).status is Status.UNCHANGED
     assert one.sync(FORCE, policy=replace(one.policy, devices=first)).status is Status.CHANGED
     assert (one.stock()["CUSTOM_A"], one.stock().get("CUSTOM_B")) == ((8, 0), None)
+
+
+def test_an_inventory_that_somebody_replaced_as_a_whole_is_written_again(tmp_path: Path) -> None:
+    """``openstack resource provider inventory set`` without ``--amend``."""
+    one = OneHost(tmp_path, host(*card(NIC, 8)), Policy(layout="flat", devices=rules(VFS)))
+    one.sync()
+    before, root = one.stock(), one.tree().providers[0]
+    body = encode_inventories({"CUSTOM_LICENCE": Inventory(total=3)}, root.generation)
+    one.send("PUT", "/resource_classes/CUSTOM_LICENCE")
+    one.send("PUT", f"/resource_providers/{root.uuid}/inventories", body)
+
+    for _ in range(4):
+        one.sync()
+
+    assert one.stock() == {**before, "CUSTOM_LICENCE": (3, 0)}

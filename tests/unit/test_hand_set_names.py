@@ -1,13 +1,15 @@
 """Traits and aggregates that a hand set on a provider: a conversion that would delete the provider is refused."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from agent.sync.outcome import Status
-from beds.one_host import OneHost
+from beds.one_host import FORCE, RESHAPE, OneHost
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
+from drivers.rules import parse_rule
 from hardware import card, gpu, host, parent
 
 NIC, CELL = "0000:81:00.0", "NUMA0"
@@ -41,6 +43,38 @@ def test_what_a_hand_set_is_kept_or_the_conversion_is_refused(
     assert done.status is Status.UNSAFE
     assert f"{kind} on {one.facts.hostname}_{suffix}" in " ".join(done.notes)
     assert f"{one.facts.hostname}_{suffix}" in one.tree().by_name
+
+
+def test_what_a_hand_set_goes_once_a_person_agreed_to_the_plan_that_tells_it(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL))
+    one.sync()
+    add(one, NIC, "CUSTOM_RACK_7")
+
+    done = one.sync(replace(RESHAPE, agreed="by a person"), policy=replace(one.policy, layout="flat"))
+
+    assert done.status is Status.CHANGED
+    assert f"CUSTOM_RACK_7 on {one.facts.hostname}_{NIC}" in " ".join(done.notes)
+
+
+def test_what_a_hand_set_on_a_card_of_which_a_part_is_lost_is_told_too(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL))
+    one.sync()
+    add(one, NIC, "CUSTOM_RACK_7")
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=4)
+    one.sync(FORCE, facts=host(*card(NIC, 2), gpu(), parents=(parent(gpu(), a=8),)))
+
+    assert "CUSTOM_RACK_7" in " ".join(one.reshape("flat").notes)
+
+
+def test_a_trait_that_a_rule_gives_another_provider_is_lost_as_any_other(tmp_path: Path) -> None:
+    given = parse_rule({"product_id": "1515", "traits": "CUSTOM_FAST"}, 1)
+    policy = Policy(layout="numa", devices=DevicePolicy(report=True, rules=(given,)))
+    one = OneHost(tmp_path, FACTS, policy)
+    one.sync()
+    one.put_trait(CELL, "CUSTOM_FAST")
+    one.sync()
+
+    assert f"CUSTOM_FAST on {one.facts.hostname}_{CELL}" in " ".join(one.reshape("devices").notes)
 
 
 @pytest.mark.parametrize("target", get_args(Layout))

@@ -18,7 +18,7 @@ from drivers.pools import SHARER
 from reportclient.errors import UnsafePlan
 from reportclient.hold import device_classes
 from reportclient.names import NO_DEVICES
-from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Names
+from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Names, is_novas
 from reportclient.plan import Delete, Limits, Plan, Reparent, check_use, losses, shrinkage
 from reportclient.reserve import HELD, is_mark
 from reportclient.settings import lost_settings, set_back
@@ -67,12 +67,12 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     memory = replace(struck, contested=(), smaller="", smaller_seen=0)
     if wrong := _lacks_reparenting(draft.plan, terms.microversion) or _twice(draft) or _unplaceable(draft):
         return Verdict(refused=Status.UNSAFE, notes=wrong, memory=memory)
-    if wrong := _renamed_unseen(draft):  # a memory of another moment is none
+    if not wishes.take_over and (wrong := _renamed_unseen(draft)):  # a memory of another moment is none
         unknown = replace(memory, observed=None, configured={}, reported={})
         return Verdict(refused=Status.UNSAFE, notes=wrong, memory=unknown)
     if not wishes.force and (waits := _converts_while_awaiting(draft) or _converts_while_undecided(draft)):
         return Verdict(refused=Status.UNSAFE, notes=waits, memory=memory)
-    if lost := _lost_settings(draft, terms.free_ratios) or _lost_names(draft):
+    if lost := _lost_settings(draft, terms.free_ratios) or (not wishes.agreed and _lost_names(draft)):
         return Verdict(refused=Status.UNSAFE, notes=lost, memory=memory)
     try:
         check_use(draft.plan, draft.observed, draft.allocations_after, force=wishes.force)
@@ -147,6 +147,7 @@ def notes_on(draft: Draft) -> tuple[str, ...]:
         )
     notes += outlook(draft.desired, draft.nova) if draft.plan.operations and not draft.beside else ()
     notes += draft.held
+    notes += _lost_names(draft)
     notes += set_back(draft.said, draft.desired)
     notes += misspelt(draft.strays, draft.desired)
     novas = () if draft.beside else stranded(draft.observed, draft.ours)
@@ -182,7 +183,8 @@ def _renamed_unseen(draft: Draft) -> tuple[str, ...]:
     """
     Return why a class of unknown origin may be the old name of a new class; empty: there is none.
 
-    With a memory, that is a class which came to the root while one of ours went: the memory is of an earlier moment.
+    With a memory, that is a class which came to the root while one of devices went: the memory is of an earlier moment.
+    Where the host's own classes went too, somebody replaced the whole inventory, and it is written again.
     """
     root, left = draft.observed.root, draft.memory.observed
     if root is None or MARKER not in root.provider.traits or draft.beside:
@@ -191,7 +193,8 @@ def _renamed_unseen(draft: Draft) -> tuple[str, ...]:
     came = sorted({name for one in draft.desired for name in one.inventories} - stands - NO_DEVICES)
     before = left.root.provider.inventories.keys() if left and left.root else set()
     carried = sorted(root.provider.inventories.keys() - draft.ours.classes(root) - before)
-    if not (came and carried) or (left and before <= root.provider.inventories.keys()):
+    gone = before - root.provider.inventories.keys()
+    if not (came and carried) or (left and (not gone or gone & NO_DEVICES)):
         return ()
     old, new = ", ".join(carried), ", ".join(came)
     return (
@@ -245,20 +248,23 @@ def _lost_settings(draft: Draft, free_ratios: frozenset[str]) -> tuple[str, ...]
 
 
 def _lost_names(draft: Draft) -> tuple[str, ...]:
-    """Return why a conversion would lose traits and aggregates that a hand set; empty when it loses none."""
+    """Return which traits and aggregates of a hand a conversion loses, and what to do; empty when it loses none."""
     if draft.beside or draft.stands_in == draft.layout:
         return ()
-    kept = frozenset[str]().union({OWNER_NOVA, MANAGED}, *(one.traits for one in draft.desired))
+    kept = frozenset({OWNER_NOVA, MANAGED})
+    if draft.memory.observed is None:  # what a rule or file gave is not known to be ours then
+        kept = kept.union(*(one.traits for one in draft.desired))
     sentences = []
     for seen in (draft.observed.by_uuid[step.uuid] for step in draft.plan.operations if isinstance(step, Delete)):
-        if HELD in seen.provider.traits:  # it stands for a lost device in any layout, and goes with it
-            continue
+        if is_novas(seen) or (HELD in seen.provider.traits and seen.name not in draft.present):
+            continue  # nova sets these by its own rules; the other one stands for a lost device, and goes with it
         traits = frozenset(name for name in seen.provider.traits if not is_mark(name))
         if names := sorted((traits - draft.ours.traits(seen) - kept) | seen.provider.aggregates):
             sentences.append(
-                f"{', '.join(names)} on {seen.name}: this agent did not set that, and a conversion from "
-                f"{draft.stands_in} to {draft.layout} would delete it with its provider: take it off first, and put it "
-                f"on the providers of the new layout afterwards"
+                f"{', '.join(names)} on {seen.name}: this agent does not know it for its own, and the conversion from "
+                f"{draft.stands_in} to {draft.layout} deletes it with its provider: put it on the providers of the new "
+                f"layout afterwards. Take it off first, or agree by reshape --apply --digest D with the digest that "
+                f"reshape shows"
             )
     return tuple(sentences)
 

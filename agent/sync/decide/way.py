@@ -92,12 +92,20 @@ def _pinned_anew(view: View) -> frozenset[str]:
 
 
 def _pinned_elsewhere(view: View) -> Mapping[str, frozenset[int]]:
-    """Return the CPUs outside of the dedicated ones to which vCPUs of running guests are pinned alone, by guest."""
-    dedicated = view.policy.cpus.dedicated or frozenset()
+    """
+    Return the CPUs outside of the dedicated ones to which running guests are pinned alone, by guest.
+
+    The threads of its emulator count too. A guest that may run on all shared CPUs is not pinned, even if that is one.
+    """
+    cpus = view.policy.cpus
+    dedicated, shared = cpus.dedicated or frozenset(), cpus.shared or frozenset()
     if not any(total_of(seen.provider.inventories, "PCPU") for seen in view.observed):
         return {}
     found = {
-        guest.uuid: frozenset[int]().union(*(one for one in guest.vcpus if len(one) == 1)) - dedicated
+        guest.uuid: frozenset[int]().union(
+            *(one for one in (*guest.vcpus, guest.emulator_cpus) if len(one) == 1 and one != shared)
+        )
+        - dedicated
         for guest in view.survey.facts.guests
         if guest.active
     }
