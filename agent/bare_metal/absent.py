@@ -18,6 +18,7 @@ from drivers.ironic.driver import IronicDriver
 from drivers.ironic.shape import Share, on_offer
 from reportclient.tree import Provider
 
+_NAMED = 20  # providers without a node
 _QUESTIONS = 200  # single nodes about which one pass asks Ironic, once for absent nodes and once for left ones
 
 
@@ -102,13 +103,18 @@ def judge_left(
     new = {one.node for one in look.outcomes if one.status is Status.LEFT}
     known = {**dict.fromkeys({*new, *unknown}), **before}
     standing = {uuid: known[uuid] for uuid in sorted(known.keys() & marked.keys() - ours)}
-    look.left = _look_at_left(bare_metal.driver, standing, share.others | new, now_s)
+    look.left = _look_at_left(bare_metal.driver, standing, share.others | new, now_s, again=look.whole)
     gone = _gone_for_good(look.left, before, now_s, bare_metal.settings.node_grace_s)
     add_strays(look, gone)
 
 
 def add_strays(look: Look, uuids: Collection[str]) -> None:
-    """Add an outcome for each provider without a node."""
+    """Add an outcome for each provider without a node, or one for all if these are many."""
+    if len(uuids) > _NAMED:
+        several = f"{len(uuids)} providers"
+        why = f"Ironic has no node for {', '.join([*uuids][:3])} and others: are they of another Ironic?"
+        look.outcomes.append(node_outcome(several, Status.STRAY, why))
+        return
     look.outcomes += [
         node_outcome(
             uuid,
@@ -170,15 +176,17 @@ def _too_many(missing: int, whole: int, fraction: float) -> str:
 
 
 def _look_at_left(
-    driver: IronicDriver, left: Mapping[str, float | None], listed: Collection[str], now_s: float
+    driver: IronicDriver, left: Mapping[str, float | None], listed: Collection[str], now_s: float, *, again: bool
 ) -> dict[str, float | None]:
     """
     Return since which moment Ironic does not have these nodes (None: it has them), by uuid.
 
-    Nodes that are ``listed`` need no question. The memory stays as it is where Ironic does not answer.
+    Nodes that are ``listed`` need no question, nor, unless ``again``, those that it did not have: there may be many,
+    of another Ironic. The memory stays as it is where Ironic does not answer.
     """
     found = {uuid: None if uuid in listed else gone_s for uuid, gone_s in left.items()}
-    asked = sorted(found.keys() - set(listed), key=lambda uuid: (found[uuid] is None, random.random()))
+    unlisted = (uuid for uuid in found.keys() - set(listed) if again or found[uuid] is None)
+    asked = sorted(unlisted, key=lambda uuid: (found[uuid] is None, random.random()))
     for uuid in asked[:_QUESTIONS]:
         try:
             found[uuid] = None if driver.is_there(uuid) else min(found[uuid] or now_s, now_s)

@@ -19,6 +19,7 @@ from agent.errors import StateError
 from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
 from agent.state.files import checksum, read_whole, replace_durably
 from agent.state.same_service import same_place
+from drivers.ironic.shape import given_traits, node_classes
 from reportclient.payload import decode_inventory, encode_inventory
 from reportclient.tree import ObservedProvider, Provider
 
@@ -148,7 +149,7 @@ def own_mark(directory: Path, *, writes: bool) -> str:
 def _encode(known: KnownNode) -> list[object]:
     seen = known.seen
     stock = {name: encode_inventory(one) for name, one in seen.provider.inventories.items()}
-    given: list[str] = []  # names that older versions remember
+    given = sorted(node_classes(seen.provider) | given_traits(seen.provider.traits))  # older versions remember it
     return [
         *(seen.uuid, seen.generation, stock, sorted(seen.provider.traits), given),
         *(known.gone_s, known.spelling, known.may_go),

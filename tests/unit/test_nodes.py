@@ -1,6 +1,7 @@
 """Passes over bare-metal nodes against a placement in memory: two resource classes that placement cannot tell apart."""
 
 import copy
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -509,3 +510,33 @@ def test_no_two_resource_classes_of_two_shards_are_on_offer_under_one_class(hist
                 agent.sync()
 
             assert all(len(texts) == 1 for texts in one.offered().values()), one.offered()
+
+
+def test_ironic_is_asked_about_providers_of_another_ironic_only_when_everything_is_read() -> None:
+    with world() as one, world() as other:
+        one.nodes.lists_all = False
+        one.nodes.classes = {1: "gold"}
+        one.sync()
+        other.nodes.classes = dict.fromkeys(range(100, 150), "silver")
+        other.restore(one.placement)
+        other.sync()
+        asked: list[str] = []
+        there = one.nodes.is_there
+        one.nodes.is_there = lambda uuid: bool(asked.append(uuid)) or there(uuid)  # type: ignore[method-assign]
+
+        one.wait(100_000)
+        one.sync()
+        assert len(asked) == 50
+        one.wait(60)
+        told = one.sync().outcomes
+        assert len(asked) == 50
+        assert [each.node for each in told if each.status is Status.STRAY] in ([], ["50 providers"])
+
+
+def test_an_older_version_finds_what_a_node_gave_in_the_memory() -> None:
+    with world() as one:
+        one.nodes.classes, one.nodes.traits = {1: "gold"}, ["CUSTOM_FAST"]
+        one.sync()
+
+        row = json.loads((one.folder / MEMORY_NAME).read_text().splitlines()[-1])
+        assert {"CUSTOM_GOLD", "CUSTOM_FAST"} <= set(row[4])
