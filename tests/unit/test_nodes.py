@@ -512,7 +512,9 @@ def test_no_two_resource_classes_of_two_shards_are_on_offer_under_one_class(hist
             assert all(len(texts) == 1 for texts in one.offered().values()), one.offered()
 
 
-def test_ironic_is_asked_about_providers_of_another_ironic_only_when_everything_is_read() -> None:
+def test_ironic_is_asked_about_providers_of_another_ironic_only_when_everything_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with world() as one, world() as other:
         one.nodes.lists_all = False
         one.nodes.classes = {1: "gold"}
@@ -522,7 +524,12 @@ def test_ironic_is_asked_about_providers_of_another_ironic_only_when_everything_
         other.sync()
         asked: list[str] = []
         there = one.nodes.is_there
-        one.nodes.is_there = lambda uuid: bool(asked.append(uuid)) or there(uuid)  # type: ignore[method-assign]
+
+        def ask(uuid: str) -> bool:
+            asked.append(uuid)
+            return there(uuid)
+
+        monkeypatch.setattr(one.nodes, "is_there", ask)
 
         one.wait(100_000)
         one.sync()
