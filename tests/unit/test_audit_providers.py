@@ -184,6 +184,9 @@ def test_a_card_that_another_service_offers_too_is_found_through_its_vfs(
     ("address", "stock", "foreign", "offered", "times"),
     [
         pytest.param("0000:81:10.0", {}, True, CARD, 0, id="a child without inventory offers nothing"),
+        pytest.param(
+            "0000:81:00.0", {}, True, CARD, 0, id="a child without inventory and with a name of a card of ours"
+        ),
         pytest.param("0000:81:10.0", {"CUSTOM_X": Inventory(total=1)}, False, CARD, 0, id="a child of this agent"),
         pytest.param(
             "0000:81:10.0", {"CUSTOM_X": Inventory(total=1)}, True, "host_gone", 0, id="ours is not there yet"

@@ -1,10 +1,16 @@
 """Which classes the configuration still offers, so that what an operator reserved of a root's total of them waits."""
 
+from pathlib import Path
+
 import pytest
 
+from beds.one_host import FORCE, OneHost
 from drivers.by_suffix import BySuffix
 from drivers.devices.away import away
-from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule
+from drivers.libvirt.host_inventories import reserved_cells_text
+from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, Policy
+from drivers.reasons import Reasoned
+from hardware import card, host
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 EGRESS = "NET_BW_EGR_KILOBIT_PER_SEC"
@@ -48,3 +54,26 @@ def test_a_reservation_waits_for_devices_that_the_configuration_offers(
 
     assert found == ({name: (2, 2)} if waits else {})
     assert away(policy, standing, (name,)) == {}
+
+
+def test_the_rule_of_a_cell_that_is_reserved_whole_names_the_option_where_it_is_set() -> None:
+    assert "as [agent] reserved_cells is not set" in reserved_cells_text(Policy(layout="cells"))
+    assert reserved_cells_text(Policy(reserved_cells=frozenset({1}))).endswith("by [agent] reserved_cells")
+
+
+def test_a_provider_may_have_no_traits() -> None:
+    assert Reasoned(name="host").provider == Provider(name="host")
+
+
+def test_what_an_operator_reserved_of_a_class_that_no_device_has_now_is_marked_as_held(tmp_path: Path) -> None:
+    one = OneHost(
+        tmp_path, host(*card("0000:81:00.0", 4)), Policy(layout="flat", devices=DevicePolicy(discover_all=True))
+    )
+    one.sync()
+    one.set_by_hand("", "SRIOV_NET_VF", reserved=2)
+    one.sync()
+
+    one.sync(FORCE, facts=host())
+
+    assert one.stock()["SRIOV_NET_VF"] == (2, 2)
+    assert "CUSTOM_DEVICE_HELD" in one.marks()

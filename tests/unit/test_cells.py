@@ -18,6 +18,7 @@ from agent.sync.outcome import Status
 from beds.one_host import FORCE, RESHAPE, OneHost
 from drivers.errors import PolicyError
 from drivers.facts import CpuMap, Guest, GuestMemory, HostCpu, HostFacts, MemoryPages, NumaCell, Tenant
+from drivers.libvirt.shape import shape
 from drivers.policy import OF_CELLS, CpuPolicy, DevicePolicy, Layout, Policy, Ratio, ReservedPages
 from hardware import at, card, host
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA
@@ -602,3 +603,13 @@ def test_the_cpu_of_a_guests_emulator_comes_not_on_offer_while_it_is_used(start:
 
     assert refused.status is Status.UNSAFE
     assert f"guest {PINNED} has 3 PCPU in placement and runs on CPUs 5" in refused.notes[0]
+
+
+@pytest.mark.parametrize("tenant", [None, Tenant("p", "u", 0, {})], ids=["another program's", "nova's"])
+def test_of_a_guest_of_another_program_that_has_vcpus_switched_off_the_cpus_are_not_told(tenant: Tenant | None) -> None:
+    resident = replace(FLOATS, some_off=True, tenant=tenant)
+    policy = Policy(layout="cells", devices=DevicePolicy(discover_all=True))
+
+    known = shape(cells(resident), policy, None).holdings.known[FLOATING]
+
+    assert ("VCPU" in known.untold - known.overridden) is (tenant is None)

@@ -12,6 +12,7 @@ from drivers.by_suffix import BySuffix
 from drivers.devices import device_stock, idle, present
 from drivers.devices.expected import short_rules
 from drivers.devices.inventories import DeviceStock
+from drivers.devices.match import unknown_cards
 from drivers.errors import PolicyError
 from drivers.facts import Guest, HostFacts, Mdev, MdevParent, MdevType, NetDevice, SevKernel, Tenant, Versions
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule
@@ -914,3 +915,13 @@ def test_rules_that_do_not_count_expect_nothing() -> None:
     policy = replace(rules(DeviceRule(number=1, product_id="1515", expect=8)), report=False)
 
     assert short_rules(host(*card(vfs=4)), policy) == ()
+
+
+def test_unknown_cards_are_those_of_vfs_that_a_remote_managed_rule_is_about_and_no_other_has() -> None:
+    pf, vf, other = card("0000:81:00.0", 2)
+    functions = {one.address: one for one in (pf, vf, other)}
+    remote, usual = (DeviceRule(number=n, product_id="1515", remote_managed=n == 1) for n in (1, 2))
+
+    assert unknown_cards(functions, rules(remote, usual), ()) == {vf.address: remote, other.address: remote}
+    assert unknown_cards(functions, rules(remote), {vf.address}) == {other.address: remote}
+    assert unknown_cards(functions, rules(usual), ()) == {}

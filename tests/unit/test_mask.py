@@ -121,3 +121,11 @@ def test_a_recorded_host_has_no_mac_and_no_name_left(host: str) -> None:
     assert len(found) == len(files)
     assert [*unmasked(files, found, find_values(files, ()))] == []
     assert json.loads(files["host.json"])["hostname"] not in "\n".join(found.values()).replace(f"{host}_", "")
+
+
+def test_names_of_guests_are_those_in_the_xml_of_guests() -> None:
+    guest = "<domain><name>instance-00000009</name></domain>"
+
+    assert "instance-00000009" in find_values({"host/libvirt/domains/1.xml": guest}, ())
+    for path in ("host/libvirt/domains/1.txt", "host/libvirt/nodedevs/1.xml"):
+        assert find_values({path: guest}, ()) == {}

@@ -1,6 +1,7 @@
 """libvirt's node devices and domains into facts, and what is none refused."""
 
 import re
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
@@ -372,3 +373,20 @@ def test_vcpus_that_are_switched_off_count_with_their_pins(text: str, some_off: 
     guest = guest_of(f"{text}<cputune><vcpupin vcpu='1' cpuset='1'/><vcpupin vcpu='2' cpuset='2'/></cputune>")
 
     assert (guest.vcpus, guest.some_off) == ((frozenset(), frozenset({1}), frozenset({2})), some_off)
+
+
+@pytest.mark.parametrize(("pins", "is_fine"), [(4, True), (5, False)])
+def test_pins_of_a_guest_are_counted_up_to_the_limit(pins: int, is_fine: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drivers.libvirt.domains.MOST_PINS", 4)
+    text = "".join(f"<vcpupin vcpu='{number}' cpuset='{number}'/>" for number in range(pins))
+
+    with nullcontext() if is_fine else pytest.raises(MalformedFact, match="more than 4 CPUs"):
+        assert len(guest_of(f"<vcpu>{pins}</vcpu><cputune>{text}</cputune>").vcpus) == pins
+
+
+def test_an_odd_device_with_an_address_is_known_by_that_and_another_by_its_name() -> None:
+    names = ("pci_0000_81_00_0", "mtty_mtty")
+    card, other = parse_devices(tuple((name, Document("<device>", name)) for name in names)).odd
+
+    assert (str(card.address), card.card) == ("0000:81:00.0", "")
+    assert (other.address, other.card) == (None, "mtty_mtty")

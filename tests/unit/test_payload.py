@@ -1,6 +1,7 @@
 """Placement's JSON: what each operation sends, and what of an answer is understood."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -164,3 +165,7 @@ def test_a_provider_that_is_listed_twice_is_no_answer(again: dict[str, str]) -> 
     rest = {"parent_provider_uuid": None, "generation": 1}
     with pytest.raises(ValueError, match="twice"):
         decode_listing({"resource_providers": [{"uuid": "1", "name": "a", **rest}, {**again, **rest}]})
+
+
+def test_a_claim_for_a_consumer_without_a_type_sends_none() -> None:
+    assert "consumer_type" not in encode_claim(replace(CLAIM, kind=None), (1, 38))

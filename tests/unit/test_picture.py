@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from agent.command.picture.boxes import Box, Chip, corners, place_boxes
+from agent.command.picture.boxes import GAP, Box, Chip, corners, place_boxes
 from agent.command.picture.drawing import WIDTH, draw
 from agent.command.picture.node_boxes import of_pass, of_sums
 from agent.command.picture.page import page, write_picture
@@ -109,6 +110,15 @@ def test_a_box_is_as_high_as_what_is_in_it(fields: dict[str, Any], height: int) 
     assert place_boxes(box, 0, 0, 400).height == height
 
 
+def test_boxes_of_a_row_fill_it_with_one_gap_between_them() -> None:
+    box = Box(name="host", label="host", mark=" ", below=tuple(Box(name=n, label=n, mark=" ") for n in "abc"))
+
+    row = place_boxes(box, 0, 0, 2000).below
+
+    assert {round(after.x - before.x - before.width, 3) for before, after in pairwise(row)} == {GAP}
+    assert round(row[-1].x + row[-1].width + row[0].x, 3) == 2000
+
+
 def test_as_many_boxes_stand_in_a_row_as_there_is_room_for_and_at_least_one() -> None:
     box = Box(name="host", label="host", mark=" ", below=tuple(Box(name=n, label=n, mark=" ") for n in "abc"))
 
@@ -191,6 +201,7 @@ def test_an_audit_marks_the_guests_and_providers_with_findings() -> None:
 
     [(_, root)] = subject.trees
     assert subject.sentence == "2 findings, 1 consumer"
+    assert of_audit([finding(consumer=None)], tree, {}).sentence == "1 finding"
     assert [chip.wrong for chip in root.chips] == [True]
     assert [one.mark for one in root.below] == ["!"]
     assert subject.tables[0].rows[0][:5] == (f"db-primary ({GUEST})", "misplaced", "VCPU on host", "4", "2")
@@ -246,6 +257,25 @@ def test_a_drawing_joins_the_chips_of_a_guest_and_can_be_read_aloud() -> None:
     assert [one.get("class") for one in drawing.iter("path")] == ["link g0 c0"]
     assert guests == {GUEST: 0}
     assert float((drawing.get("viewBox") or "").split()[2]) >= WIDTH
+
+
+def test_a_link_leaves_and_arrives_level_and_bends_half_way() -> None:
+    drawing = fromstring(draw(of_conversion(conversion(), ()), {}))
+
+    [link] = [one.get("d") or "" for one in drawing.iter("path")]
+    x, y, bend, level, other, other_level, to_x, to_y = map(float, re.findall(r"[\d.]+", link))
+    assert (level, other_level) == (y, to_y)
+    assert bend - x == pytest.approx(max(40.0, (to_x - x) / 2))
+    assert to_x - other == pytest.approx(bend - x)
+
+
+def test_a_label_is_written_inside_its_box() -> None:
+    drawing = fromstring(draw(of_conversion(conversion(), ()), {}))
+
+    for group in (one for one in drawing.iter("g") if (one.get("class") or "").startswith("box")):
+        rect, label = next(iter(group.iter("rect"))), next(iter(group.iter("text")))
+        top, height = float(rect.get("y") or 0), float(rect.get("height") or 0)
+        assert top < float(label.get("y") or 0) < top + height
 
 
 def test_a_drawing_writes_what_each_provider_offers() -> None:

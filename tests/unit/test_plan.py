@@ -16,6 +16,7 @@ from reportclient.plan import (
     SetTraits,
     check_use,
     lessened,
+    losses,
     recast,
     shrinkage,
 )
@@ -207,3 +208,9 @@ def test_fewer_devices_than_guests_hold_are_refused_where_all_were_reserved() ->
     with pytest.raises(UnsafePlan, match="3 VGPU on gpu0 are allocated, and the plan would leave room for 0"):
         check_use(plan, ObservedTree((ROOT, kept)), hold(3, "VGPU", "gpu0"))
     check_use(plan, ObservedTree((ROOT, kept)), hold(2, "VGPU", "gpu0"))
+
+
+def test_one_unit_that_goes_is_a_loss_too() -> None:
+    after = {"VCPU": Inventory(total=9), "MEMORY_MB": Inventory(total=100)}
+
+    assert losses(Plan((SetInventories("r", "host", after),)), TREE) == ("host VCPU 1",)

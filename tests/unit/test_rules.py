@@ -68,6 +68,7 @@ def test_the_one_address_of_a_pf_means_its_vfs_only_where_there_is_a_pf(address:
         pytest.param({"address": {"bus": "["}}, "no regular expression", id="expression"),
         pytest.param({"address": {"device": "0"}}, "device in its address", id="unknown part"),
         pytest.param({"address": 5}, "neither a string nor an object", id="address of another kind"),
+        pytest.param({"address": {"bus": "81", "slot": 1}}, "neither a string nor", id="a pattern of another kind"),
         pytest.param({"one_time_use": "perhaps"}, "'perhaps' as one_time_use", id="switch"),
         pytest.param({"resource_class": "!!!"}, "no valid name for placement can be made", id="class"),
         pytest.param(

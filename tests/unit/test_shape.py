@@ -119,6 +119,16 @@ def test_reserved_disk_is_rounded_up_to_whole_gib() -> None:
     assert inventories(Policy(reserved_disk_mib=1500))["DISK_GB"].reserved == 2
 
 
+@pytest.mark.parametrize(
+    ("group", "place"), [("", "the file system of the instances"), ("vg0", "the volume group vg0")]
+)
+def test_the_reason_of_disk_gb_names_the_place_of_the_disks(group: str, place: str) -> None:
+    disk = DiskSpace(10 * GIB, 0, volume_group=group)
+    _, reason = shape(replace(FACTS, disk=disk), Policy(), None).providers[0].inventories["DISK_GB"]
+
+    assert reason.fact == f"{place} has {10 * GIB} bytes"
+
+
 def test_a_class_of_which_there_is_nothing_is_left_out() -> None:
     assert "DISK_GB" not in inventories(Policy(), replace(FACTS, disk=DiskSpace(GIB - 1, 0)))
 

@@ -93,6 +93,7 @@ def test_what_was_before_comes_back(held: list[Allocation], after: list[Allocati
 )
 def test_a_tree_that_would_be_another_one_is_told(now: ObservedTree, words: str) -> None:
     assert words in told(now, HELD, BACK)
+    assert "more differences" not in told(now, HELD, BACK)
     assert "reshape --to devices" in told(now, HELD, BACK)
 
 
