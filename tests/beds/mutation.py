@@ -111,7 +111,8 @@ def _change_value(root: list[Any], place: int, what: str, number: int) -> None:
         case "remove" if within is not root:
             del within[key]
         case "repeat":
-            several = [within[key]] * min(_COUNTS[number % len(_COUNTS)], 1 + LARGEST // _json_size(within[key]))
+            times = min(_COUNTS[number % len(_COUNTS)], 1 + LARGEST // _json_size(within[key]))
+            several = [copy.deepcopy(within[key]) for _ in range(times)]  # else the next edit would change all of them
             if isinstance(within, list) and within is not root:
                 within[key:key] = several
             else:
@@ -200,7 +201,8 @@ def _change_element(root: ElementTree.Element, place: int, what: str, number: in
         case "remove" if one in within:
             within[one].remove(one)
         case "repeat" if one in within:
-            within[one].extend([one] * min(_COUNTS[number % len(_COUNTS)], 1 + LARGEST // _size(one)))
+            times = min(_COUNTS[number % len(_COUNTS)], 1 + LARGEST // _size(one))
+            within[one].extend(copy.deepcopy(one) for _ in range(times))
         case "nest":
             one.text = (one.text or "") + _DEEP
         case "copy":
