@@ -52,8 +52,9 @@ def decode_listing(body: _Json) -> list[tuple[str, str, str | None, int]]:
         ValueError: a provider is there twice.
     """
     rows = [
-        (str(row["uuid"]), str(row["name"]), row["parent_provider_uuid"], int(row["generation"]))
+        (str(row["uuid"]), str(row["name"]), None if parent is None else str(parent), _whole(row["generation"]))
         for row in body["resource_providers"]
+        for parent in (row["parent_provider_uuid"],)
     ]
     if len({uuid for uuid, *_ in rows}) < len(rows) or len({name for _, name, *_ in rows}) < len(rows):
         raise ValueError("a provider is there twice")

@@ -169,3 +169,11 @@ def test_a_provider_that_is_listed_twice_is_no_answer(again: dict[str, str]) -> 
 
 def test_a_claim_for_a_consumer_without_a_type_sends_none() -> None:
     assert "consumer_type" not in encode_claim(replace(CLAIM, kind=None), (1, 38))
+
+
+def test_a_parent_that_is_no_uuid_is_none_that_is_listed() -> None:
+    row = {"uuid": "1", "name": "a", "generation": 1, "parent_provider_uuid": []}
+
+    [(_, _, parent, _)] = decode_listing({"resource_providers": [row]})
+
+    assert isinstance(parent, str)
