@@ -248,18 +248,19 @@ def _lost_settings(draft: Draft, free_ratios: frozenset[str]) -> tuple[str, ...]
 
 
 def _lost_names(draft: Draft) -> tuple[str, ...]:
-    """Return which traits and aggregates of a hand a conversion loses, and what to do; empty when it loses none."""
+    """
+    Return which traits and aggregates of a hand a conversion loses, and what to do; empty when it loses none.
+
+    Without a memory nothing tells which traits rules and files gave, so that only aggregates count.
+    """
     if draft.beside or draft.stands_in == draft.layout:
         return ()
-    kept = frozenset({OWNER_NOVA, MANAGED})
-    if draft.memory.observed is None:  # what a rule or file gave is not known to be ours then
-        kept = kept.union(*(one.traits for one in draft.desired))
     sentences = []
     for seen in (draft.observed.by_uuid[step.uuid] for step in draft.plan.operations if isinstance(step, Delete)):
         if is_novas(seen) or (HELD in seen.provider.traits and seen.name not in draft.present):
             continue  # nova sets these by its own rules; the other one stands for a lost device, and goes with it
-        traits = frozenset(name for name in seen.provider.traits if not is_mark(name))
-        if names := sorted((traits - draft.ours.traits(seen) - kept) | seen.provider.aggregates):
+        found = seen.provider.traits - draft.ours.traits(seen) - {OWNER_NOVA, MANAGED} if draft.memory.observed else ()
+        if names := sorted({name for name in found if not is_mark(name)} | seen.provider.aggregates):
             sentences.append(
                 f"{', '.join(names)} on {seen.name}: this agent does not know it for its own, and the conversion from "
                 f"{draft.stands_in} to {draft.layout} deletes it with its provider: put it on the providers of the new "
