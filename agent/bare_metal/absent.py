@@ -15,10 +15,10 @@ from agent.state.node_records import KnownNode
 from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError
 from drivers.ironic.driver import IronicDriver
-from drivers.ironic.shape import Share, on_offer
+from drivers.ironic.shape import BARE_METAL, Share, on_offer
 from reportclient.tree import Provider
 
-_NAMED = 20  # providers without a node
+_NAMED = 20  # providers without a node that have an outcome each
 _QUESTIONS = 200  # single nodes about which one pass asks Ironic, once for absent nodes and once for left ones
 
 
@@ -112,7 +112,10 @@ def add_strays(look: Look, uuids: Collection[str]) -> None:
     """Add an outcome for each provider without a node, or one for all if these are many."""
     if len(uuids) > _NAMED:
         several = f"{len(uuids)} providers"
-        why = f"Ironic has no node for {', '.join([*uuids][:3])} and others: are they of another Ironic?"
+        why = (
+            f"Ironic has no node for {', '.join([*uuids][:3])} and others: they may be nodes of another Ironic. If "
+            f"they are not, delete these providers (openstack resource provider list --required {BARE_METAL})"
+        )
         look.outcomes.append(node_outcome(several, Status.STRAY, why))
         return
     look.outcomes += [
