@@ -572,13 +572,14 @@ def test_other_dedicated_cpus_come_not_on_offer_while_a_guest_without_allocation
 @pytest.mark.parametrize("layout", get_args(Layout))
 @pytest.mark.parametrize("remembered", [True, False], ids=["", "with lost state"])
 @pytest.mark.parametrize("now", [frozenset({4, 5}), frozenset({5, 7}), None], ids=["others", "one of them", "none"])
-def test_cpus_that_are_dedicated_no_more_come_not_on_offer_while_a_guest_that_has_pcpu_runs_on_them(
-    start: Start, layout: Layout, remembered: bool, now: frozenset[int] | None
+@pytest.mark.parametrize("state", ["running", "shutoff"])
+def test_cpus_that_are_dedicated_no_more_come_not_on_offer_while_a_guest_that_has_pcpu_is_pinned_to_them(
+    start: Start, layout: Layout, remembered: bool, now: frozenset[int] | None, state: str
 ) -> None:
     first = CpuPolicy(shared=frozenset({0, 1}), dedicated=frozenset({6, 7}))
     other = CpuPolicy(shared=frozenset(range(8)) - (now or frozenset()), dedicated=now)
     cell = "NUMA1" if layout in OF_CELLS else ""
-    one = start(layout, cells(IS_PINNED), {PINNED: {cell: {"PCPU": 2}}}, cpus=first)
+    one = start(layout, cells(replace(IS_PINNED, state=state)), {PINNED: {cell: {"PCPU": 2}}}, cpus=first)
     before = one.tree()
     if not remembered:
         one.forget()
@@ -586,7 +587,7 @@ def test_cpus_that_are_dedicated_no_more_come_not_on_offer_while_a_guest_that_ha
     for wishes in (RESHAPE, FORCE):
         refused = one.sync(wishes, policy=replace(one.policy, cpus=other))
         assert refused.status is Status.UNSAFE
-        assert f"guest {PINNED} has 2 PCPU in placement and runs on CPUs 6" in refused.notes[0]
+        assert f"guest {PINNED} has 2 PCPU in placement and is pinned to CPUs 6" in refused.notes[0]
     assert one.tree() == before
     assert one.sync(policy=replace(one.policy, cpus=first)).status is Status.UNCHANGED
     one.claim({}, consumer=PINNED)
@@ -602,7 +603,7 @@ def test_the_cpu_of_a_guests_emulator_comes_not_on_offer_while_it_is_used(start:
     refused = one.sync(policy=replace(one.policy, cpus=other))
 
     assert refused.status is Status.UNSAFE
-    assert f"guest {PINNED} has 3 PCPU in placement and runs on CPUs 5" in refused.notes[0]
+    assert f"guest {PINNED} has 3 PCPU in placement and is pinned to CPUs 5" in refused.notes[0]
 
 
 @pytest.mark.parametrize("tenant", [None, Tenant("p", "u", 0, {})], ids=["another program's", "nova's"])

@@ -66,7 +66,7 @@ def find_way(
     disks = {Allocation(one.consumer, one.from_provider, *each) for one in place.moves for each in one.arriving.items()}
     before = Observed(standing.observed, tuple(row for row in allocations if row not in disks))
     moved = _moves(view, before, wanted, shaped.holdings, recast_as, anew) if allocations or dedicates else ((), (), "")
-    left_out = "" if view.beside else _left_out(elsewhere, allocations, shaped.holdings)
+    pinned = "" if view.beside else _still_pinned(elsewhere, allocations, shaped.holdings)
     if isinstance(moved, Needs):
         return moved
     moves, consumers, unplaceable = (*moved[0], *place.moves), (*moved[1], *place.consumers), moved[2]
@@ -76,7 +76,7 @@ def find_way(
     tree, held = _hold(view, shaper, standing, shaped, wanted, after)
     if held or moves:
         plan = make(tree, moves=moves, consumers={one.uuid: one for one in consumers}.values())
-    refusal = left_out or unplaceable or place.unplaceable
+    refusal = pinned or unplaceable or place.unplaceable
     return Way(tree=tree, plan=plan, allocations=allocations, held=held, unplaceable=refusal)
 
 
@@ -93,9 +93,10 @@ def _pinned_anew(view: View) -> frozenset[str]:
 
 def _pinned_elsewhere(view: View) -> Mapping[str, frozenset[int]]:
     """
-    Return the CPUs outside of the dedicated ones to which running guests are pinned alone, by guest.
+    Return the single CPUs to which guests are pinned and which are not dedicated, by guest.
 
     The threads of its emulator count too. A guest that may run on all shared CPUs is not pinned, even if that is one.
+    A guest that is shut off gets the same CPUs when it starts.
     """
     cpus = view.policy.cpus
     dedicated, shared = cpus.dedicated or frozenset(), cpus.shared or frozenset()
@@ -107,16 +108,16 @@ def _pinned_elsewhere(view: View) -> Mapping[str, frozenset[int]]:
         )
         - dedicated
         for guest in view.survey.facts.guests
-        if guest.active
     }
     return {uuid: cpus for uuid, cpus in found.items() if cpus}
 
 
-def _left_out(elsewhere: Mapping[str, frozenset[int]], rows: Iterable[Allocation], holdings: Holdings) -> str:
+def _still_pinned(elsewhere: Mapping[str, frozenset[int]], rows: Iterable[Allocation], holdings: Holdings) -> str:
     """
-    Return why a guest has no place that has PCPU, and runs on CPUs which are dedicated no more; empty: none does.
+    Return which guest has PCPU in placement and is pinned to CPUs that are not dedicated any more; empty: none.
 
-    These CPUs would be on offer as VCPU, and other ones that it does not use would be its PCPU. Nova refuses to start.
+    Its CPUs would come on offer as VCPU, and CPUs that it does not use would count as its PCPU. In this case
+    nova-compute refuses to start.
     """
     had, has = Counter[str](), Counter[str]()
     for row in rows:
@@ -125,8 +126,8 @@ def _left_out(elsewhere: Mapping[str, frozenset[int]], rows: Iterable[Allocation
         has[unit.consumer] += unit.amount if unit.resource_class == "PCPU" else 0
     return next(
         (
-            f"guest {uuid} has {had[uuid]} PCPU in placement and runs on CPUs {format_cpu_set(cpus)}, which are not in "
-            f"[compute] cpu_dedicated_set: put them back there until it has ended or has been moved"
+            f"guest {uuid} has {had[uuid]} PCPU in placement and is pinned to CPUs {format_cpu_set(cpus)}, which are "
+            f"not in [compute] cpu_dedicated_set: put them back there until it has ended or has been moved"
             for uuid, cpus in sorted(elsewhere.items())
             if had[uuid] > has[uuid]
         ),
