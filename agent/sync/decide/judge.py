@@ -67,7 +67,7 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     memory = replace(struck, contested=(), smaller="", smaller_seen=0)
     if wrong := _lacks_reparenting(draft.plan, terms.microversion) or _twice(draft) or _unplaceable(draft):
         return Verdict(refused=Status.UNSAFE, notes=wrong, memory=memory)
-    if not wishes.take_over and (wrong := _renamed_unseen(draft)):  # a memory of another moment is none
+    if wrong := _renamed_unseen(draft):  # a memory of another moment is none
         unknown = replace(memory, observed=None, configured={}, reported={})
         return Verdict(refused=Status.UNSAFE, notes=wrong, memory=unknown)
     if not wishes.force and (waits := _converts_while_awaiting(draft) or _converts_while_undecided(draft)):
@@ -183,8 +183,9 @@ def _renamed_unseen(draft: Draft) -> tuple[str, ...]:
     """
     Return why a class of unknown origin may be the old name of a new class; empty: there is none.
 
-    With a memory, that is a class which came to the root while one of devices went: the memory is of an earlier moment.
-    Where the host's own classes went too, somebody replaced the whole inventory, and it is written again.
+    With a memory there is one only if, since then, a class of devices went from the root and another came to it: the
+    memory is of an earlier moment. Where CPUs or memory went too, somebody replaced the whole inventory: that is
+    written again.
     """
     root, left = draft.observed.root, draft.memory.observed
     if root is None or MARKER not in root.provider.traits or draft.beside:
@@ -255,8 +256,8 @@ def _lost_names(draft: Draft) -> tuple[str, ...]:
     """
     if draft.beside or draft.stands_in == draft.layout:
         return ()
-    sentences = []
-    for seen in (draft.observed.by_uuid[step.uuid] for step in draft.plan.operations if isinstance(step, Delete)):
+    sentences, stands = [], draft.observed.by_uuid
+    for seen in (stands[step.uuid] for step in draft.plan.operations if isinstance(step, Delete)):
         if is_novas(seen) or (HELD in seen.provider.traits and seen.name not in draft.present):
             continue  # nova sets these by its own rules; the other one stands for a lost device, and goes with it
         found = seen.provider.traits - draft.ours.traits(seen) - {OWNER_NOVA, MANAGED} if draft.memory.observed else ()
