@@ -117,7 +117,7 @@ class LibvirtDriver:
         before, self._odd = self._odd, frozenset(one.name for one in devices.odd)
         passing = [one for one in devices.odd if one.name not in before and not one.hangs]
         if passing and (self._files is None or self._files.live):
-            raise Vanished(f"{passing[0].name}: {passing[0].because}")
+            raise Vanished(f"{passing[0].name}: {passing[0].because}: did it come or go while the host was read?")
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         asked = (survey, policy, observed)
