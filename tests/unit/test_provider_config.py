@@ -86,11 +86,11 @@ def test_an_alias_is_refused_before_a_few_lines_fill_the_memory(tmp_path: Path) 
 
 def test_a_file_above_the_limit_is_refused(tmp_path: Path) -> None:
     text = "meta: {schema_version: '1.0'}\n"
-    (tmp_path / "a.yaml").write_text(text + "#" * ((1 << 18) - len(text)))
+    (tmp_path / "a.yaml").write_text(text + "#" * ((1 << 17) - len(text)))
     assert read_additions(tmp_path) == ()
-    (tmp_path / "a.yaml").write_text(text + "#" * ((1 << 18) - len(text) + 1))
+    (tmp_path / "a.yaml").write_text(text + "#" * ((1 << 17) - len(text) + 1))
 
-    with pytest.raises(ConfigError, match=r"a\.yaml is larger than 256 KiB"):
+    with pytest.raises(ConfigError, match=r"a\.yaml is larger than 128 KiB"):
         read_additions(tmp_path)
 
 
