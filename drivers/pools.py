@@ -16,9 +16,7 @@ from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
 GIB = 1024**3
 STEP = 100  # a pool's amount differs at each look: it is reported anew if it differs by more than 1/100
 POOLS = "ceph_"  # begins the names of such providers
-REPORTED_BY = (
-    f"{MARKER}_POOL_OF_"  # begins the trait of a pool with the uuid of the compute node whose agent reports it
-)
+REPORTED_BY = f"{MARKER}_POOL_OF_"  # begins a pool's trait, which ends in the uuid of the reporting compute node
 SHARER = f"{MARKER}_SHARES_DISK"  # on the root of a host whose guests' disks are counted on a provider that shares them
 
 

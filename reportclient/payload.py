@@ -52,13 +52,16 @@ def decode_listing(body: _Json) -> list[tuple[str, str, str | None, int]]:
         ValueError: a provider is there twice.
     """
     rows = [
-        (str(row["uuid"]), str(row["name"]), None if parent is None else str(parent), _whole(row["generation"]))
+        (str(row["uuid"]), str(row["name"]), _text_or_none(row["parent_provider_uuid"]), _whole(row["generation"]))
         for row in body["resource_providers"]
-        for parent in (row["parent_provider_uuid"],)
     ]
     if len({uuid for uuid, *_ in rows}) < len(rows) or len({name for _, name, *_ in rows}) < len(rows):
         raise ValueError("a provider is there twice")
     return rows
+
+
+def _text_or_none(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 @contextmanager

@@ -271,6 +271,13 @@ class OneHost:
         seen = self.tree().by_name.get(name)
         return seen.provider if seen else None
 
+    def put(self, uuid: str, what: str, **body: object) -> None:
+        """What somebody writes by hand of another root: ``inventories``, ``traits``, ``aggregates``."""
+        seen = self.node.client.root(uuid)
+        assert seen
+        generation = {"resource_provider_generation": seen.generation}
+        self.send("PUT", f"/resource_providers/{uuid}/{what}", generation | body)
+
     def send(self, method: str, url: str, body: Any = None) -> Any:
         answer = self.sender.placement.request(url, method, json=body, microversion="1.39")
         assert answer.status_code < 300, f"{method} {url}: {answer.status_code} {json.dumps(answer.body)}"

@@ -44,19 +44,13 @@ def a_host(folder: Path) -> OneHost:
 
 def add_storage(one: OneHost, uuid: str, name: str) -> None:
     one.send("POST", "/resource_providers", {"name": name, "uuid": uuid})
-    put(one, uuid, "inventories", inventories=STOCK)
-    put(one, uuid, "traits", traits=[SHARES, "CUSTOM_NFS"])
+    one.put(uuid, "inventories", inventories=STOCK)
+    one.put(uuid, "traits", traits=[SHARES, "CUSTOM_NFS"])
     join(one, uuid, AGGREGATE)
 
 
 def join(one: OneHost, uuid: str, *aggregates: str) -> None:
-    put(one, uuid, "aggregates", aggregates=list(aggregates))
-
-
-def put(one: OneHost, uuid: str, what: str, **body: object) -> None:
-    seen = one.node.client.root(uuid)
-    assert seen
-    one.send("PUT", f"/resource_providers/{uuid}/{what}", {"resource_provider_generation": seen.generation, **body})
+    one.put(uuid, "aggregates", aggregates=list(aggregates))
 
 
 def storage(one: OneHost) -> Any:
@@ -143,7 +137,7 @@ def test_a_named_storage_is_not_used_from_outside_its_aggregates(one: OneHost) -
 
 
 def test_a_storage_without_room_is_refused_before_anything_is_written(one: OneHost) -> None:
-    put(one, NFS, "inventories", inventories={"DISK_GB": {"total": 10}})
+    one.put(NFS, "inventories", inventories={"DISK_GB": {"total": 10}})
 
     done = one.sync(RESHAPE, policy=SHARED)
 

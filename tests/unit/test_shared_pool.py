@@ -77,18 +77,12 @@ def with_disk(one: OneHost, disk: DiskFacts) -> Any:
     return replace(one.facts, disk=disk)
 
 
-def put(one: OneHost, uuid: str, what: str, **body: object) -> None:
-    seen = one.node.client.root(uuid)
-    assert seen
-    one.send("PUT", f"/resource_providers/{uuid}/{what}", {"resource_provider_generation": seen.generation, **body})
-
-
 def evacuated(one: OneHost) -> None:
     """The guest has something of another host too."""
     consumer = one.node.client.consumer(GUEST)
     assert consumer
     one.send("POST", "/resource_providers", {"name": "abroad", "uuid": ABROAD})
-    put(one, ABROAD, "inventories", inventories={"VCPU": {"total": 4}})
+    one.put(ABROAD, "inventories", inventories={"VCPU": {"total": 4}})
     hold(one, {**consumer.slots, ABROAD: {"VCPU": 1}})
 
 
@@ -368,7 +362,7 @@ def test_a_ratio_that_was_set_by_hand_is_not_lost_in_silence(one: OneHost) -> No
 
 
 def test_a_disk_that_is_larger_than_the_pool_gives_is_refused(one: OneHost) -> None:
-    put(one, UUID, "inventories", inventories={"DISK_GB": {"total": 900, "max_unit": 10}})
+    one.put(UUID, "inventories", inventories={"DISK_GB": {"total": 900, "max_unit": 10}})
 
     done = one.sync(RESHAPE, policy=SHARED)
 
@@ -378,7 +372,7 @@ def test_a_disk_that_is_larger_than_the_pool_gives_is_refused(one: OneHost) -> N
 
 def test_a_host_without_mark_and_aggregate_brings_its_disks_back_by_what_it_remembers(one: OneHost) -> None:
     share(one)
-    put(one, ROOT, "aggregates", aggregates=[])
+    one.put(ROOT, "aggregates", aggregates=[])
     one.remove_traits("", SHARER)
 
     one.sync(RESHAPE, policy=OWN)
@@ -388,7 +382,7 @@ def test_a_host_without_mark_and_aggregate_brings_its_disks_back_by_what_it_reme
 
 def test_a_host_that_a_person_took_out_of_the_aggregate_takes_its_disks_back_all_the_same(one: OneHost) -> None:
     share(one)
-    put(one, ROOT, "aggregates", aggregates=[])
+    one.put(ROOT, "aggregates", aggregates=[])
     one.forget()
 
     assert one.sync(policy=OWN).status is Status.RESHAPE_NEEDED
@@ -439,7 +433,7 @@ def test_a_second_reporter_refuses_and_says_who_reports_the_pool(one: OneHost) -
         run_pass(node)
 
     trait = REPORTED_BY + ROOT.upper().replace("-", "_")
-    put(one, UUID, "traits", traits=sorted(one.node.client.root(UUID).provider.traits - {trait}))  # type: ignore[union-attr]
+    one.put(UUID, "traits", traits=sorted(one.node.client.root(UUID).provider.traits - {trait}))  # type: ignore[union-attr]
     assert run_pass(node).status is Status.CHANGED
     with pytest.raises(PolicyError, match=f"the agent of compute node {OTHER} reports"):
         report(one)
@@ -465,7 +459,7 @@ def test_of_two_reporters_at_once_one_wins_at_each_write(tmp_path: Path) -> None
 
 def test_a_pool_of_an_older_release_is_taken_up_by_its_first_reporter(one: OneHost) -> None:
     trait = REPORTED_BY + ROOT.upper().replace("-", "_")
-    put(one, UUID, "traits", traits=sorted(one.node.client.root(UUID).provider.traits - {trait}))  # type: ignore[union-attr]
+    one.put(UUID, "traits", traits=sorted(one.node.client.root(UUID).provider.traits - {trait}))  # type: ignore[union-attr]
 
     share(one)
     assert f"no agent reports {pool_name(VMS)}" in one.sync().notes[0]
@@ -476,7 +470,7 @@ def test_a_pool_of_an_older_release_is_taken_up_by_its_first_reporter(one: OneHo
 
 def test_what_an_operator_sets_of_the_pool_stays(one: OneHost) -> None:
     stock = {"total": 900, "reserved": 100, "allocation_ratio": 1.5, "max_unit": 900, "min_unit": 1, "step_size": 1}
-    put(one, UUID, "inventories", inventories={"DISK_GB": stock})
+    one.put(UUID, "inventories", inventories={"DISK_GB": stock})
 
     assert report(one).status is Status.UNCHANGED
     report(one, disk=replace(VMS, pool_gib=1000))
