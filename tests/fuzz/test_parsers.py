@@ -43,7 +43,7 @@ from beds.upgrades import UPGRADES, Story, Upgrade, write_config
 pytestmark = [
     pytest.mark.live,
     # WebOb, below placement, leaves the temporary file of a long body to the garbage collector
-    pytest.mark.filterwarnings("ignore:unclosed file <_io.BufferedRandom:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed file <_io.(FileIO|BufferedRandom):ResourceWarning"),
 ]
 
 MOST_S, MOST_MIB = 5.0, 200.0  # of CPU time, and of memory, for one input
