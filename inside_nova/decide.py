@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from agent.sync.decide.draft import Draft
+from agent.sync.decide.feature import Draft
 from agent.sync.decide.provider_tree import plan_provider_tree
 from agent.sync.decide.view import Shaper
 from drivers.base import Survey

@@ -1,14 +1,19 @@
 """Drafts of passes over a host that has nothing but CPUs."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import fakes
 from agent.state.memory import NodeState
-from agent.sync.decide.draft import Draft
+from agent.sync.decide.feature import Draft
+from agent.sync.decide.features.nova_root import NovaRoot
+from agent.sync.decide.features.renamed_class import RenamedClass
+from agent.sync.decide.features.second_writer import SecondWriter
 from drivers.base import Survey
 from drivers.libvirt.shape import EMITTED
-from reportclient.ownership import MARKER, Ownership
+from reportclient.ownership import MARKER, Contest, Ownership
 from reportclient.plan import Plan
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
@@ -22,8 +27,8 @@ def stands(*providers: Provider) -> ObservedTree:
 SEEN = NodeState(observed=stands(ROOT))
 
 
-def draft(**changes: Any) -> Draft:
-    """A host that stands in placement as it is wanted, and is remembered."""
+def draft(*, contest: Contest | None = None, nova: Mapping[str, str] = MappingProxyType({}), **changes: Any) -> Draft:
+    """A host that stands in placement as it is wanted, and is remembered; ``nova`` are the signs of it."""
     told = Draft(
         root_uuid="host",
         desired=ProviderTree((ROOT,)),
@@ -32,7 +37,6 @@ def draft(**changes: Any) -> Draft:
         ours=Ownership(emitted=EMITTED),
         plan=Plan(),
         unplaceable="",
-        contest=None,
         went_back=False,
         survey=Survey(fakes.FACTS),
         hardware=frozenset(),
@@ -41,7 +45,6 @@ def draft(**changes: Any) -> Draft:
         elsewhere=frozenset(),
         away=frozenset(),
         held=(),
-        awaited=(),
         stands_in="devices",
         layout="devices",
         strays=(),
@@ -50,5 +53,6 @@ def draft(**changes: Any) -> Draft:
         meanwhile=SEEN,
         lasting=SEEN,
         identified=True,
+        features=(SecondWriter(contest=contest), NovaRoot(signs=nova, looked=True), RenamedClass()),
     )
     return replace(told, **changes)

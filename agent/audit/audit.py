@@ -15,6 +15,7 @@ from agent.state.audit import AuditMemory, Sighting, read_memory
 from agent.state.clock import Clock
 from agent.state.memory import NodeState
 from agent.sync.decide.beside import left_to_nova
+from agent.sync.decide.features.boot import awaited
 from agent.sync.decide.owner import NOVA_COMPUTE, disputed
 from agent.sync.node import ComputeNode
 from drivers.base import Survey
@@ -233,7 +234,7 @@ def _snapshot(
         present=present | left.configured.keys(),
         wanted=frozenset(provider.name for provider in desired),
         cards={str(one.address): str(one.pf) for one in survey.facts.devices.functions if one.pf},
-        awaited=left.waiting.stock,
+        awaited=awaited(left).stock,
         layout=layout,
         configured_layout=policy.layout,
         typed=node.client.microversion > UNTYPED,

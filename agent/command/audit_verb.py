@@ -18,7 +18,7 @@ from agent.connect.choice import node_of, open_client, open_driver, open_nova, s
 from agent.errors import StateError
 from agent.state.audit import read_memory, write_memory
 from agent.state.locks import locked
-from agent.sync.decide.judge import judge
+from agent.sync.decide.checks import judge
 from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_observed_tree
 from agent.sync.node import ComputeNode

@@ -20,8 +20,10 @@ from agent.service.status import is_running, read_status
 from agent.settings.read import Settings, config_files_of
 from agent.state.node_file import RESERVE_BYTES
 from agent.sync.approval import approvals, tell_approval
-from agent.sync.decide.draft import Draft
-from agent.sync.decide.judge import judge
+from agent.sync.decide.checks import judge
+from agent.sync.decide.feature import Draft
+from agent.sync.decide.features.boot import Boot
+from agent.sync.decide.features.second_writer import SecondWriter, strikes_of
 from agent.sync.decide.owner import disputed, only_audits, tell_disputed
 from agent.sync.decide.searched import tell_searched
 from agent.sync.decide.unmatched import resembling
@@ -117,7 +119,7 @@ def try_details(one: ComputeNode, survey: Survey) -> list[Check]:
         slips = resembling(draft.strays, draft.desired, one.client.exists)
     except USER_ERRORS:
         return []  # try_tree reports this error
-    awaited = (Check("devices", False, sentence) for sentence in draft.awaited)
+    awaited = (Check("devices", False, sentence) for sentence in draft.of(Boot).sentences)
     disk = survey.facts.disk
     unread = (
         [Check("storage", False, f"DISK_GB stays as it is: {disk.because}")] if isinstance(disk, DiskUnread) else []
@@ -297,13 +299,13 @@ def _check_tree(one: ComputeNode, survey: Survey) -> str:
             raise CheckFailed(f"placement has no provider {one.name}: start nova-compute, which reports it")
         _check_options(one, survey, draft)
         return f"{one.name} can be read and audited; {only_audits(one.name)}"
-    if draft.memory.contested:
-        raise CheckFailed("; ".join(draft.memory.contested))
-    if draft.contest:
-        who = " (nova-compute, as the provider's trait OWNER_NOVA shows)" if draft.contest.nova else ""
+    if contested := strikes_of(draft.memory).contested:
+        raise CheckFailed("; ".join(contested))
+    if contest := draft.of(SecondWriter).contest:
+        who = " (nova-compute, as the provider's trait OWNER_NOVA shows)" if contest.nova else ""
         raise CheckFailed(
-            f"a second writer on {draft.contest.provider}{who}: "
-            f"{'; '.join(draft.contest.changes)}: stop it, then run sync --take-over"
+            f"a second writer on {contest.provider}{who}: "
+            f"{'; '.join(contest.changes)}: stop it, then run sync --take-over"
         )
     if novas := one.against_writing(draft):
         raise CheckFailed("; ".join(novas))

@@ -10,8 +10,8 @@ from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.state.identity import planned_identity
 from agent.sync.decide.additions import add
+from agent.sync.decide.features.shared_disk import DISK
 from agent.sync.decide.owner import NOVA_COMPUTE
-from agent.sync.decide.shared_disk import DISK
 from agent.sync.provider_yaml import read_additions
 from drivers.devices.inventories import libvirt_name
 from drivers.devices.odd import odd_sentence

@@ -55,8 +55,8 @@ from agent.sync.approval import approvals, approve, tell_approval, withdraw
 from agent.sync.case_archive import check_folder
 from agent.sync.convert import Agreement, convert, convert_approved, remember_plan, sync_node, sync_saved
 from agent.sync.decide.additions import add
-from agent.sync.decide.draft import Draft
-from agent.sync.decide.judge import Verdict, judge, notes_on
+from agent.sync.decide.checks import Verdict, judge, notes_on
+from agent.sync.decide.feature import Draft
 from agent.sync.decide.searched import tell_more_searched
 from agent.sync.forms import ProviderForm, TreeForm
 from agent.sync.json_form import encode_conversion, encode_observed_tree, encode_tree

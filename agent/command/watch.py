@@ -13,7 +13,7 @@ from agent.service.event_batches import SOON_S, WakeUps, announce_loss
 from agent.settings.read import Settings
 from agent.state.identity import planned_identity
 from agent.sync.decide.additions import add
-from agent.sync.decide.judge import PATIENCE
+from agent.sync.decide.checks import PATIENCE
 from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_plan
 from agent.sync.node import ComputeNode

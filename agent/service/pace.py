@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from agent.service.event_batches import SOON_S, announce_loss
 from agent.service.timetable import Rhythm
 from agent.settings.read import Settings
-from agent.sync.decide.judge import PATIENCE
+from agent.sync.decide.checks import PATIENCE
 from drivers.events import Event
 from reportclient.errors import Unavailable
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from agent.errors import StateError
 from agent.state.files import files_in, read_whole, remove, replace_durably, seal, sync_folder, unseal
 from agent.state.same_service import same_place
-from agent.sync.decide.draft import Draft
+from agent.sync.decide.feature import Draft
 from agent.sync.node import ComputeNode
 from reportclient.plan import Outline
 

@@ -21,8 +21,8 @@ from agent.state.files import files_in, read_whole, remove, replace_durably
 from agent.state.locks import locked
 from agent.state.same_service import same_place
 from agent.sync.approval import UntrustedApproval, find_approval, forget_approval
-from agent.sync.decide.draft import Draft
-from agent.sync.decide.judge import judge
+from agent.sync.decide.checks import judge
+from agent.sync.decide.feature import Draft
 from agent.sync.decide.owner import only_audits
 from agent.sync.decide.plan_changes import plan_changes
 from agent.sync.decide.view import Wishes

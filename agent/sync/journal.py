@@ -14,7 +14,7 @@ from typing import Any
 
 from agent.errors import StateError
 from agent.state.files import checksum, files_in, read_whole, remove, replace_durably
-from agent.sync.decide.draft import Draft
+from agent.sync.decide.feature import Draft
 from agent.sync.json_form import encode_after, encode_observed_tree, encode_plan
 from agent.sync.node import ComputeNode
 from reportclient.errors import PlacementError

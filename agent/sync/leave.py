@@ -14,7 +14,8 @@ from typing import TypeVar
 from agent.state.audit import forget_memory
 from agent.state.locks import locked, serving
 from agent.sync.attempts import repeat_on_conflict
-from agent.sync.decide.draft import Draft
+from agent.sync.decide.feature import Draft
+from agent.sync.decide.features.boot import awaited
 from agent.sync.decide.laws import Given, breaches, sentences
 from agent.sync.decide.novas import advice, stranded
 from agent.sync.decide.view import Wishes
@@ -79,7 +80,7 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
         root = sight.observed.root
         if root and SHARER in root.provider.traits:
             return (_SHARING,)
-        if sight.memory.waiting.stock and not force:
+        if awaited(sight.memory).stock and not force:
             return (_AWAITING,)
         stands = node.standing_layout(sight.observed, sight.memory)
         return node.against_handing(sight, force=force) or against_hand_over(

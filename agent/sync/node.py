@@ -12,11 +12,12 @@ from agent.state.machine import Machine, probe_machine, read_machine, tie_machin
 from agent.state.memory import NodeState
 from agent.state.node_file import StateFile
 from agent.sync.decide.beside import against_root
-from agent.sync.decide.draft import Draft, draft
-from agent.sync.decide.judge import Terms
+from agent.sync.decide.feature import Draft, Terms
+from agent.sync.decide.features import FEATURES
+from agent.sync.decide.features.nova_root import taken_over
 from agent.sync.decide.layout import layout_of
-from agent.sync.decide.one_time import used_up_ones
 from agent.sync.decide.owner import NOVA_COMPUTE, against_handing, against_writing, only_audits, signs_of_nova
+from agent.sync.decide.plan import draft
 from agent.sync.decide.shaped import ownership
 from agent.sync.decide.view import Needs, Readings, View, Wishes
 from agent.sync.provider_yaml import read_additions
@@ -167,8 +168,9 @@ class ComputeNode:
                 self.name,
                 self.where,
             )
-            used_up = frozenset(seen.uuid for seen in used_up_ones(memory))
-            memory = replace(memory, observed=None, reserved={}, used=memory.used | used_up)
+            for feature in FEATURES:
+                memory = memory.with_bodies(feature.after_restored(memory))
+            memory = replace(memory, observed=None, reserved={})
         return replace(memory, whole_s=now_s) if whole or memory.observed is None else memory, observed
 
     def check_name(self, draft: Draft | Sight) -> None:
@@ -201,7 +203,7 @@ class ComputeNode:
             return (only_audits(self.name),)
         if self.settings.beside_nova:
             return against_root(self.name, seen.observed)
-        return against_writing(self.name, self.signs(seen), seen.memory.taken_over)
+        return against_writing(self.name, self.signs(seen), taken_over(seen.memory))
 
     def against_handing(self, seen: Sight, *, force: bool) -> tuple[str, ...]:
         """Return why this host's root is not left to nova, as the function of this name."""
@@ -210,7 +212,7 @@ class ComputeNode:
         root = seen.observed.root
         if not (root and is_marked(root)):
             return ()
-        return against_handing(self.name, self.signs(seen), seen.memory.taken_over, force=force)
+        return against_handing(self.name, self.signs(seen), taken_over(seen.memory), force=force)
 
     def signs(self, seen: Draft | Sight) -> dict[str, str]:
         """Return the signs that nova reports the root; none of a recorded host."""
@@ -288,13 +290,10 @@ class ComputeNode:
         beside = self.settings.beside_nova
         if memory.beside == beside:
             return memory
-        return NodeState(
-            where=memory.where,
-            taken_over=memory.taken_over,
-            wrote=memory.wrote,
-            stood=memory.stood,
-            beside=beside,
-        )
+        kept = NodeState(where=memory.where, wrote=memory.wrote, stood=memory.stood, beside=beside)
+        for feature in FEATURES:
+            kept = kept.with_bodies(feature.in_another_role(memory))
+        return kept
 
     def complete(self, view: View) -> Draft:
         """Return the draft, once the view has all readings that it needs; errors as ``draft``."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from agent import VERSION
 from agent.errors import ConfigError, StateError
 from agent.state.files import replace_durably, seal, unseal
-from agent.sync.decide.draft import Draft
+from agent.sync.decide.feature import Draft
 from agent.sync.forms import ReadPlanForm
 from agent.sync.json_form import encode_kept
 from agent.sync.node import ComputeNode

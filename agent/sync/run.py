@@ -11,16 +11,14 @@ from agent.state.memory import NodeState
 from agent.sync.approval import spent
 from agent.sync.attempts import repeat_on_conflict
 from agent.sync.decide.beside import against_root
-from agent.sync.decide.draft import Draft
-from agent.sync.decide.judge import Verdict, judge, lost_root, notes_on
+from agent.sync.decide.checks import Verdict, judge, lost_root, notes_on, remember
+from agent.sync.decide.feature import Draft, Ending, Terms
 from agent.sync.decide.view import Wishes
 from agent.sync.journal import journaled
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
-from reportclient.names import ONE_TIME
-from reportclient.ownership import Contest
 from reportclient.plan import Create, Delete, Plan
 from reportclient.reserve import is_reserved_by_us
 from reportclient.tree import ObservedTree
@@ -65,21 +63,23 @@ def run_locked(
     left: NodeState | None = None  # the memory to compare with at all attempts, so that no sign of a writer is lost
     tried: list[tuple[Plan, ObservedTree]] = []  # plans of cut-off attempts: what they wrote is no other writer's
     logged = set[str]() if strays is None else strays
-    contest: Contest | None = None  # the first sign of a second writer: a cut-off attempt may have undone the change
+    earlier: Draft | None = None  # of the attempt before
     node.client.begin()
     writes = node.client.writes
     identity = _own_identity(node)
 
     def attempt() -> Outcome:
-        nonlocal left, contest
+        nonlocal left, earlier
         cut_off = tuple(forecast(*one) for one in tried)
         view = node.view(wishes, identity=identity, left=left, tried=cut_off)
         if identity:
             node.tie(identity, view.survey)
         draft = node.complete(view)
         _log_strays(node, draft, logged)
-        left, contest = draft.memory, contest or draft.contest
-        draft = replace(draft, contest=contest)
+        if earlier:
+            pairs = zip(draft.features, earlier.features, strict=True)
+            draft = replace(draft, features=tuple(one.again(before) for one, before in pairs))
+        left, earlier = draft.memory, draft
         tried.append((draft.plan, draft.observed))
         try:
             outcome = _carry_out(node, draft, wishes, agree)
@@ -155,13 +155,14 @@ def _own_identity(node: ComputeNode) -> str | None:
 
 
 def _carry_out(node: ComputeNode, draft: Draft, wishes: Wishes, agree: Agree) -> Outcome:
-    verdict = judge(draft, wishes, node.terms())
+    terms = node.terms()
+    verdict = judge(draft, wishes, terms)
     if verdict.refused is None and (other := agree(node, draft)):
         verdict = replace(verdict, refused=Status.OTHER_PLAN, notes=other)
     if verdict.refused is None:
         for why in lost_root(draft):
             LOG.warning("the tree is made anew node=%s where=%s why=%s", node.name, node.where, why)
-        return _write(node, draft, verdict.memory, wishes)
+        return _write(node, draft, verdict.memory, wishes, terms)
     if not (draft.beside and against_root(node.name, draft.observed)):  # that role is not taken up then
         node.state_file(draft.root_uuid).write(_after_refusal(draft, verdict))
     notes = (
@@ -207,16 +208,17 @@ def _after_refusal(draft: Draft, verdict: Verdict) -> NodeState:
     )
 
 
-def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes) -> Outcome:
+def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes, terms: Terms) -> Outcome:
     state, plan, observed = node.state_file(draft.root_uuid), draft.plan, draft.observed
     wrote = memory.wrote or wishes.take_over or (bool(plan.operations) and not draft.beside)
     memory = replace(memory, wrote=wrote)
     if plan.operations:
         state.begin(replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported))
         with _converting(node, draft, wishes) if _is_conversion(draft) else nullcontext():
-            written = _with_one_time(node, draft, node.client.execute(plan, observed))
+            written = _read_back(node, draft, node.client.execute(plan, observed))
             observed = _with_marked(written, forecast(plan, draft.observed))
-    after = _after_writes(draft, memory, observed)
+    ending = Ending(draft=draft, wishes=wishes, terms=terms, refused=None, done=True)
+    after = remember(_after_writes(draft, memory, observed), ending)
     if after != state.read(node.where):
         state.write(after)
     status = Status.CHANGED if plan.operations else Status.UNCHANGED
@@ -236,16 +238,12 @@ def _after_writes(draft: Draft, memory: NodeState, observed: ObservedTree) -> No
         kinds=draft.lasting.kinds,
         dedicated=draft.lasting.dedicated,
         lacked_traits=draft.lasting.lacked_traits,
-        used=draft.lasting.used,
-        taken_over=draft.lasting.taken_over,
-        shares=draft.lasting.shares,
     )
 
 
-def _with_one_time(node: ComputeNode, draft: Draft, left: ObservedTree) -> ObservedTree:
-    """Return what was written; read again where a reshape wrote one-time devices, as it answers no generations."""
-    once = {one.name for one in draft.desired if ONE_TIME in one.traits}
-    if once <= left.by_name.keys():
+def _read_back(node: ComputeNode, draft: Draft, left: ObservedTree) -> ObservedTree:
+    """Return what was written; read again where a feature needs generations, which a reshape does not answer."""
+    if all(feature.read_back(draft) <= left.by_name.keys() for feature in draft.features):
         return left
     try:
         found = node.client.observe(draft.root_uuid, left)

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
-from agent.state.memory import NodeState, Waiting, decode_state, encode_state
+from agent.state.memory import decode_state, encode_state
+from agent.sync.decide.features.boot import awaited
 from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node
 from agent.sync.outcome import Status
-from beds.one_host import FORCE, OneHost
+from beds.one_host import FORCE, ROOT, OneHost
 from drivers.facts import HostFacts, NetDevice
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
@@ -419,10 +420,15 @@ def test_an_audit_names_what_is_awaited_until_it_is_back(start: Start) -> None:
     assert witness(one.node).findings == ()
 
 
-def test_what_is_awaited_is_remembered_in_the_state_file() -> None:
-    waiting = Waiting(boot="second", since_s=12.5, stock={("host_a", VF): 4, ("host_b", "VGPU"): 8})
+def test_what_is_awaited_is_remembered_in_the_state_file(start: Start) -> None:
+    one = start(facts=booted("first"))
+    one.sync(facts=booted("second", vfs=0, types=0), uptime_s=50.0)
 
-    assert decode_state(encode_state(NodeState(waiting=waiting))).waiting == waiting
+    left = one.node.state_file(ROOT).read("placement")
+
+    assert awaited(decode_state(encode_state(left))) == awaited(left)
+    assert awaited(left).boot == "second"
+    assert awaited(left).stock == {(f"host_{NIC}", VF): 4, (f"host_{GPU}", "VGPU"): 8}
 
 
 # -- units set devices up in any order --------------------------------------------------------------------------------

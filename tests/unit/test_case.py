@@ -16,8 +16,8 @@ from agent.settings.read import load_settings
 from agent.settings.saved import encode_options
 from agent.state.clock import StoppedClock
 from agent.sync.case import open_case
-from agent.sync.decide.draft import draft
-from agent.sync.decide.judge import judge
+from agent.sync.decide.checks import judge
+from agent.sync.decide.plan import draft
 from agent.sync.decide.view import Needs, View, Wishes
 from agent.sync.json_form import encode_conversion
 from agent.sync.node import ComputeNode

@@ -29,7 +29,7 @@ def report(**percents: float) -> dict[str, Any]:
 def test_the_import_contract_tells_which_modules_are_pure(tool: ModuleType) -> None:
     files = tool.files_of(tool.pure_modules((TOOL.parents[1] / "pyproject.toml").read_text()), TOOL.parents[1])
 
-    assert {"agent/sync/decide/judge.py", "reportclient/plan.py", "drivers/devices/__init__.py"} <= files
+    assert {"agent/sync/decide/checks.py", "reportclient/plan.py", "drivers/devices/__init__.py"} <= files
     assert not {"reportclient/client.py", "drivers/libvirt/connection.py"} & files
 
 

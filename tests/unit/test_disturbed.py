@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agent.sync.decide.features.second_writer import strikes_of
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Status
@@ -60,7 +61,7 @@ class Living(OneHost):
 
     @property
     def strikes(self) -> int:
-        return self.node.state_file(ROOT).read("placement").strikes
+        return strikes_of(self.node.state_file(ROOT).read("placement")).strikes
 
     def uuid(self, device: str) -> str:
         return next(seen.uuid for seen in self.tree() if seen.name.endswith(device))

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from agent.state.memory import NodeState
-from agent.sync.decide.draft import Draft
-from agent.sync.decide.judge import FORGIVEN, PATIENCE, Terms, judge, notes_on
+from agent.sync.decide.checks import PATIENCE, judge, notes_on
+from agent.sync.decide.feature import Draft, Terms
+from agent.sync.decide.features.second_writer import FORGIVEN, Strikes, strikes_of
 from agent.sync.decide.undoing import Conversion
 from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_observed_tree
@@ -43,24 +44,24 @@ def test_one_change_by_somebody_is_a_strike_and_the_next_one_stops_the_writing()
     first = judge(draft(contest=CHANGED), Wishes(), TERMS)
     second = judge(draft(contest=CHANGED, memory=first.memory), Wishes(), TERMS)
 
-    assert (first.refused, first.memory.strikes, first.memory.struck_s) == (None, 1, TERMS.now_s)
+    assert (first.refused, strikes_of(first.memory)) == (None, Strikes(strikes=1, struck_s=TERMS.now_s))
     assert second.refused is Status.CONTESTED
     assert second.notes[0] == "another service writes on host too: VCPU total 8 became total 4"
-    assert second.memory.contested == second.notes
+    assert strikes_of(second.memory).contested == second.notes
 
 
 def test_a_contested_host_stays_so_until_a_person_takes_it_over() -> None:
-    contested = replace(SEEN, contested=("somebody writes",), strikes=1, quiet=3)
+    contested = SEEN.with_bodies({"contested": ["somebody writes"], "strikes": 1, "quiet": 3})
 
     assert judge(draft(memory=contested), Wishes(), TERMS).notes == ("somebody writes",)
 
     taken = judge(draft(memory=contested, contest=CHANGED), Wishes(take_over=True), TERMS)
     assert taken.refused is None
-    assert (taken.memory.contested, taken.memory.strikes, taken.memory.quiet) == ((), 0, 0)
+    assert strikes_of(taken.memory) == Strikes()
 
 
 def test_a_contested_host_tells_what_is_changed_now() -> None:
-    contested = replace(SEEN, contested=("somebody wrote long ago",))
+    contested = SEEN.with_bodies({"contested": ["somebody wrote long ago"]})
 
     notes = judge(draft(memory=contested, contest=CHANGED), Wishes(), TERMS).notes
 
@@ -83,9 +84,9 @@ def test_novas_mark_stops_the_writing_at_once() -> None:
     ],
 )
 def test_a_strike_is_forgiven_after_quiet_passes_and_time(quiet: int, since_s: float, strikes: int) -> None:
-    struck = replace(SEEN, strikes=1, struck_s=TERMS.now_s - since_s, quiet=quiet)
+    struck = SEEN.with_bodies({"strikes": 1, "struck_s": TERMS.now_s - since_s, "quiet": quiet})
 
-    memory = judge(draft(memory=struck), Wishes(), TERMS).memory
+    memory = strikes_of(judge(draft(memory=struck), Wishes(), TERMS).memory)
 
     assert (memory.strikes, memory.quiet) == (strikes, quiet + 1 if strikes else 0)
 
@@ -109,13 +110,13 @@ def test_nothing_is_written_on_a_root_that_nova_reports(
     signs: dict[str, str], taken_over: tuple[str, ...], wishes: Wishes, refused: Status | None
 ) -> None:
     plan = Plan((SetInventories("host", "host", ROOT.inventories),))
-    memory = replace(SEEN, taken_over=frozenset(taken_over))
+    memory = SEEN.with_bodies({"taken_over": list(taken_over)})
 
     verdict = judge(draft(plan=plan, nova=signs, memory=memory), wishes, TERMS)
 
     assert verdict.refused is refused
     assert not refused or verdict.notes[0].startswith("nova-compute reports host: ")
-    assert not refused or not verdict.memory.contested  # it ends with the sign
+    assert not refused or not strikes_of(verdict.memory).contested  # it ends with the sign
 
 
 def test_where_nothing_is_to_be_written_it_does_not_matter_who_reports_the_root() -> None:
@@ -191,7 +192,7 @@ def test_devices_are_not_offered_twice_by_a_root_that_nobody_can_explain() -> No
 def test_a_class_that_may_have_a_new_name_is_not_offered_beside_the_old_one_once_the_state_was_lost() -> None:
     root = replace(ROOT, inventories={**ROOT.inventories, "CUSTOM_OLD": Inventory(total=2)})
     card = Provider(name="host_card", parent="host", inventories={"CUSTOM_NEW": Inventory(total=2)})
-    renamed = {"observed": stands(root), "desired": ProviderTree((ROOT, card))}
+    renamed: dict[str, Any] = {"observed": stands(root), "desired": ProviderTree((ROOT, card))}
 
     lost = judge(draft(**renamed, memory=NodeState()), Wishes(), TERMS)
 

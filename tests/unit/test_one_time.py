@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.state.memory import NodeState
-from agent.sync.decide.one_time import find_uses
+from agent.sync.decide.features.one_time import find_uses
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, RESHAPE, OneHost, Sender
@@ -221,6 +221,6 @@ def test_a_used_device_whose_inventory_somebody_deleted_is_still_told(start: Sta
     seen = one.tree().by_name[f"host_{NIC}"]
     bare = replace(seen, provider=replace(seen.provider, inventories={}))
 
-    found = find_uses([bare], (), ProviderTree((Provider(name="host"),)), NodeState(used=frozenset({seen.uuid})))
+    found = find_uses([bare], (), ProviderTree((Provider(name="host"),)), NodeState(bodies={"used": [seen.uuid]}))
 
     assert "--resource CLASS:reserved=0" in found.notes[0]

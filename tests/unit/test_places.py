@@ -54,9 +54,9 @@ def test_another_host_port_path_or_scheme_is_another_place(other: str) -> None:
 
 def test_the_memory_of_a_placement_is_kept_when_its_url_is_written_otherwise(tmp_path: Path) -> None:
     file = StateFile(tmp_path, UUID)
-    file.write(NodeState(where=PLACE, strikes=1))
+    file.write(NodeState(where=PLACE, bodies={"strikes": 1}))
 
-    assert file.read(SLASH) == NodeState(where=SLASH, strikes=1)
+    assert file.read(SLASH) == NodeState(where=SLASH, bodies={"strikes": 1})
     assert file.read(ANOTHER) == NodeState(where=ANOTHER)
 
 

@@ -24,13 +24,9 @@ FULL = NodeState(
     configured={"host": Names(frozenset({"CUSTOM_A"}), frozenset({"CUSTOM_B"}))},
     lacked_traits=frozenset({"T"}),
     reported={"host_0000:81:00.0": Names(frozenset({"CUSTOM_PCI_8086_1533"}), frozenset({"U"}))},
-    strikes=1,
-    struck_s=1.5,
-    quiet=3,
-    contested=("somebody",),
     smaller="abc",
     smaller_seen=2,
-    used=frozenset({"d41f"}),
+    bodies={"strikes": 1, "struck_s": 1.5, "contested": ["somebody"], "used": ["d41f"]},
     reserved={"6f1f6a0c-4d3c-4b7e-8b9a-2f6b7a1c0d42": {"SRIOV_NET_VF": 2}},
 )
 

@@ -32,7 +32,7 @@ def test_a_standard_trait_that_placement_lacked_is_asked_for_again_once_the_tree
     left: ObservedTree | None, asked: set[str]
 ) -> None:
     memory = NodeState(observed=left, lacked_traits=frozenset({"HW_LACKED"}))
-    standing = Standing(formerly=None, observed=TREE, memory=memory, named={})
+    standing = Standing(formerly=None, observed=TREE, memory=memory, named={}, new_name=str)
     tree = ProviderTree((replace(ROOT, traits=ROOT.traits | {"HW_LACKED"}),))
 
     wanted = Wanted(tree=tree, others={}, added={}, reported={}, strays=(), ours=Ownership(emitted=Names()))

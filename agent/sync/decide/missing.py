@@ -1,14 +1,12 @@
-"""
-Wait for devices that a unit of the host sets up again after a boot: VFs, types of vGPUs, MIG instances. Pure.
-
-Until they are back, or the wait is over, their stock stays in placement with its provider, reserved.
-"""
+"""Find inventory of devices that stands in placement and that the host does not show now; keep it, reserved. Pure."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.state.memory import Waiting
-from reportclient.hold import device_classes, is_of_the_host, is_reshaped
+from agent.sync.decide.shaped import Shaped
+from agent.sync.decide.standing import Standing
+from agent.sync.decide.view import Shaper, View
+from reportclient.hold import device_classes, is_of_the_host, is_reshaped, keep_whole
 from reportclient.names import BANDWIDTH, ONE_TIME
 from reportclient.ownership import Ownership
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
@@ -34,41 +32,35 @@ class Sides:
     forced: bool = False  # True: a person takes away what a card that shows others does not show
 
 
-def wait(before: Waiting, boot: str | None, uptime_s: float, timeout_s: float, sides: Sides) -> Waiting:
-    """
-    Return what is awaited now.
-
-    Whatever goes in the ``timeout_s`` seconds from the first pass after a boot is awaited until it is back, or until
-    they are over: units load drivers and set up devices in any order. Of an agent that did not see the boot, only what
-    the operator expects is. ``boot`` is the kernel's boot id; where it is not known, it is taken for the last one that
-    was. ``uptime_s`` counts from it.
-    """
-    boot = boot or before.boot
-    if not boot or not timeout_s:
-        return replace(before, stock={})
-    missing = dict(missing_of(sides))
-    if boot != before.boot:
-        before = Waiting(boot=boot, since_s=uptime_s, seen=bool(before.boot))
-    elif uptime_s - before.since_s >= timeout_s:
-        return replace(before, stock={}, seen=False)
-    expected = {slot: total for slot, total in missing.items() if slot in sides.expected}
-    return replace(before, stock=missing if before.seen else expected)
+def lost_by(view: View, shaper: Shaper, shaped: Shaped) -> Callable[[str], bool]:
+    """Return what tells whether the hardware of a provider is away, or shows none of its parts."""
+    here = shaper.present(view.survey)
+    return lambda name: name not in here or name in shaped.holdings.silent
 
 
-def told(waiting: Waiting, wanted: ProviderTree) -> tuple[str, ...]:
-    """Return a sentence on each stock that is awaited; ``wanted`` is the tree without it."""
-    providers = {one.name: one for one in wanted}
-    sentences = []
-    for (name, resource_class), total in sorted(waiting.stock.items()):
-        if resource_class in BANDWIDTH:  # of a link whose devices are told
-            continue
-        stock = providers[name].inventories.get(resource_class) if name in providers else None
-        force = ", or take the rest away by sync --force" if stock else ""
-        sentences.append(
-            f"{name} had {total} {resource_class} before this host was booted, and shows {stock.total if stock else 0} "
-            f"now: the rest stays, reserved: start what sets up its VFs, vGPU types or MIG instances{force}"
-        )
-    return tuple(sentences)
+def sides_of(
+    view: View, standing: Standing, shaped: Shaped, *, lost: Callable[[str], bool], expected: Collection[Slot]
+) -> Sides:
+    """Return the sides of a host as it stands and as it is shaped; parameters as in ``Sides``."""
+    return Sides(
+        observed=shaped.stands,
+        wanted=shaped.tree,
+        ours=shaped.ours,
+        lost=lost,
+        expected=expected,
+        kinds={f"{view.node}_{suffix}": classes for suffix, classes in standing.memory.kinds.items()},
+        elsewhere=shaped.holdings.elsewhere,
+        besides={name: each.classes for name, each in standing.named.items()},
+    )
+
+
+def with_stock(shaped: Shaped, standing: Standing, stock: Mapping[Slot, int]) -> Shaped:
+    """Return the shape with at least this stock, as ``keep_whole``, without traits that the operator's files add."""
+    besides = {name: each.classes for name, each in standing.named.items()}
+    tree, there = keep_whole(shaped.tree, shaped.stands, stock, besides), {one.name for one in shaped.tree}
+    added = {name: each.traits for name, each in standing.named.items() if name not in there}
+    kept = (replace(one, traits=one.traits - added.get(one.name, frozenset())) for one in tree)
+    return replace(shaped, tree=ProviderTree(tuple(kept)))
 
 
 def missing_of(sides: Sides) -> Iterator[tuple[Slot, int]]:

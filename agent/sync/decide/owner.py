@@ -10,7 +10,7 @@ from reportclient.tree import ObservedProvider, Provider, ProviderTree
 
 NOVA_COMPUTE = "nova-compute"
 _OF_GUESTS = ("VCPU", "PCPU", "MEMORY_MB")
-_ROOT, _PROCESS = "root", "process"
+ROOT, _PROCESS = "root", "process"
 _SILENCE, _UNKNOWN, _HIDDEN = _DOUBTS = ("silence", "unknown", "hidden")
 
 
@@ -28,9 +28,9 @@ def signs_of_nova(
     signs = {}
     if root and OWNER_NOVA in root.provider.traits:
         if MARKER not in root.provider.traits:
-            signs[_ROOT] = f"{root.name} carries OWNER_NOVA, and not this agent's mark"
+            signs[ROOT] = f"{root.name} carries OWNER_NOVA, and not this agent's mark"
         elif not remembered:
-            signs[_ROOT] = f"{root.name} carries OWNER_NOVA, and this agent does not remember that it wrote it"
+            signs[ROOT] = f"{root.name} carries OWNER_NOVA, and this agent does not remember that it wrote it"
     if found.processes:
         signs[_PROCESS] = f"nova-compute (pid {found.processes[0]}) runs on this host"
     if record.host:
@@ -83,7 +83,7 @@ def against_handing(
 
     With ``force`` only a nova-compute that runs is a reason.
     """
-    against = {_PROCESS} if force else {_PROCESS, _ROOT}
+    against = {_PROCESS} if force else {_PROCESS, ROOT}
     new = [sentence for key, sentence in signs.items() if key in against and key not in taken_over]
     if not new:
         return ()

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from agent.state.memory import NodeState
-from agent.sync.decide.draft import Draft, draft
+from agent.sync.decide.feature import Draft
+from agent.sync.decide.plan import draft
 from agent.sync.decide.view import Needs, Readings, Shaper, View
 from drivers.base import Driver, Survey
 from drivers.policy import Policy

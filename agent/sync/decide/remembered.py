@@ -3,15 +3,12 @@
 from collections.abc import Container, Mapping
 from dataclasses import replace
 
-from agent.nova.answers import NovaRecord
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import still_named
-from agent.sync.decide.owner import signs_of_nova
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import View
 from agent.sync.decide.wanted import Wanted
-from drivers.facts import ServiceSigns
 from reportclient.ownership import Names, joined
 from reportclient.plan import Delete, Plan
 from reportclient.tree import ObservedTree, ProviderTree
@@ -37,17 +34,7 @@ def lasting(view: View, standing: Standing, shaped: Shaped, wanted: Wanted, memo
         reserved={},
         kinds={**memory.kinds, **shaped.holdings.kinds} if view.policy.layout == "flat" else {},
         dedicated=view.policy.cpus.dedicated or frozenset(),
-        used=frozenset(),
-        taken_over=_taken_over(view),
     )
-
-
-def _taken_over(view: View) -> frozenset[str]:
-    """Return the signs of nova that a person overruled, as far as they still stand."""
-    if view.readings.nova_compute is None:
-        return view.memory.taken_over
-    signs = frozenset(signs_on(view)) - {"root"}
-    return signs if view.wishes.take_over else signs & view.memory.taken_over
 
 
 def _left_standing(observed: ObservedTree, desired: ProviderTree, plan: Plan) -> frozenset[str]:
@@ -60,12 +47,3 @@ def _left_standing(observed: ObservedTree, desired: ProviderTree, plan: Plan) ->
 def _traits_on(providers: Container[str], names: Mapping[str, Names]) -> dict[str, Names]:
     """Return the traits that rules and files gave these providers: the agent may still take them back."""
     return {name: Names(traits=each.traits) for name, each in names.items() if name in providers and each.traits}
-
-
-def signs_on(view: View) -> dict[str, str]:
-    """Return the signs that nova reports the root; none of a recorded host, which nobody runs a service on."""
-    read = view.readings
-    if view.recorded:
-        return {}
-    found, record = read.nova_compute or ServiceSigns(), read.nova_record or NovaRecord()
-    return signs_of_nova(view.observed.root, found, record, remembered=view.memory.wrote)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from math import prod
 
-from agent.sync.decide.draft import Draft
+from agent.sync.decide.feature import Draft
 from reportclient.tree import Provider
 
 PLAIN = ("VCPU", "MEMORY_MB", "DISK_GB")  # what every flavor asks for

@@ -1,6 +1,6 @@
 """First step of a draft: standing tree and memory by the wanted names, and what the operator's files put there."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from agent.state.memory import NodeState
@@ -21,6 +21,7 @@ class Standing:
     observed: ObservedTree
     memory: NodeState
     named: Mapping[str, Names]  # what the operator's files put on each provider
+    new_name: Callable[[str], str]  # returns the wanted name of a provider that the memory names
 
     def with_reservations(self, reserved: Reservations) -> ObservedTree:
         return with_reservations(self.observed, reserved)
@@ -31,42 +32,35 @@ def stand(view: View, shaper: Shaper) -> Standing:
     names = (name.removeprefix(view.node) for name in shaper.present(view.survey))
     own_parts = sorted(names, key=lambda part: (-len(part), part))
     formerly = view.wishes.rename_from or former_name(view.observed, own_parts)
-    observed, memory = _as_called(view, formerly)
-    return Standing(
-        formerly=formerly,
-        observed=observed,
-        memory=memory,
-        named=_named(observed, memory, view.additions),
-    )
-
-
-def _as_called(view: View, formerly: str | None) -> tuple[ObservedTree, NodeState]:
     root, node = view.observed.root, view.node
     if root is None or (root.name != node and root.name != formerly):
-        return view.observed, view.memory  # another host's root, or one that is not to be renamed: ``diff`` raises
+        # another host's root, or one that is not to be renamed: ``diff`` raises
+        named = _named(view.observed, view.memory, view.additions)
+        return Standing(formerly=formerly, observed=view.observed, memory=view.memory, named=named, new_name=str)
     before = {root.name, node, formerly or node}
     standing = new_names(view.observed, node, formerly)
 
     def new_name(name: str) -> str:
         return standing.get(name) or spelled(called(name, node, before))
 
-    def by_new_name(names: Mapping[str, Names]) -> dict[str, Names]:
-        found: dict[str, Names] = {}
-        for name, each in names.items():
-            found = joined(found, {new_name(name): each})
-        return found
-
-    waiting = view.memory.waiting
     left = view.memory.observed
-    remembered = replace(
+    observed = as_called(view.observed, node, formerly)
+    memory = replace(
         view.memory,
         observed=as_called(left, node, formerly) if left else None,
-        configured=by_new_name(view.memory.configured),
-        reported=by_new_name(view.memory.reported),
+        configured=_by_new_name(view.memory.configured, new_name),
+        reported=_by_new_name(view.memory.reported, new_name),
         kinds={spelled(device): classes for device, classes in view.memory.kinds.items()},
-        waiting=replace(waiting, stock={(new_name(name), one): total for (name, one), total in waiting.stock.items()}),
     )
-    return as_called(view.observed, node, formerly), remembered
+    named = _named(observed, memory, view.additions)
+    return Standing(formerly=formerly, observed=observed, memory=memory, named=named, new_name=new_name)
+
+
+def _by_new_name(names: Mapping[str, Names], new_name: Callable[[str], str]) -> dict[str, Names]:
+    found: dict[str, Names] = {}
+    for name, each in names.items():
+        found = joined(found, {new_name(name): each})
+    return found
 
 
 def _named(observed: ObservedTree, memory: NodeState, additions: Iterable[Addition]) -> dict[str, Names]:

@@ -1,13 +1,14 @@
 """Fourth step of a draft: the way from the standing tree to the wanted one, with what moves and what is held."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from agent.allocations.decide.sets import INSTANCE
-from agent.sync.decide.shaped import Shaped, lost_by, with_uses
-from agent.sync.decide.shared_disk import Place
+from agent.sync.decide.feature import Outside
+from agent.sync.decide.missing import lost_by
+from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Needs, Shaper, View
 from agent.sync.decide.wanted import Wanted
@@ -40,7 +41,7 @@ def find_way(
     shaped: Shaped,
     wanted: Wanted,
     known: frozenset[str],
-    place: Place,
+    outside: Sequence[Outside],
 ) -> Way | Needs:
     """Return the way to the wanted tree; ``known`` are traits that placement has and no provider here carries."""
     carried = frozenset().union(*(seen.provider.traits for seen in standing.observed))
@@ -54,7 +55,7 @@ def find_way(
         rename=root is not None and root.name == view.wishes.rename_from,
         formerly=formerly,
         others=wanted.others,
-        outside=place.uuids,
+        outside={name: uuid for one in outside for name, uuid in one.uuids.items()},
     )
     plan = make(wanted.tree)
     recast_as = exchanged(standing.memory.kinds, shaped.holdings.kinds)
@@ -63,20 +64,21 @@ def find_way(
     allocations = _allocations(view, plan, standing.observed, anyhow=bool(recast_as), dedicates=dedicates)
     if isinstance(allocations, Needs):
         return allocations
-    disks = {Allocation(one.consumer, one.from_provider, *each) for one in place.moves for each in one.arriving.items()}
-    before = Observed(standing.observed, tuple(row for row in allocations if row not in disks))
+    crossing = [move for one in outside for move in one.moves]
+    leaving = {Allocation(one.consumer, one.from_provider, *each) for one in crossing for each in one.arriving.items()}
+    before = Observed(standing.observed, tuple(row for row in allocations if row not in leaving))
     moved = _moves(view, before, wanted, shaped.holdings, recast_as, anew) if allocations or dedicates else ((), (), "")
     pinned = "" if view.beside else _still_pinned(elsewhere, allocations, shaped.holdings)
     if isinstance(moved, Needs):
         return moved
-    moves, consumers, unplaceable = (*moved[0], *place.moves), (*moved[1], *place.consumers), moved[2]
-    allocations = tuple(dict.fromkeys((*allocations, *place.rows))) if place.moves else allocations
-    stands = with_uses(standing.with_reservations(shaped.reserved), shaped.uses)
-    after = Observed(stands, apply_moves(allocations, moves))
+    moves, consumers = (*moved[0], *crossing), (*moved[1], *(each for one in outside for each in one.consumers))
+    if crossing:
+        allocations = tuple(dict.fromkeys((*allocations, *(row for one in outside for row in one.rows))))
+    after = Observed(shaped.stands, apply_moves(allocations, moves))
     tree, held = _hold(view, shaper, standing, shaped, wanted, after)
     if held or moves:
         plan = make(tree, moves=moves, consumers={one.uuid: one for one in consumers}.values())
-    refusal = pinned or unplaceable or place.unplaceable
+    refusal = next(filter(None, (pinned, moved[2], *(one.unplaceable for one in outside))), "")
     return Way(tree=tree, plan=plan, allocations=allocations, held=held, unplaceable=refusal)
 
 

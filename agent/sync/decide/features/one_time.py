@@ -1,13 +1,25 @@
-"""Find one-time devices that were used: a guest has one, had it at a refused pass, or claimed it between passes."""
+"""
+Keep one-time devices reserved once they were used. Pure.
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+A guest has one, had it at a refused pass, or claimed and released it between two passes.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from agent.state.memory import NodeState
+from agent.sync.decide.feature import Draft, Ending, Feature
+from agent.sync.decide.shaped import Shaped
+from agent.sync.decide.standing import Standing
+from agent.sync.decide.view import Needs, Shaper, View
 from reportclient.hold import device_classes, is_used_up
 from reportclient.names import ONE_TIME
 from reportclient.ownership import Names, Ownership
+from reportclient.reserve import reserved_again, used_up, with_reservations, without_classes
 from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree, same_stock
+
+_BODY = "used"  # uuids of devices that were used and are not reserved yet, sorted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +31,69 @@ class Uses:
     notes: tuple[str, ...] = ()  # a sentence on each device that no consumer holds now
 
 
-def one_time(shaped: ProviderTree, observed: ObservedTree, ours: Ownership) -> tuple[ObservedProvider, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneTime(Feature):
+    """Used one-time devices are reserved for good, whatever the hypervisor shows of them now."""
+
+    uses: Uses = Uses()
+
+    @classmethod
+    def after_restored(cls, memory: NodeState) -> Mapping[str, Any]:
+        return {_BODY: sorted(_used(memory).union(seen.uuid for seen in _used_up_ones(memory)))}
+
+    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["OneTime", Shaped] | Needs:
+        memory, stands = standing.memory, standing.observed
+        devices = _one_time(shaped.tree, stands, shaped.ours)
+        asked = _to_ask(devices, memory)
+        if unread := frozenset(seen.uuid for seen in asked) - view.readings.allocations.keys():
+            return Needs(allocations=unread)
+        holding = {seen.name for seen in asked if view.readings.allocations[seen.uuid]}
+        uses = find_uses(devices, holding, shaped.tree, memory)
+        before = _used_up_ones(memory.elsewhere or memory)
+        names = uses.names.union(seen.name for seen in before if seen.name not in stands.by_name)  # they are made anew
+        tree = shaped.tree if stands.root else _as_remembered(shaped.tree, memory)
+        return OneTime(uses=uses), replace(
+            shaped,
+            tree=ProviderTree(tuple(used_up(one) if one.name in names else one for one in tree)),
+            stands=_with_uses(shaped.stands, uses),
+            memory=shaped.memory.with_bodies({_BODY: sorted(uses.uuids)}),
+        )
+
+    def notes(self, draft: Draft) -> tuple[str, ...]:
+        return self.uses.notes
+
+    def remember(self, ending: Ending) -> Mapping[str, Any]:
+        return {_BODY: []} if ending.done else {}
+
+    def read_back(self, draft: Draft) -> frozenset[str]:
+        return frozenset(one.name for one in draft.desired if ONE_TIME in one.traits)
+
+
+def _used(memory: NodeState) -> frozenset[str]:
+    return frozenset(memory.bodies.get(_BODY, ()))
+
+
+def _as_remembered(tree: ProviderTree, memory: NodeState) -> ProviderTree:
+    """Return a tree that is made anew with what operators had reserved of devices in the one that is lost."""
+    before = memory.elsewhere or memory
+    left = with_reservations(before.observed, before.reserved).by_name if before.observed else {}
+    files = before.configured
+    said = {
+        name: without_classes(seen.provider, files[name].classes if name in files else ())
+        for name, seen in left.items()
+    }
+    return ProviderTree(tuple(reserved_again(one, said[one.name]) if one.name in said else one for one in tree))
+
+
+def _with_uses(observed: ObservedTree, uses: Uses) -> ObservedTree:
+    """Return the tree with all used one-time devices reserved, so that they are kept while they are out of sight."""
+    return ObservedTree(
+        tuple(replace(seen, provider=used_up(seen.provider)) if seen.name in uses.names else seen for seen in observed),
+        observed.last_modified,
+    )
+
+
+def _one_time(shaped: ProviderTree, observed: ObservedTree, ours: Ownership) -> tuple[ObservedProvider, ...]:
     """Return the standing one-time devices: by what is wanted, or by their traits while they are out of sight."""
     wanted = {one.name: one.traits for one in shaped}
     return tuple(
@@ -29,13 +103,13 @@ def one_time(shaped: ProviderTree, observed: ObservedTree, ours: Ownership) -> t
     )
 
 
-def to_ask(standing: Iterable[ObservedProvider], memory: NodeState) -> tuple[ObservedProvider, ...]:
+def _to_ask(standing: Iterable[ObservedProvider], memory: NodeState) -> tuple[ObservedProvider, ...]:
     """Return the devices that may have been claimed since the last pass: a claim changes the generation."""
     known = memory.observed.by_uuid if memory.observed else {}
     return tuple(
         seen
         for seen in standing
-        if seen.uuid in memory.used
+        if seen.uuid in _used(memory)
         or ONE_TIME not in seen.provider.traits
         or seen.uuid not in known
         or known[seen.uuid].generation != seen.generation
@@ -52,7 +126,7 @@ def find_uses(
     for seen in standing:
         besides = memory.configured[seen.name].classes if seen.name in memory.configured else frozenset()
         left = known.get(seen.uuid)
-        if seen.name in holding or seen.uuid in memory.used or (left and _came_and_went(left, seen, besides)):
+        if seen.name in holding or seen.uuid in _used(memory) or (left and _came_and_went(left, seen, besides)):
             used.append(seen)
         elif is_used_up(seen, besides) and device_classes(wanted.get(seen.name, ())) - seen.provider.inventories.keys():
             carried.append(seen)  # used before, and its class has another name now
@@ -63,7 +137,7 @@ def find_uses(
     )
 
 
-def used_up_ones(memory: NodeState) -> tuple[ObservedProvider, ...]:
+def _used_up_ones(memory: NodeState) -> tuple[ObservedProvider, ...]:
     """Return the one-time devices that the last pass left used up."""
     return tuple(
         seen

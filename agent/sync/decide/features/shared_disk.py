@@ -5,12 +5,15 @@ One agent reports the provider of a Ceph pool (``agent/sync/pool_node.py``), an 
 writes neither: in its own plan it gives up DISK_GB, comes into the pool's aggregate, and moves its guests' disks.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from math import isclose
+from typing import Any
 
+from agent.sync.decide.feature import Draft, Ending, Feature, Outside
 from agent.sync.decide.shaped import Shaped
-from agent.sync.decide.view import Needs, View
+from agent.sync.decide.standing import Standing
+from agent.sync.decide.view import Needs, Shaper, View
 from drivers.facts import DiskUnread, PoolSpace
 from drivers.packing import limit
 from drivers.policy import FOUND
@@ -21,10 +24,11 @@ from reportclient.ownership import MARKER
 from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 
 DISK = "DISK_GB"
+_BODY = "shares"  # uuid of the provider of the shared storage that guests' disks are counted on; empty: of none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class SharedDisk(Feature):
     """Where DISK_GB of this host's guests is counted, and what has to move for that."""
 
     storage: ObservedProvider | None = None  # None: the root
@@ -33,27 +37,22 @@ class Place:
     shares: str = ""  # uuid of the storage to remember; empty: none, or there is more to move
     left: tuple[ObservedProvider, ...] = ()  # storages that this host shares no more
     gone: frozenset[str] = frozenset()  # uuids of those, and of a remembered one that placement does not have
-    moves: tuple[Move, ...] = ()
-    consumers: tuple[Consumer, ...] = ()  # of the moves, and others
-    rows: tuple[Allocation, ...] = ()  # on the tree as far as it was read for that, and what moves from storages
-    unplaceable: str = ""  # why the storage cannot take the disks; empty: it can
-    notes: tuple[str, ...] = ()
+    crossing: Outside = field(default_factory=Outside)  # the moves of disks
+    sentences: tuple[str, ...] = ()
 
-    @property
-    def uuids(self) -> dict[str, str]:
-        """The storages' uuids by name."""
-        return {one.name: one.uuid for one in (self.storage, *self.left) if one}
-
-    def seen_from(self, view: View) -> View:
-        """Return the view for a driver: with a storage it reports no DISK_GB; what stays is as of a silent cluster."""
+    def look(self, view: View, standing: Standing) -> "tuple[SharedDisk, View] | Needs":
+        """With a storage the driver reports no DISK_GB; what stays is as of a cluster that does not answer."""
+        found = _find(view, standing.observed)
+        if isinstance(found, Needs):
+            return found
         facts = view.survey.facts
-        if self.stays:
-            facts = replace(facts, disk=DiskUnread(self.stays))
-        policy = replace(view.policy, shared_disk=self.storage.name if self.storage else "")
-        return replace(view, policy=policy, survey=replace(view.survey, facts=facts))
+        if found.stays:
+            facts = replace(facts, disk=DiskUnread(found.stays))
+        policy = replace(view.policy, shared_disk=found.storage.name if found.storage else "")
+        return found, replace(view, policy=policy, survey=replace(view.survey, facts=facts))
 
-    def on(self, shaped: Shaped) -> Shaped:
-        """Return the shape with the root in the aggregate of an agents' pool, and out of those of storages it left."""
+    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> "tuple[SharedDisk, Shaped]":
+        """Put the root into the aggregate of an agents' pool, and out of those of storages that it left."""
         root, pool = shaped.tree.root, self.storage if self.storage and _is_agents(self.storage) else None
         root = replace(
             root,
@@ -61,7 +60,33 @@ class Place:
             aggregates=root.aggregates | {aggregate_of(pool.uuid)} if pool else root.aggregates,
         )
         tree = ProviderTree((root, *shaped.tree.providers[1:]))
-        return replace(shaped, tree=tree, ours=replace(shaped.ours, aggregates=frozenset(map(aggregate_of, self.gone))))
+        ours = replace(shaped.ours, aggregates=frozenset(map(aggregate_of, self.gone)))
+        return self, replace(shaped, tree=tree, ours=ours)
+
+    def outside(self) -> Outside:
+        here = (self.storage, *self.left)
+        known = self.gone.union(one.uuid for one in here if one)
+        return replace(
+            self.crossing,
+            uuids={one.name: one.uuid for one in here if one},
+            known=known,
+            aggregates=frozenset(map(aggregate_of, known)),
+        )
+
+    def withdrawn(self, draft: Draft) -> Mapping[str, frozenset[str]]:
+        root = draft.desired.root
+        return {root.name: frozenset({DISK})} if SHARER in root.traits else {}
+
+    def notes(self, draft: Draft) -> tuple[str, ...]:
+        return self.sentences
+
+    def remember(self, ending: Ending) -> Mapping[str, Any]:
+        return {_BODY: self.shares} if ending.done else {}
+
+
+def _remembered(view: View) -> str:
+    """Return the uuid of the storage that the last pass shared; empty: none."""
+    return str(view.memory.bodies.get(_BODY, ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +97,16 @@ class _Held:
     consumers: tuple[Consumer, ...] = ()
 
 
-def find_place(view: View, observed: ObservedTree) -> Place | Needs:
+def _find(view: View, observed: ObservedTree) -> SharedDisk | Needs:
     """Return where guests' disks are counted, or what must be read first; ``observed`` is by the wanted names."""
     root, disk, asked = view.observed.root, view.survey.facts.disk, view.policy.shared_disk
-    marked = bool(view.memory.shares) or (root is not None and SHARER in root.provider.traits)
+    marked = bool(_remembered(view)) or (root is not None and SHARER in root.provider.traits)
     if view.beside:
-        return Place()
+        return SharedDisk()
     if isinstance(disk, DiskUnread) and asked in ("", FOUND):
         return _staying(view, disk.because, marked)
     if not (asked or marked):
-        return Place()
+        return SharedDisk()
     if root and root.name != view.node:
         return _staying(view, f"{root.name} is renamed first", marked)
     storage = _find_storage(view, root) if asked else None
@@ -89,7 +114,7 @@ def find_place(view: View, observed: ObservedTree) -> Place | Needs:
         return storage
     if isinstance(storage, str):
         return _staying(view, storage, marked)
-    settled = not marked or (storage is not None and view.memory.shares == storage.uuid)
+    settled = not marked or (storage is not None and _remembered(view) == storage.uuid)
     held = _read_held(view, observed, storage, whole=not settled)
     if isinstance(held, Needs):
         return held
@@ -97,10 +122,10 @@ def find_place(view: View, observed: ObservedTree) -> Place | Needs:
     return left if isinstance(left, Needs) else _decide(view, observed, storage, held, left)
 
 
-def _staying(view: View, why: str, marked: bool) -> Place:
+def _staying(view: View, why: str, marked: bool) -> SharedDisk:
     shared = marked or any(DISK in one.provider.inventories for one in view.observed)
     what = "stays as it is in placement" if shared else "is not reported"
-    return Place(stays=why, marked=marked, shares=view.memory.shares, notes=(f"{DISK} {what}: {why}",))
+    return SharedDisk(stays=why, marked=marked, shares=_remembered(view), sentences=(f"{DISK} {what}: {why}",))
 
 
 def _find_storage(view: View, root: ObservedProvider | None) -> ObservedProvider | Needs | str:
@@ -165,7 +190,7 @@ def _find_left(
     here = observed.by_uuid.keys() | ({storage.uuid} if storage else set())
     outside = {
         uuid for one in held.consumers for uuid, each in one.slots.items() if DISK in each and uuid not in here
-    } | ({view.memory.shares} - {""} - here)
+    } | ({_remembered(view)} - {""} - here)
     unread, readings = frozenset(outside) - view.readings.roots.keys(), view.readings
     if unread or readings.sharing is None:
         return Needs(roots=unread, sharing=readings.sharing is None)
@@ -179,7 +204,7 @@ def _decide(
     storage: ObservedProvider | None,
     held: _Held,
     left: tuple[ObservedProvider, ...],
-) -> Place | Needs:
+) -> SharedDisk | Needs:
     root = observed.root
     back, behind = _moves_from(left, storage or root, observed, held.consumers) if root else ((), ())
     there = tuple(
@@ -192,17 +217,20 @@ def _decide(
         return Needs(usages=frozenset({(storage.uuid, DISK)}))
     used = view.readings.usages.get((storage.uuid, DISK), 0) if storage else 0
     taken = (Allocation(one.consumer, one.from_provider, *each) for one in back for each in one.arriving.items())
-    return Place(
-        storage=storage,
-        marked=storage is not None or bool(behind),
-        shares=storage.uuid if storage and not behind else "",
-        left=left,
-        gone=frozenset({view.memory.shares, *(one.uuid for one in left)}) - {"", storage.uuid if storage else ""},
+    crossing = Outside(
         moves=moves,
         consumers=held.consumers,
         rows=(*held.rows, *taken),
         unplaceable=(_lost_ratio(view, root) or _lacks_room(storage, used, moves)) if storage else "",
-        notes=tuple(_notes(storage, left, behind, view.node)),
+    )
+    return SharedDisk(
+        storage=storage,
+        marked=storage is not None or bool(behind),
+        shares=storage.uuid if storage and not behind else "",
+        left=left,
+        gone=frozenset({_remembered(view), *(one.uuid for one in left)}) - {"", storage.uuid if storage else ""},
+        crossing=crossing,
+        sentences=tuple(_notes(storage, left, behind, view.node)),
     )
 
 

@@ -1,0 +1,179 @@
+"""
+The protocol of a feature: an optional part of a pass, with a file of its own, which no other part knows by name.
+
+``features.FEATURES`` has all of them, in the order in which they act. ``plan.py`` and ``checks.py`` call their hooks.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from agent.state.memory import NodeState
+from agent.sync.decide.additions import Addition
+from agent.sync.decide.laws import Breach
+from agent.sync.decide.shaped import Shaped
+from agent.sync.decide.standing import Standing
+from agent.sync.decide.view import Needs, Shaper, View, Wishes
+from agent.sync.outcome import Status
+from drivers.base import Survey
+from drivers.policy import Layout
+from reportclient.allocations import Allocation, Consumer, Holdings, Move, apply_moves
+from reportclient.ownership import Ownership
+from reportclient.plan import Plan
+from reportclient.tree import ObservedTree, ProviderTree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Terms on which a plan may be carried out, from the configuration and from this placement."""
+
+    node: str
+    audits_only: bool = False  # True: nothing is written on this host but repairs of audits
+    now_s: float = field(compare=False)  # seconds since the epoch; counts only after a strike
+    interval_s: float  # seconds between two passes of the service
+    shrink_fraction: float  # the part (0 to 1) of a class's total that may go without a person's consent
+    free_ratios: frozenset[str]  # classes whose allocation ratio the operator sets
+    microversion: tuple[int, int]  # the one agreed on with this placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why a plan is not carried out."""
+
+    status: Status
+    notes: tuple[str, ...]  # a sentence each
+    forgets: bool = False  # True: the memory is of another moment, and its tree is forgotten
+    broken: tuple[str, ...] = ()  # the laws that the plan breaks, of each breach
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """Allocations that move between the tree and providers that are not part of it."""
+
+    uuids: Mapping[str, str] = field(default_factory=dict)  # of those providers, by name
+    known: frozenset[str] = frozenset()  # uuids of those, and of one that is gone
+    aggregates: frozenset[str] = frozenset()  # that the root enters or leaves for them
+    moves: tuple[Move, ...] = ()
+    consumers: tuple[Consumer, ...] = ()  # of the moves, and others
+    rows: tuple[Allocation, ...] = ()  # on the tree as far as it was read for that, and what moves from outside
+    unplaceable: str = ""  # why a provider outside cannot take what moves there; empty: it can
+
+
+class Feature:
+    """
+    An optional part of a pass. Each hook does nothing here; a feature has its own where it acts.
+
+    A feature is a frozen value, and hooks are pure. A hook that finds something returns the feature with it. The hooks
+    stand in the order in which a pass calls them. What a feature remembers are bodies of JSON (``NodeState.bodies``),
+    whose keys no other feature has.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def after_restored(cls, memory: NodeState) -> Mapping[str, Any]:
+        """Return the bodies to keep where placement has older data than this memory, whose tree is lost with that."""
+        return {}
+
+    @classmethod
+    def in_another_role(cls, memory: NodeState) -> Mapping[str, Any]:
+        """Return the bodies to keep where the last pass was in another role, in which other providers were ours."""
+        return {}
+
+    def look(self, view: View, standing: Standing) -> "tuple[Feature, View] | Needs":
+        """Change what the driver sees of host and policy."""
+        return self, view
+
+    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> "tuple[Feature, Shaped] | Needs":
+        """Change what the host gives, and what is known of the standing tree."""
+        return self, shaped
+
+    def outside(self) -> Outside:
+        """Return what moves between the tree and other providers."""
+        return Outside()
+
+    def ask(self, view: View, plan: Plan) -> "Feature | Needs":
+        """Read what only a plan shows to be needed."""
+        return self
+
+    def again(self, earlier: "Feature") -> "Feature":
+        """Return the feature at a later attempt of one pass, with what it found at the ``earlier`` one."""
+        return self
+
+    def refuse(self, draft: "Draft", wishes: Wishes, terms: Terms) -> Refusal | None:
+        """Return why the plan is not carried out; None: no objection."""
+        return None
+
+    def withdrawn(self, draft: "Draft") -> Mapping[str, frozenset[str]]:
+        """Return classes that may shrink by any amount, by provider: what they counted is counted elsewhere."""
+        return {}
+
+    def notes(self, draft: "Draft") -> Iterable[str]:
+        """Return what a person should know, a sentence each."""
+        return ()
+
+    def remember(self, ending: "Ending") -> Mapping[str, Any]:
+        """Return the bodies that change with this pass, beside those that ``shape`` changed."""
+        return {}
+
+    def read_back(self, draft: "Draft") -> frozenset[str]:
+        """Return the names of providers whose generations must be known after a write."""
+        return frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a pass ends."""
+
+    draft: "Draft"
+    wishes: Wishes
+    terms: Terms
+    refused: Refusal | None  # None: the plan may be carried out
+    by: Feature | None = None  # the feature that refused it; None: none did
+    done: bool = False  # True: the plan is carried out
+
+
+F = TypeVar("F", bound=Feature)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """Contents of a pass before it writes: what is wanted, what stands, and the way from one to the other."""
+
+    root_uuid: str
+    desired: ProviderTree
+    observed: ObservedTree
+    said: ObservedTree  # observed, without what the operator's files add, and with what operators reserved meanwhile
+    ours: Ownership
+    plan: Plan
+    unplaceable: str  # why the wanted tree has no place for what guests hold; empty: it has, or no consumer must move
+    went_back: bool  # True: placement is in an older state than the one that the last pass left
+    survey: Survey
+    hardware: frozenset[str]  # PCI addresses of all devices that count in the offered stock
+    present: frozenset[str]  # names of providers whose hardware the survey found
+    allocations: tuple[Allocation, ...]  # on the whole tree if consumers hold stock that shrinks, else empty
+    elsewhere: frozenset[str]  # names of providers whose hardware, if they stand, is on offer in another form
+    away: frozenset[str]  # classes that the root has, partly reserved, while no device has them now
+    held: tuple[str, ...]  # a sentence on each open choice, held provider, and entry of a file without effect
+    stands_in: Layout  # the layout of the standing tree
+    layout: Layout  # the wanted one
+    strays: tuple[Addition, ...]  # entries of the operator's files that match no provider of this host
+    memory: NodeState  # as the last pass left it, by the wanted names
+    refused: NodeState  # to remember if nothing is written, by the standing names
+    meanwhile: NodeState  # to remember while the plan is carried out: what was ours, and what will be
+    lasting: NodeState  # to remember once the plan is carried out
+    identified: bool  # False: root_uuid is a stand-in for the one that sync will make
+    beside: bool = False  # True: nova reports the root, and only children that nova does not make are wanted
+    novas: frozenset[str] = frozenset()  # beside nova: uuids of the children that are left to nova
+    holdings: Holdings = field(default_factory=Holdings)  # what guests hold, and what each provider offers
+    breaches: tuple[Breach, ...] = ()  # laws that the plan breaks: a fault of this agent
+    features: tuple[Feature, ...] = ()  # with what each of them found, in the order of ``FEATURES``
+
+    @property
+    def allocations_after(self) -> tuple[Allocation, ...]:
+        """The allocations once the plan's moves are carried out."""
+        return apply_moves(self.allocations, self.plan.moves)
+
+    def of(self, kind: type[F]) -> F:
+        """Return what one feature found."""
+        return next(one for one in self.features if isinstance(one, kind))

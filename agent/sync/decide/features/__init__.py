@@ -1,0 +1,11 @@
+"""The features of a pass, in the order in which they act."""
+
+from agent.sync.decide.features.boot import Boot
+from agent.sync.decide.features.nova_root import NovaRoot
+from agent.sync.decide.features.one_time import OneTime
+from agent.sync.decide.features.renamed_class import RenamedClass
+from agent.sync.decide.features.second_writer import SecondWriter
+from agent.sync.decide.features.shared_disk import SharedDisk
+from agent.sync.decide.features.undecided import Undecided
+
+FEATURES = (SecondWriter, NovaRoot, RenamedClass, SharedDisk, OneTime, Undecided, Boot)

@@ -1,0 +1,126 @@
+"""
+Wait for devices that a unit of the host sets up again after a boot: VFs, types of vGPUs, MIG instances. Pure.
+
+Until they are back, or the wait is over, their inventory stays in placement with its provider, reserved.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from agent.state.memory import NodeState
+from agent.sync.decide.feature import Draft, Feature, Refusal, Terms
+from agent.sync.decide.missing import Sides, Slot, lost_by, missing_of, sides_of, with_stock
+from agent.sync.decide.shaped import Shaped
+from agent.sync.decide.standing import Standing
+from agent.sync.decide.view import Shaper, View, Wishes
+from agent.sync.outcome import Status
+from reportclient.names import BANDWIDTH
+from reportclient.tree import ProviderTree
+
+_BODY = "waiting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Inventory that a boot of the host took away, and that is expected back."""
+
+    boot: str = ""  # the kernel's boot id at the last pass; empty: not known
+    since_s: float = 0.0  # seconds from that boot to the first pass after it
+    stock: Mapping[Slot, int] = field(default_factory=dict)  # the total that stood
+    seen: bool = False  # whether this agent saw the boot, and so knows what stood before it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boot(Feature):
+    """Devices that a boot took away stay, reserved, for ``[agent] expect_timeout``."""
+
+    sentences: tuple[str, ...] = ()  # one on each inventory that is awaited
+
+    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["Boot", Shaped]:
+        remembered, boot = awaited(standing.memory), view.survey.facts.boot
+        stock = {(standing.new_name(name), one): total for (name, one), total in remembered.stock.items()}
+        before = replace(remembered, stock=stock)
+        waiting = before
+        if stock or before.seen or (boot or "") != before.boot or shaped.holdings.expected:
+            lost = lost_by(view, shaper, shaped)
+            sides = replace(
+                sides_of(
+                    view,
+                    standing,
+                    shaped,
+                    lost=lambda name: lost(name) or name in shaped.holdings.untyped,
+                    expected=shaped.holdings.expected,
+                ),
+                shown=shaped.holdings.shown,
+                forced=view.wishes.force,
+            )
+            waiting = _wait(before, boot, view.uptime_s, view.expect_s, sides)
+        kept = replace(shaped, memory=shaped.memory.with_bodies({_BODY: _encode(waiting)}))
+        if waiting is before or not waiting.stock:
+            return self, kept
+        return Boot(sentences=_sentences(waiting, shaped.tree)), with_stock(kept, standing, waiting.stock)
+
+    def refuse(self, draft: Draft, wishes: Wishes, terms: Terms) -> Refusal | None:
+        if wishes.force or draft.beside or not self.sentences or draft.stands_in == draft.layout:
+            return None
+        why = (
+            f"devices are awaited since this host was booted, and a conversion from {draft.stands_in} to "
+            f"{draft.layout} would forget them: start what sets them up, or wait until [agent] expect_timeout is over "
+            f"(0: no wait). Nothing is written meanwhile, so what is missing is not reserved either: guests may be "
+            f"sent to it"
+        )
+        return Refusal(status=Status.UNSAFE, notes=(why,))
+
+    def notes(self, draft: Draft) -> tuple[str, ...]:
+        return self.sentences
+
+
+def awaited(memory: NodeState) -> Waiting:
+    """Return what the last pass awaited, by the names of then."""
+    body = memory.bodies.get(_BODY)
+    if body is None:
+        return Waiting()
+    stock = {(name, resource_class): total for name, resource_class, total in body["stock"]}
+    return Waiting(boot=body["boot"], since_s=body["since_s"], stock=stock, seen=body.get("seen", bool(stock)))
+
+
+def _encode(waiting: Waiting) -> dict[str, object]:
+    stock = [[*slot, total] for slot, total in sorted(waiting.stock.items())]
+    return {"boot": waiting.boot, "since_s": waiting.since_s, "seen": waiting.seen, "stock": stock}
+
+
+def _wait(before: Waiting, boot: str | None, uptime_s: float, timeout_s: float, sides: Sides) -> Waiting:
+    """
+    Return what is awaited now.
+
+    Whatever goes in the ``timeout_s`` seconds from the first pass after a boot is awaited until it is back, or until
+    they are over: units load drivers and set up devices in any order. Of an agent that did not see the boot, only what
+    the operator expects is. ``boot`` is the kernel's boot id; where it is not known, it is taken for the last one that
+    was. ``uptime_s`` counts from it.
+    """
+    boot = boot or before.boot
+    if not boot or not timeout_s:
+        return replace(before, stock={})
+    missing = dict(missing_of(sides))
+    if boot != before.boot:
+        before = Waiting(boot=boot, since_s=uptime_s, seen=bool(before.boot))
+    elif uptime_s - before.since_s >= timeout_s:
+        return replace(before, stock={}, seen=False)
+    expected = {slot: total for slot, total in missing.items() if slot in sides.expected}
+    return replace(before, stock=missing if before.seen else expected)
+
+
+def _sentences(waiting: Waiting, desired: ProviderTree) -> tuple[str, ...]:
+    """Return a sentence on each inventory that is awaited; ``desired`` is the tree without it."""
+    providers = {one.name: one for one in desired}
+    sentences = []
+    for (name, resource_class), total in sorted(waiting.stock.items()):
+        if resource_class in BANDWIDTH:  # of a link whose devices have a sentence
+            continue
+        stock = providers[name].inventories.get(resource_class) if name in providers else None
+        force = ", or take the rest away by sync --force" if stock else ""
+        sentences.append(
+            f"{name} had {total} {resource_class} before this host was booted, and shows {stock.total if stock else 0} "
+            f"now: the rest stays, reserved: start what sets up its VFs, vGPU types or MIG instances{force}"
+        )
+    return tuple(sentences)

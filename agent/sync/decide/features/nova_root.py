@@ -1,0 +1,60 @@
+"""Write nothing on a root that nova-compute reports, unless a person takes it over. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.nova.answers import NovaRecord
+from agent.state.memory import NodeState
+from agent.sync.decide.feature import Draft, Ending, Feature, Refusal, Terms
+from agent.sync.decide.owner import ROOT, against_writing, outlook, signs_of_nova
+from agent.sync.decide.view import Needs, View, Wishes
+from agent.sync.outcome import Status
+from drivers.facts import ServiceSigns
+from reportclient.plan import Plan
+
+_BODY = "taken_over"  # signs of nova-compute that a person overruled, by their keys, sorted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NovaRoot(Feature):
+    """Before something is written, the agent looks for signs that nova reports the root."""
+
+    signs: Mapping[str, str] = field(default_factory=dict)  # a sentence each, by key; empty: none, or not looked for
+    looked: bool = False
+
+    @classmethod
+    def in_another_role(cls, memory: NodeState) -> Mapping[str, Any]:
+        return {_BODY: sorted(taken_over(memory))}
+
+    def ask(self, view: View, plan: Plan) -> "NovaRoot | Needs":
+        """A recorded host has no signs: nobody runs a service on it."""
+        read, asked = view.readings, bool(plan.operations) or view.wishes.take_over
+        if view.recorded:
+            return self
+        if asked and read.nova_compute is None and not view.beside:
+            return Needs(nova_compute=True)
+        found, record = read.nova_compute or ServiceSigns(), read.nova_record or NovaRecord()
+        signs = signs_of_nova(view.observed.root, found, record, remembered=view.memory.wrote)
+        return NovaRoot(signs=signs, looked=read.nova_compute is not None)
+
+    def refuse(self, draft: Draft, wishes: Wishes, terms: Terms) -> Refusal | None:
+        if wishes.take_over or draft.beside or not draft.plan.operations:
+            return None
+        notes = against_writing(draft.desired.root.name, self.signs, taken_over(draft.memory))
+        return Refusal(status=Status.CONTESTED, notes=notes) if notes else None
+
+    def notes(self, draft: Draft) -> tuple[str, ...]:
+        return outlook(draft.desired, self.signs) if draft.plan.operations and not draft.beside else ()
+
+    def remember(self, ending: Ending) -> Mapping[str, Any]:
+        """Remember the signs that a person overruled, as far as they still stand."""
+        if not ending.done or not self.looked:
+            return {}
+        signs = frozenset(self.signs) - {ROOT}
+        return {_BODY: sorted(signs if ending.wishes.take_over else signs & taken_over(ending.draft.memory))}
+
+
+def taken_over(memory: NodeState) -> frozenset[str]:
+    """Return the signs of nova-compute that a person overruled, by their keys."""
+    return frozenset(memory.bodies.get(_BODY, ()))

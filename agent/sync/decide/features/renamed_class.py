@@ -1,0 +1,45 @@
+"""Refuse a plan that may offer devices under the old and the new name of their class. Pure."""
+
+from dataclasses import dataclass
+
+from agent.sync.decide.feature import Draft, Feature, Refusal, Terms
+from agent.sync.decide.view import Wishes
+from agent.sync.outcome import Status
+from reportclient.names import NO_DEVICES
+from reportclient.ownership import MARKER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenamedClass(Feature):
+    """A class of unknown origin may be the old name of a new class, so that devices would be on offer under both."""
+
+    def refuse(self, draft: Draft, wishes: Wishes, terms: Terms) -> Refusal | None:
+        why = _unknown_class(draft)
+        return Refusal(status=Status.UNSAFE, notes=why, forgets=True) if why else None
+
+
+def _unknown_class(draft: Draft) -> tuple[str, ...]:
+    """
+    Return why a class of unknown origin may be the old name of a new class; empty: there is none.
+
+    With a memory there is one only if, since then, a class of devices went from the root and another came to it: the
+    memory is of an earlier moment. Where CPUs or memory went too, somebody replaced the whole inventory: that is
+    written again.
+    """
+    root, left = draft.observed.root, draft.memory.observed
+    if root is None or MARKER not in root.provider.traits or draft.beside:
+        return ()
+    stands = {name for seen in draft.observed for name in seen.provider.inventories}
+    came = sorted({name for one in draft.desired for name in one.inventories} - stands - NO_DEVICES)
+    before = left.root.provider.inventories.keys() if left and left.root else set()
+    carried = sorted(root.provider.inventories.keys() - draft.ours.classes(root) - before)
+    gone = before - root.provider.inventories.keys()
+    if not (came and carried) or (left and (not gone or gone & NO_DEVICES)):
+        return ()
+    old, new = ", ".join(carried), ", ".join(came)
+    return (
+        f"the saved state of this agent was lost, or is of an earlier moment, and {root.name} has {old}, which may be "
+        f"the old name of {new}. Write {old} instead of {new} into the configuration for one pass, so that the agent "
+        f"records {old} as its own. Then write {new} again. Or, if you are sure that {old} and {new} stand for the "
+        f"same devices, remove {old} from {root.name} by hand",
+    )

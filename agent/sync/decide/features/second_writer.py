@@ -1,0 +1,111 @@
+"""Stop writing where another service writes on providers of ours too. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent.state.memory import NodeState
+from agent.sync.decide.feature import Draft, Ending, Feature, Refusal, Terms
+from agent.sync.decide.shaped import Shaped, shape_host
+from agent.sync.decide.standing import Standing
+from agent.sync.decide.view import Shaper, View, Wishes
+from agent.sync.outcome import Status
+from reportclient.ownership import Contest, contest
+from reportclient.tree import ObservedTree
+
+FORGIVEN = 10  # quiet passes, and intervals, after which strikes of a second writer no longer count
+_STOP = "stop that service on this host"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strikes:
+    """What was seen of second writers; seconds are since the epoch."""
+
+    strikes: int = 0  # passes that found inventory of ours changed by another writer
+    struck_s: float = 0.0  # when the last of these passes was
+    quiet: int = 0  # passes since the last strike without a sign of another writer
+    contested: tuple[str, ...] = ()  # what the second writer did; if not empty, the agent does not write
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecondWriter(Feature):
+    """A first sign of another writer is a strike, and the next one stops the agent until a person takes over."""
+
+    contest: Contest | None = None  # None: no sign
+
+    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["SecondWriter", Shaped]:
+        """Ratios and reservations of a second writer do not count."""
+        left, observed = standing.memory.observed, standing.observed
+        found = contest(left, observed, shaped.tree, shaped.ours, view.policy.free_ratios, tried=view.tried)
+        if found is None:
+            return self, shaped
+        before = {seen.uuid: seen for seen in left or () if seen.uuid in found.uuids}
+        as_left = ObservedTree(tuple(before.get(seen.uuid, seen) for seen in observed))
+        again = shape_host(view, shaper, standing, as_left, found.uuids)
+        return SecondWriter(contest=found), replace(again, ours=shaped.ours)
+
+    def again(self, earlier: Feature) -> "SecondWriter":
+        """Keep the first sign: a cut-off attempt may have undone the change."""
+        return earlier if isinstance(earlier, SecondWriter) and earlier.contest else self
+
+    def refuse(self, draft: Draft, wishes: Wishes, terms: Terms) -> Refusal | None:
+        if wishes.take_over:
+            return None
+        found, before = self.contest, strikes_of(draft.memory)
+        if found is None or not (found.nova or before.contested or before.strikes):
+            return Refusal(status=Status.CONTESTED, notes=before.contested) if before.contested else None
+        who = "nova-compute (by its trait OWNER_NOVA)" if found.marked else "another service"
+        end = "find out which service does that, and let it leave this provider alone" if draft.beside else _STOP
+        notes = (
+            f"{who} writes on {found.provider} too: " + "; ".join(found.changes),
+            f"nothing is written any more: {end}, then run sync --take-over",
+        )
+        return Refusal(status=Status.CONTESTED, notes=notes)
+
+    def notes(self, draft: Draft) -> tuple[str, ...]:
+        if not self.contest:
+            return ()
+        changes = "; ".join(self.contest.changes)
+        return (f"another writer changed {self.contest.provider} since the last pass: {changes}",)
+
+    def remember(self, ending: Ending) -> Mapping[str, Any]:
+        """
+        Count this pass: a strike for a sign of a second writer, or a quiet pass.
+
+        Enough quiet passes forgive the strikes if enough time went by too: events bring on many passes within a minute,
+        between two writes of a service that writes once a minute. A pass that must not write at all does not count.
+        """
+        before, refused, now_s = strikes_of(ending.draft.memory), ending.refused, ending.terms.now_s
+        if refused and isinstance(ending.by, SecondWriter):
+            return _encode(replace(before, contested=refused.notes))
+        if refused and refused.status in (Status.AUDIT_ONLY, Status.CONTESTED):
+            return {}
+        if ending.wishes.take_over:
+            return _encode(replace(before, strikes=0, quiet=0, contested=()))
+        if self.contest:
+            return _encode(Strikes(strikes=before.strikes + 1, struck_s=now_s))
+        if not before.strikes:
+            return _encode(replace(before, contested=()))
+        forgiven = before.quiet + 1 >= FORGIVEN and now_s - before.struck_s >= FORGIVEN * ending.terms.interval_s
+        counted = (0, 0) if forgiven else (before.strikes, before.quiet + 1)
+        return _encode(Strikes(strikes=counted[0], struck_s=before.struck_s, quiet=counted[1]))
+
+
+def strikes_of(memory: NodeState) -> Strikes:
+    """Return what is remembered of second writers."""
+    body = memory.bodies
+    return Strikes(
+        strikes=body.get("strikes", 0),
+        struck_s=float(body.get("struck_s", 0.0)),  # files of 0.1.0 have none
+        quiet=body.get("quiet", 0),
+        contested=tuple(body.get("contested", ())),
+    )
+
+
+def _encode(one: Strikes) -> dict[str, Any]:
+    return {
+        "strikes": one.strikes,
+        "struck_s": one.struck_s,
+        "quiet": one.quiet,
+        "contested": list(one.contested),
+    }

@@ -1,0 +1,58 @@
+"""Keep what stands of odd devices, reserved: nothing shows whether it is still there. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from agent.sync.decide.feature import Draft, Feature, Refusal, Terms
+from agent.sync.decide.missing import missing_of, sides_of, with_stock
+from agent.sync.decide.shaped import Shaped
+from agent.sync.decide.standing import Standing
+from agent.sync.decide.view import Shaper, View, Wishes
+from agent.sync.outcome import Status
+from reportclient.hold import device_classes
+from reportclient.names import BANDWIDTH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undecided(Feature):
+    """Devices of which something cannot be read or understood, and what hangs on them, stay as they stand, reserved."""
+
+    odd: Mapping[str, str] = field(default_factory=dict)  # a sentence on each odd device, by its name
+
+    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["Undecided", Shaped]:
+        found, units, slots = shaped.holdings, shaped.holdings.undecided_units, shaped.holdings.undecided_stock
+        feature = Undecided(odd=found.odd)
+        if not slots or view.wishes.force:
+            return feature, shaped
+        lost = units.keys() | {view.node}
+        sides = sides_of(view, standing, shaped, lost=lambda name: name in lost, expected=slots)
+        sides = replace(sides, once=True)
+        gave = frozenset[str]().union(*(sides.kinds.get(name, ()) for name in units))
+        most = {**units, view.node: sum(units.values())}
+        desired = {one.name: one.inventories for one in shaped.tree}
+        stock = {}
+        for slot, total in missing_of(sides):
+            name, resource_class = slot
+            now = desired.get(name, {}).get(resource_class)
+            if slot in slots and (name != view.node or not sides.kinds or resource_class in gave):
+                there = now.total if now else 0
+                stock[slot] = total if resource_class in BANDWIDTH else min(total, there + most[name])
+        return feature, with_stock(shaped, standing, stock) if stock else shaped
+
+    def refuse(self, draft: Draft, wishes: Wishes, terms: Terms) -> Refusal | None:
+        """Refuse to divide a total on the root: what odd devices are of it has no place below the root."""
+        root = draft.observed.root
+        if wishes.force or draft.beside or not root or not self.odd:
+            return None
+        if draft.stands_in != "flat" or draft.layout == "flat":
+            return None
+        if not device_classes(root.provider.inventories.keys() & draft.ours.classes(root)):
+            return None
+        why = (
+            f"devices are undecided, and a conversion from flat to {draft.layout} would forget them: repair or reset "
+            f"them first ({'; '.join(self.odd.values())}), or take them away by --force"
+        )
+        return Refusal(status=Status.UNSAFE, notes=(why,))
+
+    def notes(self, draft: Draft) -> tuple[str, ...]:
+        return tuple(self.odd.values())
