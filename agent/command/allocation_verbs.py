@@ -16,6 +16,7 @@ from agent.command.used_here import loses, uses_of
 from agent.command.verb_forms import EndingForm
 from agent.connect.choice import open_client, open_driver, settings_for
 from agent.errors import ConfigError
+from agent.state.files import read_named
 from agent.sync.node import ComputeNode
 from drivers.errors import DiscoveryError
 from drivers.looks import look
@@ -187,7 +188,7 @@ def _others(options: argparse.Namespace, client: PlacementClient) -> Ending | No
 
 def _read(path: Path) -> AllocationRequest:
     try:
-        request = AllocationRequest(path.read_text(encoding="utf-8"))
+        request = AllocationRequest(read_named(path, 1))
         decode_request(request)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error

@@ -6,6 +6,7 @@ from pathlib import Path
 from agent.command.candidacy import Candidacy, candidacy
 from agent.command.verb_forms import CandidacyForm, GivenForm, MissingForm
 from agent.errors import ConfigError
+from agent.state.files import read_named
 from reportclient.allocations import usages
 from reportclient.candidates import Giver, Offered, Unsearched
 from reportclient.client import PlacementClient
@@ -22,7 +23,7 @@ def read_request(path: Path) -> tuple[Wish, ...]:
         ConfigError: the file cannot be read, or has no query, or one that placement refuses.
     """
     try:
-        lines = [one.strip() for one in path.read_text(encoding="utf-8-sig").splitlines()]
+        lines = [one.strip() for one in read_named(path, 1).splitlines()]
         told = [one for one in lines if one and not one.startswith("#")]
         if len(told) != 1:
             raise ValueError(f"it must have one request, and has {len(told)} lines")

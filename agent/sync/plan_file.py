@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent import VERSION
 from agent.errors import ConfigError, StateError
-from agent.state.files import replace_durably, seal, unseal
+from agent.state.files import read_named, replace_durably, seal, unseal
 from agent.sync.decide.feature import Draft
 from agent.sync.forms import ReadPlanForm
 from agent.sync.json_form import encode_kept
@@ -59,7 +59,7 @@ def read_plans(path: Path) -> Mapping[str, SavedPlan]:
         ConfigError: it cannot be read, or ``plan --out`` did not write it so.
     """
     try:
-        body = unseal(path.read_text(encoding="utf-8"), form=_FORMAT)
+        body = unseal(read_named(path, 64), form=_FORMAT)
         found = [SavedPlan(node=one["node"], where=one["where"], plan=one["plan"]) for one in body["plans"]]
     except OSError as error:
         raise ConfigError(f"--plan {path} cannot be read: {error.strerror}") from error

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from keystoneauth1.session import Session
 
+from agent.command.explain_request import read_request
 from agent.connect.guarded import LIMIT_BYTES, GuardedSession
 from agent.nova.client import NovaClient
 from agent.sync.case import open_case
@@ -148,6 +149,14 @@ def pins(count: int, cpus: int) -> str:
     return f"<vcpu>{count}</vcpu><cputune>{''.join(sets)}</cputune>"
 
 
+def requested(size: int) -> Act:
+    def act(folder: Path) -> object:
+        (folder / "request").write_bytes(b" " * size + b"x")
+        return read_request(folder / "request")
+
+    return act
+
+
 LIMITS: dict[str, tuple[Act, str]] = {
     "answer, 32 MiB": (answered(bytes(LIMIT_BYTES + 1)), "more than 32 MiB"),
     "answer, unpacked": (
@@ -157,10 +166,11 @@ LIMITS: dict[str, tuple[Act, str]] = {
     "answer, values": (answered(b"[" + b"{}," * (MOST_VALUES // 2) + b"{}]"), f"more than {MOST_VALUES} values"),
     "pages of Ironic, 10,000": (ironic, "lists nodes without an end"),
     "pages of nova, 1,000": (nova, "lists servers without an end"),
-    "YAML, 256 KiB": (yaml_of("a: " + "b" * YAML_BYTES), "larger than 256 KiB"),
-    "YAML, a long number": (yaml_of("a: 1" + ":1" * 100_000), "a number has 200001 letters"),
+    "YAML, 128 KiB": (yaml_of("a: " + "b" * YAML_BYTES), "larger than 128 KiB"),
+    "YAML, a long number": (yaml_of("a: 1" + ":1" * 60_000), "a number has 120001 letters"),
     "YAML, nested": (yaml_of("[" * 51), "more than 50 lists or groups"),
     "YAML, no alias": (yaml_of("a: &a [1]\nb: *a\n"), "repeats what stands elsewhere"),
+    "request file": (requested(1 << 20), "more than 1 MiB"),
     "file of an archive": (recorded("a.xml", bytes(MAX_ARCHIVE_BYTES + 1)), "larger than 16 MiB"),
     "JSON of an archive, values": (
         recorded("a.json", b'{"a":[' + b"[]," * (MOST_VALUES // 2) + b"[]]}"),
@@ -179,7 +189,7 @@ LIMITS: dict[str, tuple[Act, str]] = {
 ALLOWED: dict[str, Act] = {
     "answer, 32 MiB": answered(bytes(LIMIT_BYTES)),
     "answer, values": answered(b"[" + b'{"":0},' * (MOST_VALUES // 2 - 1) + b"0]"),
-    "YAML, 256 KiB": yaml_of("[" + "a," * (YAML_BYTES // 2 - 1) + "]"),
+    "YAML, 128 KiB": yaml_of("[" + "a," * (YAML_BYTES // 2 - 1) + "]"),
     "JSON of an archive, values": recorded("a.json", b'{"a":[' + b'{"":[]},' * (MOST_VALUES // 3 - 1) + b"0]}"),
     "XML, tags and attributes": guest('<a b=""/>' * (MOST_PARTS // 2 - 20)),
     "CPUs of a guest's pins": guest(pins(MOST_PINS // 4096 - 1, 4096)),
