@@ -80,7 +80,7 @@ def run_locked(
             pairs = zip(draft.features, earlier.features, strict=True)
             draft = replace(draft, features=tuple(one.again(before) for one, before in pairs))
         left, earlier = draft.memory, draft
-        tried.append((draft.plan, draft.observed))
+        tried.extend((plan, draft.observed) for plan in (draft.plan, draft.reserving))
         try:
             outcome = _carry_out(node, draft, wishes, agree)
         except Rejected as error:
@@ -164,11 +164,22 @@ def _carry_out(node: ComputeNode, draft: Draft, wishes: Wishes, agree: Agree) ->
             LOG.warning("the tree is made anew node=%s where=%s why=%s", node.name, node.where, why)
         return _write(node, draft, verdict.memory, wishes, terms)
     if not (draft.beside and against_root(node.name, draft.observed)):  # that role is not taken up then
-        node.state_file(draft.root_uuid).write(_after_refusal(draft, verdict))
+        node.state_file(draft.root_uuid).write(_after_refusal(_reserve(node, draft, verdict), verdict))
     notes = (
         tuple(dict.fromkeys((*verdict.notes, *notes_on(draft)))) if verdict.refused is Status.UNSAFE else verdict.notes
     )
     return replace(outcome_of(node, draft, verdict.refused, notes), broken=verdict.broken)
+
+
+def _reserve(node: ComputeNode, draft: Draft, verdict: Verdict) -> Draft:
+    """Carry out the reservations of a refused plan; return the draft with the tree to remember after that."""
+    plan = verdict.reserving
+    if not plan.operations:
+        return draft
+    node.state_file(draft.root_uuid).begin(_after_refusal(draft, verdict))
+    left = _read_back(node, draft, node.client.execute(plan, draft.observed))
+    observed = _with_marked(left, forecast(plan, draft.observed))
+    return replace(draft, refused=replace(draft.refused, observed=observed))
 
 
 def outcome_of(node: ComputeNode, draft: Draft, status: Status, notes: tuple[str, ...] = ()) -> Outcome:

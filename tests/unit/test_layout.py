@@ -34,15 +34,19 @@ def tree(*children: tuple[str, ...], root: str = "VCPU", stock: bool = True, mem
     """
     A root with stock of one class, and children with these traits, with stock or without.
 
-    Those with the trait ``memory`` have MEMORY_MB too.
+    Those with the trait ``memory`` have MEMORY_MB too. What is held is reserved.
     """
     below = {"CUSTOM_ANY": Inventory(total=1)} if stock else {}
+    held = {name: replace(each, reserved=1) for name, each in below.items()}
     providers = [Provider(name="host", inventories={root: Inventory(total=1)}, traits=frozenset({MARKER}))]
     providers += [
         Provider(
             name=f"c{n}",
             parent="host",
-            inventories={**below, **({"MEMORY_MB": Inventory(total=1)} if memory in one else {})},
+            inventories={
+                **(held if HELD in one else below),
+                **({"MEMORY_MB": Inventory(total=1)} if memory in one else {}),
+            },
             traits=frozenset(one),
         )
         for n, one in enumerate(children)
@@ -50,6 +54,12 @@ def tree(*children: tuple[str, ...], root: str = "VCPU", stock: bool = True, mem
     return ObservedTree(
         tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in providers),
     )
+
+
+def half_held() -> ObservedTree:
+    root, card = tree((MARKER, HELD))
+    part = {"CUSTOM_ANY": Inventory(total=2, reserved=1)}
+    return ObservedTree((root, replace(card, provider=replace(card.provider, inventories=part))))
 
 
 @pytest.mark.parametrize(
@@ -89,6 +99,7 @@ def tree(*children: tuple[str, ...], root: str = "VCPU", stock: bool = True, mem
         pytest.param(tree((MARKER,), stock=False), "flat", "flat", id="a device before its reshape"),
         pytest.param(tree((MARKER, HELD)), "flat", "flat", id="a lost device that is held"),
         pytest.param(tree((MARKER, HELD)), "devices", "devices", id="a lost device as configured"),
+        pytest.param(half_held(), "flat", "devices", id="a device of which a part is lost"),
         pytest.param(tree((MARKER, HELD), (MARKER,)), "flat", "devices", id="a lost device and one on offer"),
     ],
 )

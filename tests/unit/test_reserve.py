@@ -520,7 +520,7 @@ def test_a_trait_that_is_taken_away_is_a_later_word_than_a_reservation(start: St
     well = one.policy
     assert one.sync(policy=replace(one.policy, reserved_memory_mib=2001)).status is Status.UNSAFE
 
-    one.remove_traits(NIC, f"{KEEP}2_SRIOV_NET_VF")
+    one.remove_traits(NIC, f"{KEEP}3_SRIOV_NET_VF")
     one.sync(policy=well)
     one.sync(facts=host(*nic()))
 

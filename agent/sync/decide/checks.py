@@ -1,7 +1,7 @@
 """Judge whether the plan of a pass may be carried out, and say what a person should know of it. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from agent.state.memory import NodeState
 from agent.sync.decide.beside import against_root, twice_on_root
@@ -10,6 +10,7 @@ from agent.sync.decide.feature import Draft, Ending, Feature, Refusal, Terms
 from agent.sync.decide.laws import sentences
 from agent.sync.decide.novas import advice, open_stock, stranded
 from agent.sync.decide.owner import only_audits
+from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.undoing import Conversion, not_as_before
 from agent.sync.decide.unmatched import misspelt
 from agent.sync.decide.view import Wishes
@@ -31,11 +32,28 @@ class Verdict:
     refused: Status | None = None  # None: the plan may be carried out
     notes: tuple[str, ...] = ()  # why it is refused, a sentence each
     memory: NodeState
+    reserving: Plan = field(default_factory=Plan)  # of a refused plan: what is carried out all the same
     broken: tuple[str, ...] = ()  # the laws that the plan breaks, of each breach: it is refused for nothing else then
 
 
 def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
-    """Return whether the plan may be carried out, and why not."""
+    """
+    Return whether the plan may be carried out, and why not.
+
+    What only reserves goes through although the rest is refused, unless nothing may be written here, or the memory is
+    wrong, or a person agreed to one plan alone.
+    """
+    verdict = _judge(draft, wishes, terms)
+    one_plan_alone = wishes.agreed or wishes.undone
+    if verdict.refused not in (Status.UNSAFE, Status.RESHAPE_NEEDED) or verdict.broken or one_plan_alone:
+        return verdict
+    if verdict.memory.observed is None and draft.memory.observed is not None:
+        return verdict
+    notes = (*verdict.notes, *reservation_notes(draft.reserving, draft.observed))
+    return replace(verdict, notes=notes, reserving=draft.reserving)
+
+
+def _judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     by, refused = _refused(draft, wishes, terms)
     ending = Ending(draft=draft, wishes=wishes, terms=terms, refused=refused, by=by)
     memory = remember(draft.memory, ending)

@@ -146,6 +146,7 @@ class Draft:
     said: ObservedTree  # observed, without what the operator's files add, and with what operators reserved meanwhile
     ours: Ownership
     plan: Plan
+    reserving: Plan = field(default_factory=Plan)  # of reserved amounts alone, for a pass whose plan is refused
     unplaceable: str  # why the wanted tree has no place for what guests hold; empty: it has, or no consumer must move
     went_back: bool  # True: placement is in an older state than the one that the last pass left
     survey: Survey

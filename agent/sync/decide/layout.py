@@ -27,7 +27,8 @@ def standing_layout(
     Return the layout of a tree by the stock on and below its root; ``configured`` where several layouts look alike.
 
     A host without devices has the same tree in ``devices`` and ``flat``. A child without stock tells nothing, as a
-    conversion made or left it; nor does a held child, which stands for a lost device in any layout.
+    conversion made or left it; nor does a held child of which nothing is on offer: it stands for a lost device in any
+    layout.
 
     ``reported`` is what the last pass put on the root for devices, beyond ``emitted`` (None: no pass is known), and
     ``added`` is what the operator's files put there. None where a class of the root may be a device's or another
@@ -75,4 +76,6 @@ def _with_cells(of_cells: Iterable[ObservedProvider], configured: Layout) -> Lay
 def _tells(seen: ObservedProvider) -> bool:
     """Return whether a provider is a child that can tell a layout."""
     provider = seen.provider
-    return bool(provider.parent and provider.inventories) and HELD not in provider.traits and not others_marks(seen)
+    is_offered = any(one.reserved < one.total for one in provider.inventories.values())
+    tells = is_offered or (provider.inventories and HELD not in provider.traits)
+    return bool(provider.parent and tells) and not others_marks(seen)

@@ -12,14 +12,18 @@ from agent.sync.decide.hardware import Host
 from agent.sync.decide.laws import Breach, Given, breaches
 from agent.sync.decide.layout import layout_of
 from agent.sync.decide.remembered import lasting, meanwhile
+from agent.sync.decide.reserving import reserved_tree
 from agent.sync.decide.shaped import Shaped, shape_host
 from agent.sync.decide.standing import Standing, stand
 from agent.sync.decide.unmatched import lost_entries
 from agent.sync.decide.view import Needs, Shaper, View
 from agent.sync.decide.wanted import Wanted, lacked_traits, unseen_traits, want
 from agent.sync.decide.way import Way, find_way
+from drivers.errors import MalformedFact, PolicyError
+from reportclient.diff import diff
 from reportclient.names import unknown_standard
 from reportclient.ownership import Names, Ownership, joined
+from reportclient.plan import Plan
 
 
 def draft(view: View, shaper: Shaper) -> Draft | Needs:
@@ -34,7 +38,11 @@ def draft(view: View, shaper: Shaper) -> Draft | Needs:
     """
     view = _without_taken(view, shaper.emitted)
     found = _draft_in_role(view, shaper)
-    return found if isinstance(found, Needs) else replace(found, breaches=_breaches(found, view, shaper.emitted))
+    if isinstance(found, Needs):
+        return found
+    lawful = not _breaches(replace(found, plan=found.reserving), view, shaper.emitted)
+    found = replace(found, reserving=found.reserving if lawful else Plan())
+    return replace(found, breaches=_breaches(found, view, shaper.emitted))
 
 
 def _without_taken(view: View, emitted: Names) -> View:
@@ -108,10 +116,10 @@ def _decide(view: View, shaper: Shaper) -> Draft | Needs:
     if isinstance(looked, Needs):
         return looked
     features, view = looked
-    found = _shape(features, view, shaper, standing)
-    if isinstance(found, Needs):
-        return found
-    features, shaped = found
+    changed = _shape(features, view, shaper, standing)
+    if isinstance(changed, Needs):
+        return changed
+    features, shaped = changed
     check_names(view.additions, view.observed, standing.observed, standing.formerly)
     wanted = want(view, shaper, standing, shaped)
     suspects = lost_entries(wanted.strays, standing.memory.configured, standing.observed, view.additions)
@@ -127,12 +135,38 @@ def _decide(view: View, shaper: Shaper) -> Draft | Needs:
     way = find_way(view, shaper, standing, shaped, wanted, known, [one.outside() for one in features])
     if isinstance(way, Needs):
         return way
+    reserving = _reserving(features, view, shaper, standing, shaped) if way.plan.operations else Plan()
+    if isinstance(reserving, Needs):
+        return reserving
     asked = [one.ask(view, way.plan) for one in features]
     if needs := next((one for one in asked if isinstance(one, Needs)), None):
         return needs
     features = tuple(one for one in asked if isinstance(one, Feature))
     lacked = lacked_traits(standing) | unknown_standard(unseen, known)
-    return replace(_draft(view, shaper, standing, shaped, wanted, way, lacked, features), survey=survey)
+    found = _draft(view, shaper, standing, shaped, wanted, way, lacked, features)
+    return replace(found, survey=survey, reserving=reserving)
+
+
+def _reserving(
+    features: Iterable[Feature], view: View, shaper: Shaper, standing: Standing, shaped: Shaped
+) -> Plan | Needs:
+    """Return the plan of reserved amounts alone, in the layout in which the tree stands; ``shaped``: as configured."""
+    root = view.observed.root
+    if root is None or root.name != standing.observed.providers[0].name or root.name != view.node:
+        return Plan()
+    stands_in = layout_of(standing.observed, standing.memory, shaper.emitted, view.policy.layout)
+    if stands_in != view.policy.layout and not view.beside:
+        view = replace(view, policy=replace(view.policy, layout=stands_in))
+        try:
+            found = _shape(features, view, shaper, standing)
+        except (MalformedFact, PolicyError):  # this host has no such layout any more
+            return Plan()
+        if isinstance(found, Needs):
+            return found
+        shaped = found[1]
+    desired = reserved_tree(view, shaper, standing, shaped)
+    carried = frozenset[str]().union(*(seen.provider.traits for seen in standing.observed))
+    return diff(view.observed, desired, shaped.ours, root_uuid=view.root_uuid, known_traits=carried)
 
 
 def _look(view: View, standing: Standing) -> tuple[tuple[Feature, ...], View] | Needs:

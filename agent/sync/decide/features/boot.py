@@ -66,8 +66,7 @@ class Boot(Feature):
         why = (
             f"devices are awaited since this host was booted, and a conversion from {draft.stands_in} to "
             f"{draft.layout} would forget them: start what sets them up, or wait until [agent] expect_timeout is over "
-            f"(0: no wait). Nothing is written meanwhile, so what is missing is not reserved either: guests may be "
-            f"sent to it"
+            f"(0: no wait). What is missing is reserved meanwhile"
         )
         return Refusal(status=Status.UNSAFE, notes=(why,))
 

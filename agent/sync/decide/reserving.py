@@ -1,0 +1,87 @@
+"""
+Reserve what a host does not show now on the providers that stand, and give it back once it is there again. Pure.
+
+A pass does this also while the rest of its plan is refused: it takes units off offer and changes nothing else, so doubt
+about the rest is no reason to wait. What comes back was reserved by this agent alone.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from agent.sync.decide.missing import lost_by, missing_of, sides_of, with_stock
+from agent.sync.decide.shaped import Shaped
+from agent.sync.decide.standing import Standing
+from agent.sync.decide.view import Shaper, View
+from reportclient.names import NO_DEVICES, ONE_TIME
+from reportclient.plan import Plan, stock_writes
+from reportclient.reserve import is_mark, is_reserved_by_us, reserved_by_operator
+from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
+
+
+def reserved_tree(view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> ProviderTree:
+    """Return our standing providers with as few free units of devices as ``shaped``, the host in their layout, has."""
+    lost = lost_by(view, shaper, shaped)
+    sides = sides_of(
+        view,
+        standing,
+        shaped,
+        lost=lambda name: lost(name) or name in shaped.holdings.untyped,
+        expected=shaped.holdings.expected,
+    )
+    sides = replace(sides, once=True, shown=shaped.holdings.shown, forced=view.wishes.force)
+    there = {one.name: one for one in shaped.tree}
+    whole = {one.name: one for one in with_stock(shaped, standing, dict(missing_of(sides))).tree}
+    said = standing.with_reservations(shaped.reserved).by_uuid
+    files = {name: names.classes for name, names in standing.named.items()}
+    return ProviderTree(
+        tuple(
+            _reserved(seen, said[seen.uuid].provider, there.get(seen.name), whole[seen.name], files.get(seen.name, ()))
+            if seen.name in whole
+            else seen.provider
+            for seen in standing.observed
+            if seen.provider.parent is None or shaped.ours.writes(seen)
+        )
+    )
+
+
+def _reserved(
+    seen: ObservedProvider, said: Provider, there: Provider | None, whole: Provider, files: Collection[str]
+) -> Provider:
+    """
+    Return a standing provider with other reserved amounts, and the marks for them.
+
+    ``said`` is it with what operators reserved, ``there`` what the host shows of it, and ``whole`` that with all that
+    is missing. Classes of ``files`` are the operator's.
+    """
+    stands, theirs = seen.provider.inventories, reserved_by_operator(said)
+    names = stands.keys() & whole.inventories.keys() - NO_DEVICES - frozenset(files)
+    stock = dict(stands)
+    for name in names:
+        now, wanted = stands[name], whole.inventories[name]
+        is_back = there is not None and total_of(there.inventories, name) >= now.total
+        least = theirs.get(name, 0) if is_back else now.reserved
+        off_offer = now.total - max(0, wanted.total - wanted.reserved)
+        stock[name] = replace(now, reserved=min(now.total, max(least, off_offer)))
+    ours = any(stock[name].reserved > theirs.get(name, 0) for name in names)
+    marks = frozenset(filter(is_mark, whole.traits))
+    if stock == stands or (ours and not is_reserved_by_us(marks) and ONE_TIME not in whole.traits):
+        return seen.provider
+    return replace(said, inventories=stock, traits=frozenset(t for t in said.traits if not is_mark(t)) | marks)
+
+
+def reservation_notes(plan: Plan, observed: ObservedTree) -> tuple[str, ...]:
+    """Return a sentence on each amount that such a plan reserves or gives back."""
+    after = stock_writes(plan.operations)
+    amounts = [
+        (seen.name, name, stock.reserved - seen.provider.inventories[name].reserved)
+        for seen in observed
+        for name, stock in sorted(after.get(seen.uuid, {}).items())
+    ]
+    return tuple(
+        f"{provider}: {more} more {name} are reserved, as this host does not show them (plan {plan.digest}, carried "
+        f"out alone)"
+        if more > 0
+        else f"{provider}: {-more} {name} are there again, and reserved no more (plan {plan.digest}, carried out alone)"
+        for provider, name, more in amounts
+        if more
+    )
