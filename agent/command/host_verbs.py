@@ -24,7 +24,7 @@ from agent.command.host_tables import (
     print_usages,
 )
 from agent.command.outcome_tables import print_left, print_outcome, print_start
-from agent.command.outcomes import ENDINGS, encode_outcome, names_of, wishes_of
+from agent.command.outcomes import ENDINGS, encode_outcome, encode_reserving, names_of, wishes_of
 from agent.command.picture.subjects import Subject, of_conversion, of_shown
 from agent.command.plan_tables import print_conversion, print_foreseen, print_withdrawn
 from agent.command.record import record_host
@@ -57,6 +57,7 @@ from agent.sync.convert import Agreement, convert, convert_approved, remember_pl
 from agent.sync.decide.additions import add
 from agent.sync.decide.checks import Verdict, judge, notes_on
 from agent.sync.decide.feature import Draft
+from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.searched import tell_more_searched
 from agent.sync.forms import ProviderForm, TreeForm
 from agent.sync.json_form import encode_conversion, encode_observed_tree, encode_tree
@@ -184,6 +185,8 @@ def plan(options: argparse.Namespace) -> Report:
             remarks += [*doubts(one.settings, one.driver, draft.survey), *notes, *tell_more_searched(draft)]
             doing = "stop here" if verdict.refused is Status.RESHAPE_NEEDED else "refuse this"
             remarks += [f"sync would {doing}: {note}" for note in verdict.notes]
+            reserved = reservation_notes(verdict.reserving, draft.observed)
+            remarks += [f"sync would do this all the same: {note}" for note in reserved]
             if not draft.identified:
                 remarks.append(f"{one.name} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
     if options.out:
@@ -480,6 +483,7 @@ def _foreseen(node: str, one: Draft, verdict: Verdict) -> ForeseenForm:
     would = verdict.refused or (Status.CHANGED if one.plan.operations else Status.UNCHANGED)
     return {
         **form,
+        **encode_reserving(verdict.reserving, one.observed),
         "names": names_of({each.consumer for each in one.allocations}, one.survey),
         "node": node,
         "outcome": would.value,

@@ -4,11 +4,13 @@ import argparse
 from collections.abc import Iterable
 
 from agent.command.exits import Exit
-from agent.command.verb_forms import OutcomeForm
+from agent.command.verb_forms import OutcomeForm, ReservingForm
 from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_plan
 from agent.sync.outcome import Outcome, Status
 from drivers.base import Survey
+from reportclient.plan import Plan
+from reportclient.tree import ObservedTree
 
 ENDINGS = {
     Status.UNCHANGED: Exit.DONE,
@@ -57,4 +59,10 @@ def encode_outcome(outcome: Outcome) -> OutcomeForm:
         "notes": list(outcome.notes),
         "names": names_of({move.consumer for move in outcome.plan.moves}, outcome.survey),
         **encode_plan(outcome.plan, outcome.observed),
+        **encode_reserving(outcome.reserving, outcome.observed),
     }
+
+
+def encode_reserving(plan: Plan, observed: ObservedTree) -> ReservingForm:
+    """Return what a refused pass carries out all the same, if anything."""
+    return {"reserving": encode_plan(plan, observed)} if plan.operations else {}

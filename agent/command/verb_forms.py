@@ -47,7 +47,13 @@ class FailureForm(TypedDict):
     error: ErrorForm
 
 
-class OutcomeForm(PlanForm):
+class ReservingForm(TypedDict):
+    """The plan that a refused pass carries out all the same; left out where it has no operations."""
+
+    reserving: NotRequired[PlanForm]
+
+
+class OutcomeForm(PlanForm, ReservingForm):
     """How a pass over one node ended, with its plan."""
 
     node: str
@@ -83,7 +89,7 @@ class RefusalForm(TypedDict, total=False):
     refused: Literal[True]
 
 
-class ForeseenForm(ConversionForm):
+class ForeseenForm(ConversionForm, ReservingForm):
     """A plan as the verb ``plan`` shows it: what a pass over one node would do."""
 
     node: str

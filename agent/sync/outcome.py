@@ -42,6 +42,7 @@ class Outcome:
     node: str  # name of a hypervisor, uuid of a bare-metal node, or how many nodes it stands for
     status: Status
     plan: Plan = field(default_factory=Plan)
+    reserving: Plan = field(default_factory=Plan)  # of a refused pass: what it carried out all the same
     observed: ObservedTree = field(default_factory=ObservedTree)  # before the pass
     notes: tuple[str, ...] = ()
     hardware: frozenset[str] = frozenset()  # PCI addresses of the devices behind the stock; empty for bare metal

@@ -13,6 +13,7 @@ from agent.sync.attempts import repeat_on_conflict
 from agent.sync.decide.beside import against_root
 from agent.sync.decide.checks import Verdict, judge, lost_root, notes_on, remember
 from agent.sync.decide.feature import Draft, Ending, Terms
+from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.view import Wishes
 from agent.sync.journal import journaled
 from agent.sync.node import ComputeNode
@@ -168,7 +169,9 @@ def _carry_out(node: ComputeNode, draft: Draft, wishes: Wishes, agree: Agree) ->
     notes = (
         tuple(dict.fromkeys((*verdict.notes, *notes_on(draft)))) if verdict.refused is Status.UNSAFE else verdict.notes
     )
-    return replace(outcome_of(node, draft, verdict.refused, notes), broken=verdict.broken)
+    notes += reservation_notes(verdict.reserving, draft.observed)
+    outcome = outcome_of(node, draft, verdict.refused, notes)
+    return replace(outcome, broken=verdict.broken, reserving=verdict.reserving)
 
 
 def _reserve(node: ComputeNode, draft: Draft, verdict: Verdict) -> Draft:

@@ -10,7 +10,6 @@ from agent.sync.decide.feature import Draft, Ending, Feature, Refusal, Terms
 from agent.sync.decide.laws import sentences
 from agent.sync.decide.novas import advice, open_stock, stranded
 from agent.sync.decide.owner import only_audits
-from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.undoing import Conversion, not_as_before
 from agent.sync.decide.unmatched import misspelt
 from agent.sync.decide.view import Wishes
@@ -49,8 +48,7 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
         return verdict
     if verdict.memory.observed is None and draft.memory.observed is not None:
         return verdict
-    notes = (*verdict.notes, *reservation_notes(draft.reserving, draft.observed))
-    return replace(verdict, notes=notes, reserving=draft.reserving)
+    return replace(verdict, reserving=draft.reserving)
 
 
 def _judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
