@@ -5,6 +5,7 @@ Two other loops repeat something else: ``convert.py`` a whole conversion, with w
 answer; ``agent/allocations/operations.py`` one request about a guest.
 """
 
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -18,22 +19,26 @@ def _pass_over(_error: Conflict, _attempt: int) -> None:
 
 
 def repeat_on_conflict(
-    attempts: int, work: Callable[[], T], on_conflict: Callable[[Conflict, int], None] = _pass_over
+    attempts: int,
+    work: Callable[[], T],
+    on_conflict: Callable[[Conflict, int], None] = _pass_over,
+    *,
+    patience_s: float = 0.0,
 ) -> T:
     """
-    Return the result of ``work``, which is called again after a Conflict, ``attempts`` times in all.
+    Return the result of ``work``, called again after a Conflict: ``attempts`` times in all, or for ``patience_s``.
 
     ``on_conflict`` is called after each conflict, also the last one, with the number of the attempt (from 1).
 
     Raises:
         Conflict: the last attempt ended with it too. As ``work`` and ``on_conflict``.
     """
-    attempt = 0
+    attempt, end_s = 0, time.monotonic() + patience_s
     while True:
         attempt += 1
         try:
             return work()
         except Conflict as error:
             on_conflict(error, attempt)
-            if attempt >= attempts:
+            if attempt >= attempts and time.monotonic() >= end_s:
                 raise

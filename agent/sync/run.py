@@ -1,6 +1,7 @@
 """One pass: plan, judge, execute, remember; repeated when another writer was first."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -18,6 +19,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.journal import journaled
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
+from drivers.base import Survey
 from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
 from reportclient.plan import Create, Delete, Plan
@@ -26,6 +28,7 @@ from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
 ATTEMPTS = 5  # plans at most, when another writer is first each time
+_FRESH_S = 10.0  # for which a look at the host serves several attempts at a conversion
 _UNKNOWN = -1  # a generation that no provider has
 
 
@@ -65,14 +68,19 @@ def run_locked(
     tried: list[tuple[Plan, ObservedTree]] = []  # plans of cut-off attempts: what they wrote is no other writer's
     logged = set[str]() if strays is None else strays
     earlier: Draft | None = None  # of the attempt before
+    survey: Survey | None = None  # of the host, for attempts until ``stale_s``
+    began_s, stale_s, count = time.monotonic(), 0.0, 0
     node.client.begin()
     writes = node.client.writes
     identity = _own_identity(node)
 
     def attempt() -> Outcome:
-        nonlocal left, earlier
+        nonlocal left, earlier, survey, stale_s
         cut_off = tuple(forecast(*one) for one in tried)
-        view = node.view(wishes, identity=identity, left=left, tried=cut_off)
+        if not wishes.reshape or time.monotonic() >= stale_s:
+            survey, stale_s = None, time.monotonic() + _FRESH_S
+        view = node.view(wishes, identity=identity, left=left, survey=survey, tried=cut_off)
+        survey = view.survey
         if identity:
             node.tie(identity, view.survey)
         draft = node.complete(view)
@@ -92,12 +100,16 @@ def run_locked(
         return replace(outcome, status=Status.CHANGED) if done_before else outcome
 
     def log(_error: Conflict, number: int) -> None:
+        nonlocal count
+        count = number
         LOG.info("another writer was first, planning again node=%s attempt=%d", node.name, number)
 
     try:
-        return repeat_on_conflict(ATTEMPTS, attempt, log)
+        patience_s = node.settings.reshape_timeout_s if wishes.reshape else 0.0
+        return repeat_on_conflict(ATTEMPTS, attempt, log, patience_s=patience_s)
     except Conflict as error:
-        raise Conflict(f"{error}; {ATTEMPTS} attempts in a row: find out who writes on {node.name}") from error
+        within = f"{count} attempts in a row in {time.monotonic() - began_s:.1f} s"
+        raise Conflict(f"{error}; {within}: find out who writes on {node.name}") from error
 
 
 def _log_strays(node: ComputeNode, draft: Draft, logged: set[str]) -> None:

@@ -39,6 +39,12 @@ def test_the_last_conflict_is_raised_and_reported_too() -> None:
     assert (seen, work.endings) == ([1, 2], ["never"])
 
 
+def test_work_is_repeated_more_often_while_there_is_patience() -> None:
+    work = Work(*(Conflict(str(number)) for number in range(20)), "done")
+
+    assert repeat_on_conflict(2, work, patience_s=600) == "done"
+
+
 def test_another_error_ends_the_work_at_once() -> None:
     work = Work(Conflict("first"), Rejected("refused"), "never")
 

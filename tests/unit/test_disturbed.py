@@ -46,6 +46,7 @@ class Changing(PresentDriver):
         self._one = one
 
     def survey(self, node: str) -> Survey:
+        self._one.looks += 1
         return PresentDriver(self._one.facts, ROOT).survey(node)
 
 
@@ -54,6 +55,7 @@ class Living(OneHost):
     """A host that may change while a pass runs, and a placement that another writer uses meanwhile."""
 
     sender: Disturbed = field(default_factory=Disturbed)
+    looks: int = 0  # at the host
 
     @property
     def node(self) -> ComputeNode:
@@ -93,6 +95,21 @@ def test_what_a_cut_off_attempt_wrote_is_no_strike_though_the_host_changed_again
 
     assert one.sync(facts=vfs(6, 6)).status is Status.UNCHANGED
     assert one.strikes == 0
+
+
+def test_a_conversion_looks_at_the_host_once_and_goes_on_while_others_write(one: Living) -> None:
+    one.claim({B: {"SRIOV_NET_VF": 1}})
+    left = [A] * 7
+
+    def disturb() -> None:
+        one.touch(left.pop())
+        one.sender.before = {"/reshaper": disturb} if left else {}
+
+    one.sender.before = {"/reshaper": disturb}
+    one.looks = 0
+
+    assert one.reshape("flat").status is Status.CHANGED
+    assert (left, one.looks) == ([], 1)
 
 
 def test_a_strike_counts_though_a_cut_off_attempt_mended_what_the_other_writer_changed(one: Living) -> None:
