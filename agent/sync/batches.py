@@ -74,17 +74,17 @@ class Unanswered:
     why: str
 
 
-Ending = Stocked | Refused | Unanswered
+PassEnd = Stocked | Refused | Unanswered
 
 
-def write_stock(client: PlacementClient, lots: Sequence[Lot], workers: int) -> list[Ending]:
+def write_stock(client: PlacementClient, lots: Sequence[Lot], workers: int) -> list[PassEnd]:
     """Write the stock of new trees, and return how each ended, in their order; one request a batch."""
     down = threading.Event()
     batches = [lots[start : start + BATCH] for start in range(0, len(lots), BATCH)]
     return [one for batch in each(lambda batch: _write(client, batch, down), batches, workers) for one in batch]
 
 
-def _write(client: PlacementClient, batch: Sequence[Lot], down: threading.Event) -> list[Ending]:
+def _write(client: PlacementClient, batch: Sequence[Lot], down: threading.Event) -> list[PassEnd]:
     """Write the stock of a batch; halve it where placement refuses. ``down``: placement does not answer any more."""
     if down.is_set():
         return [Unanswered(lot, "placement does not answer") for lot in batch]

@@ -13,7 +13,7 @@ from agent.sync.approval import spent
 from agent.sync.attempts import repeat_on_conflict
 from agent.sync.decide.beside import against_root
 from agent.sync.decide.checks import Verdict, judge, lost_root, notes_on, remember
-from agent.sync.decide.feature import Draft, Ending, Terms
+from agent.sync.decide.feature import Draft, PassEnd, Terms
 from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.view import Wishes
 from agent.sync.journal import journaled
@@ -22,7 +22,7 @@ from agent.sync.outcome import Outcome, Status
 from drivers.base import Survey
 from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
-from reportclient.plan import Create, Delete, Plan
+from reportclient.plan import Create, Delete
 from reportclient.reserve import is_reserved_by_us
 from reportclient.tree import ObservedTree
 
@@ -64,52 +64,66 @@ def run_locked(
     ``strays``: entries of the operator's files that matched no provider at the caller's last pass, which were logged
     then; this pass puts its own in their place. None: all are logged.
     """
-    left: NodeState | None = None  # the memory to compare with at all attempts, so that no sign of a writer is lost
-    tried: list[tuple[Plan, ObservedTree]] = []  # plans of cut-off attempts: what they wrote is no other writer's
-    logged = set[str]() if strays is None else strays
-    earlier: Draft | None = None  # of the attempt before
-    survey: Survey | None = None  # of the host, for attempts until ``stale_s``
-    began_s, stale_s, count = time.monotonic(), 0.0, 0
     node.client.begin()
-    writes = node.client.writes
-    identity = _own_identity(node)
+    attempts = _Attempts(node, wishes, agree, set() if strays is None else strays, _own_identity(node))
+    patience_s = node.settings.reshape_timeout_s if wishes.reshape else 0.0
+    try:
+        return repeat_on_conflict(ATTEMPTS, attempts.attempt, attempts.count, patience_s=patience_s)
+    except Conflict as error:
+        within = f"{attempts.lost} attempts in a row in {time.monotonic() - attempts.began_s:.1f} s"
+        raise Conflict(f"{error}; {within}: find out who writes on {node.name}") from error
 
-    def attempt() -> Outcome:
-        nonlocal left, earlier, survey, stale_s
-        cut_off = tuple(forecast(*one) for one in tried)
-        if not wishes.reshape or time.monotonic() >= stale_s:
-            survey, stale_s = None, time.monotonic() + _FRESH_S
-        view = node.view(wishes, identity=identity, left=left, survey=survey, tried=cut_off)
-        survey = view.survey
-        if identity:
-            node.tie(identity, view.survey)
-        draft = node.complete(view)
-        _log_strays(node, draft, logged)
-        if earlier:
-            pairs = zip(draft.features, earlier.features, strict=True)
-            draft = replace(draft, features=tuple(one.again(before) for one, before in pairs))
-        left, earlier = draft.memory, draft
-        tried.extend((plan, draft.observed) for plan in (draft.plan, draft.reserving))
+
+class _Attempts:
+    """The attempts at one pass; each knows what the earlier ones saw, and may have written."""
+
+    def __init__(self, node: ComputeNode, wishes: Wishes, agree: Agree, logged: set[str], identity: str | None) -> None:
+        self._node, self._wishes, self._agree, self._logged, self._identity = node, wishes, agree, logged, identity
+        self._writes = node.client.writes
+        self._left: NodeState | None = None  # the memory to compare with at all attempts: no sign of a writer is lost
+        self._tried: dict[str, ObservedTree] = {}  # trees that were to be, by digest: no other writer made them
+        self._earlier: Draft | None = None
+        self._survey: Survey | None = None  # of the host, for attempts until then
+        self._stale_s = 0.0
+        self.began_s = time.monotonic()
+        self.lost = 0  # attempts at which another writer was first
+
+    def attempt(self) -> Outcome:
+        """Look, plan, and carry out; errors as ``run_pass``, Conflict: another writer was first."""
+        node = self._node
+        draft = self._draft()
         try:
-            outcome = _carry_out(node, draft, wishes, agree)
+            outcome = _carry_out(node, draft, self._wishes, self._agree)
         except Rejected as error:
-            if (cause := _cause(node, draft, identity, error)) is None:
+            if (cause := _cause(node, draft, self._identity, error)) is None:
                 raise
             raise cause from error
-        done_before = outcome.status is Status.UNCHANGED and node.client.writes > writes  # by a cut-off attempt
+        done_before = outcome.status is Status.UNCHANGED and node.client.writes > self._writes  # by a cut-off attempt
         return replace(outcome, status=Status.CHANGED) if done_before else outcome
 
-    def log(_error: Conflict, number: int) -> None:
-        nonlocal count
-        count = number
-        LOG.info("another writer was first, planning again node=%s attempt=%d", node.name, number)
+    def count(self, _error: Conflict, number: int) -> None:
+        """Note that the attempt of this number was lost to another writer."""
+        self.lost = number
+        LOG.info("another writer was first, planning again node=%s attempt=%d", self._node.name, number)
 
-    try:
-        patience_s = node.settings.reshape_timeout_s if wishes.reshape else 0.0
-        return repeat_on_conflict(ATTEMPTS, attempt, log, patience_s=patience_s)
-    except Conflict as error:
-        within = f"{count} attempts in a row in {time.monotonic() - began_s:.1f} s"
-        raise Conflict(f"{error}; {within}: find out who writes on {node.name}") from error
+    def _draft(self) -> Draft:
+        node, wishes = self._node, self._wishes
+        if not wishes.reshape or time.monotonic() >= self._stale_s:
+            self._survey, self._stale_s = None, time.monotonic() + _FRESH_S
+        tried = tuple(self._tried.values())
+        view = node.view(wishes, identity=self._identity, left=self._left, survey=self._survey, tried=tried)
+        self._survey = view.survey
+        if self._identity:
+            node.tie(self._identity, view.survey)
+        draft = node.complete(view)
+        _log_strays(node, draft, self._logged)
+        if self._earlier:
+            pairs = zip(draft.features, self._earlier.features, strict=True)
+            draft = replace(draft, features=tuple(one.again(before) for one, before in pairs))
+        self._left, self._earlier = draft.memory, draft
+        plans = [plan for plan in (draft.plan, draft.reserving) if plan.operations]
+        self._tried |= {plan.digest: forecast(plan, draft.observed) for plan in plans}
+        return draft
 
 
 def _log_strays(node: ComputeNode, draft: Draft, logged: set[str]) -> None:
@@ -243,8 +257,8 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes, t
         with _converting(node, draft, wishes) if _is_conversion(draft) else nullcontext():
             written = _read_back(node, draft, node.client.execute(plan, observed))
             observed = _with_marked(written, forecast(plan, draft.observed))
-    ending = Ending(draft=draft, wishes=wishes, terms=terms, refused=None, done=True)
-    after = remember(_after_writes(draft, memory, observed), ending)
+    end = PassEnd(draft=draft, wishes=wishes, terms=terms, refused=None, done=True)
+    after = remember(_after_writes(draft, memory, observed), end)
     if after != state.read(node.where):
         state.write(after)
     status = Status.CHANGED if plan.operations else Status.UNCHANGED

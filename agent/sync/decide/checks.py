@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from agent.state.memory import NodeState
 from agent.sync.decide.beside import against_root, twice_on_root
 from agent.sync.decide.doubled import excused
-from agent.sync.decide.feature import Draft, Ending, Feature, Refusal, Terms
+from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal, Terms
 from agent.sync.decide.laws import sentences
 from agent.sync.decide.novas import advice, open_stock, stranded
 from agent.sync.decide.owner import only_audits
@@ -53,8 +53,8 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
 
 def _judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     by, refused = _refused(draft, wishes, terms)
-    ending = Ending(draft=draft, wishes=wishes, terms=terms, refused=refused, by=by)
-    memory = remember(draft.memory, ending)
+    end = PassEnd(draft=draft, wishes=wishes, terms=terms, refused=refused, by=by)
+    memory = remember(draft.memory, end)
     if refused is None:
         shrinking, loss = _shrinking(draft, terms.shrink_fraction)
         seen = (draft.memory.smaller_seen if draft.memory.smaller == loss else 0) + wishes.counts
@@ -73,10 +73,10 @@ def _judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     return Verdict(refused=refused.status, notes=refused.notes, memory=memory, broken=refused.broken)
 
 
-def remember(memory: NodeState, ending: Ending) -> NodeState:
+def remember(memory: NodeState, end: PassEnd) -> NodeState:
     """Return the memory with what the features remember of a pass that ends like this."""
-    for one in ending.draft.features:
-        memory = memory.with_bodies(one.remember(ending))
+    for one in end.draft.features:
+        memory = memory.with_bodies(one.remember(end))
     return memory
 
 

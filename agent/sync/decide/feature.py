@@ -112,7 +112,7 @@ class Feature:
         """Return what a person should know, a sentence each."""
         return ()
 
-    def remember(self, ending: "Ending") -> Mapping[str, Any]:
+    def remember(self, end: "PassEnd") -> Mapping[str, Any]:
         """Return the bodies that change with this pass, beside those that ``shape`` changed."""
         return {}
 
@@ -122,7 +122,7 @@ class Feature:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class PassEnd:
     """How a pass ends."""
 
     draft: "Draft"

@@ -2,10 +2,10 @@
 
 from agent.sync.decide.features.boot import Boot
 from agent.sync.decide.features.nova_root import NovaRoot
+from agent.sync.decide.features.odd_devices import OddDevices
 from agent.sync.decide.features.one_time import OneTime
 from agent.sync.decide.features.renamed_class import RenamedClass
 from agent.sync.decide.features.second_writer import SecondWriter
 from agent.sync.decide.features.shared_disk import SharedDisk
-from agent.sync.decide.features.undecided import Undecided
 
-FEATURES = (SecondWriter, NovaRoot, RenamedClass, SharedDisk, OneTime, Undecided, Boot)
+FEATURES = (SecondWriter, NovaRoot, RenamedClass, SharedDisk, OneTime, OddDevices, Boot)

@@ -6,7 +6,7 @@ from typing import Any
 
 from agent.nova.answers import NovaRecord
 from agent.state.memory import NodeState
-from agent.sync.decide.feature import Draft, Ending, Feature, Refusal, Terms
+from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal, Terms
 from agent.sync.decide.owner import ROOT, against_writing, outlook, signs_of_nova
 from agent.sync.decide.view import Needs, View, Wishes
 from agent.sync.outcome import Status
@@ -47,12 +47,12 @@ class NovaRoot(Feature):
     def notes(self, draft: Draft) -> tuple[str, ...]:
         return outlook(draft.desired, self.signs) if draft.plan.operations and not draft.beside else ()
 
-    def remember(self, ending: Ending) -> Mapping[str, Any]:
+    def remember(self, end: PassEnd) -> Mapping[str, Any]:
         """Remember the signs that a person overruled, as far as they still stand."""
-        if not ending.done or not self.looked:
+        if not end.done or not self.looked:
             return {}
         signs = frozenset(self.signs) - {ROOT}
-        return {_BODY: sorted(signs if ending.wishes.take_over else signs & taken_over(ending.draft.memory))}
+        return {_BODY: sorted(signs if end.wishes.take_over else signs & taken_over(end.draft.memory))}
 
 
 def taken_over(memory: NodeState) -> frozenset[str]:

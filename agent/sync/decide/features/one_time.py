@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.state.memory import NodeState
-from agent.sync.decide.feature import Draft, Ending, Feature
+from agent.sync.decide.feature import Draft, Feature, PassEnd
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Needs, Shaper, View
@@ -62,8 +62,8 @@ class OneTime(Feature):
     def notes(self, draft: Draft) -> tuple[str, ...]:
         return self.uses.notes
 
-    def remember(self, ending: Ending) -> Mapping[str, Any]:
-        return {_BODY: []} if ending.done else {}
+    def remember(self, end: PassEnd) -> Mapping[str, Any]:
+        return {_BODY: []} if end.done else {}
 
     def read_back(self, draft: Draft) -> frozenset[str]:
         return frozenset(one.name for one in draft.desired if ONE_TIME in one.traits)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.state.memory import NodeState
-from agent.sync.decide.feature import Draft, Ending, Feature, Refusal, Terms
+from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal, Terms
 from agent.sync.decide.shaped import Shaped, shape_host
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Shaper, View, Wishes
@@ -68,25 +68,25 @@ class SecondWriter(Feature):
         changes = "; ".join(self.contest.changes)
         return (f"another writer changed {self.contest.provider} since the last pass: {changes}",)
 
-    def remember(self, ending: Ending) -> Mapping[str, Any]:
+    def remember(self, end: PassEnd) -> Mapping[str, Any]:
         """
         Count this pass: a strike for a sign of a second writer, or a quiet pass.
 
         Enough quiet passes forgive the strikes if enough time went by too: events bring on many passes within a minute,
         between two writes of a service that writes once a minute. A pass that must not write at all does not count.
         """
-        before, refused, now_s = strikes_of(ending.draft.memory), ending.refused, ending.terms.now_s
-        if refused and isinstance(ending.by, SecondWriter):
+        before, refused, now_s = strikes_of(end.draft.memory), end.refused, end.terms.now_s
+        if refused and isinstance(end.by, SecondWriter):
             return _encode(replace(before, contested=refused.notes))
         if refused and refused.status in (Status.AUDIT_ONLY, Status.CONTESTED):
             return {}
-        if ending.wishes.take_over:
+        if end.wishes.take_over:
             return _encode(replace(before, strikes=0, quiet=0, contested=()))
         if self.contest:
             return _encode(Strikes(strikes=before.strikes + 1, struck_s=now_s))
         if not before.strikes:
             return _encode(replace(before, contested=()))
-        forgiven = before.quiet + 1 >= FORGIVEN and now_s - before.struck_s >= FORGIVEN * ending.terms.interval_s
+        forgiven = before.quiet + 1 >= FORGIVEN and now_s - before.struck_s >= FORGIVEN * end.terms.interval_s
         counted = (0, 0) if forgiven else (before.strikes, before.quiet + 1)
         return _encode(Strikes(strikes=counted[0], struck_s=before.struck_s, quiet=counted[1]))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import isclose
 from typing import Any
 
-from agent.sync.decide.feature import Draft, Ending, Feature, Outside
+from agent.sync.decide.feature import Draft, Feature, Outside, PassEnd
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Needs, Shaper, View
@@ -80,8 +80,8 @@ class SharedDisk(Feature):
     def notes(self, draft: Draft) -> tuple[str, ...]:
         return self.sentences
 
-    def remember(self, ending: Ending) -> Mapping[str, Any]:
-        return {_BODY: self.shares} if ending.done else {}
+    def remember(self, end: PassEnd) -> Mapping[str, Any]:
+        return {_BODY: self.shares} if end.done else {}
 
 
 def _remembered(view: View) -> str:

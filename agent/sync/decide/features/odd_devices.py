@@ -14,14 +14,14 @@ from reportclient.names import BANDWIDTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Undecided(Feature):
+class OddDevices(Feature):
     """Devices of which something cannot be read or understood, and what hangs on them, stay as they stand, reserved."""
 
     odd: Mapping[str, str] = field(default_factory=dict)  # a sentence on each odd device, by its name
 
-    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["Undecided", Shaped]:
+    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["OddDevices", Shaped]:
         found, units, slots = shaped.holdings, shaped.holdings.undecided_units, shaped.holdings.undecided_stock
-        feature = Undecided(odd=found.odd)
+        feature = OddDevices(odd=found.odd)
         if not slots or view.wishes.force:
             return feature, shaped
         lost = units.keys() | {view.node}
