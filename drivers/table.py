@@ -10,8 +10,8 @@ from drivers.base import Driver
 from drivers.events import OnOperation, untold
 from drivers.fake.driver import FakeDriver
 from drivers.host.archive import HostArchive
+from drivers.host.commands import NAMESPACES, read_namespaces
 from drivers.host.disk import DiskProbe
-from drivers.host.ndctl import NAMESPACES, read_namespaces
 from drivers.host.sysfs import KernelFiles
 from drivers.ironic.client import IronicClient
 from drivers.ironic.driver import IronicDriver

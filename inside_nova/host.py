@@ -11,8 +11,8 @@ from typing import Any
 from agent.settings.read import load_settings
 from drivers.base import Driver, Survey
 from drivers.devices.odd import odd_sentences
+from drivers.host.commands import read_namespaces
 from drivers.host.disk import DiskProbe
-from drivers.host.ndctl import read_namespaces
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.connection import LiveConnection, is_local
 from drivers.libvirt.driver import LibvirtDriver

@@ -11,8 +11,8 @@ from agent.settings.read import Settings
 from agent.state.identity import read_identity
 from agent.state.rights import owners_rights
 from agent.sync.archive_files import archive_files
+from drivers.host.commands import read_namespaces
 from drivers.host.disk import probe_disk
-from drivers.host.ndctl import read_namespaces
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.connection import LiveConnection, is_local
 from drivers.libvirt.driver import LibvirtDriver

@@ -5,6 +5,7 @@ import os
 import time
 import traceback
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -13,7 +14,6 @@ from agent.audit.decide.findings import Kind
 from agent.connect.metering import MeteredSender, Underway, operation, served
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.service.metrics import Metrics, serve
-from agent.service.no_metrics import NoMetrics
 from agent.service.pass_result import RoundResult
 from agent.service.status import STUCK_S, WELL, ServiceStatus, write_status
 from agent.service.systemd import Notifier
@@ -27,6 +27,37 @@ LOG = logging.getLogger(__name__)
 REMEMBERED = 20  # passes
 _KINDS = tuple(kind.value for kind in Kind)
 HOST, PLACEMENT, OWN, CONFIGURATION, STORAGE = "host", "placement", "own files", "configuration", "storage"
+
+
+class NoMetrics:
+    """Takes what ``Metrics`` takes."""
+
+    def passed(self, outcome: str, seconds: float) -> None:
+        """Count nothing."""
+
+    def asked(self, source: str, seconds: float, error: str) -> None:
+        """Count nothing."""
+
+    def requested(self, method: str, code: int, seconds: float) -> None:
+        """Count nothing."""
+
+    def operated(self, source: str, operation: str, seconds: float, served: bool) -> None:
+        """Count nothing."""
+
+    def found(self, findings: dict[str, int]) -> None:
+        """Set nothing."""
+
+    def stocked(self, **sides: Mapping[str, int]) -> None:
+        """Set nothing."""
+
+    def broke(self, law: str) -> None:
+        """Count nothing."""
+
+    def held(self, stocks: Mapping[tuple[str, str], object]) -> None:
+        """Set nothing."""
+
+    def done(self, lost: int) -> None:
+        """Note nothing."""
 
 
 class Reporter:

@@ -17,7 +17,7 @@ from agent.sync.attempts import repeat_on_conflict
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.features.boot import awaited
 from agent.sync.decide.laws import Given, breaches, sentences
-from agent.sync.decide.novas import advice, stranded
+from agent.sync.decide.owner import advice, stranded
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode, Sight
 from agent.sync.outcome import Outcome, Status

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from drivers.by_suffix import BySuffix
 from drivers.devices.encryption import CONTEXT
-from drivers.devices.reserve_traits import SHORT
+from drivers.devices.inventories import SHORT
 from drivers.policy import DevicePolicy, DeviceRule
 from drivers.reasons import Reason
 from reportclient.names import BANDWIDTH, NO_DEVICES, normalise_class

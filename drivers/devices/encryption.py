@@ -1,8 +1,7 @@
 """Memory encryption: how many guests of each kind can run at a time."""
 
 from drivers.by_suffix import BySuffix
-from drivers.devices.inventories import DeviceStock
-from drivers.devices.reserve_traits import short
+from drivers.devices.inventories import DeviceStock, short
 from drivers.facts import HostFacts
 from drivers.policy import DevicePolicy
 from drivers.reasons import Reason

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from drivers.by_suffix import BySuffix
-from drivers.devices.reserve_traits import RULE, SHORT, marks, short
 from drivers.facts import PciFunction
 from drivers.reasons import Reason
 from reportclient.names import spelled
 from reportclient.ownership import is_marked, others_marks
-from reportclient.reserve import is_reserved_by_us, keeps, reserved_by_operator_on
+from reportclient.reserve import HELD, UNHEALTHY, is_reserved_by_us, keeps, reserved_by_operator_on
 from reportclient.tree import Inventory
 
 
@@ -147,3 +146,21 @@ def silenced(suffix: str, function: PciFunction, standing: BySuffix) -> list[Dev
             novas=True,
         )
     ]
+
+
+RULE = "unhealthy devices are reserved until they are healthy again"
+SHORT = "the reservation of a device that is away applies again once the device is back"
+
+
+def marks(why: str, reserved_before: Mapping[str, int]) -> dict[str, Reason]:
+    """Return the traits of a provider with unhealthy devices; ``reserved_before`` is what others reserved, by class."""
+    return dict.fromkeys([UNHEALTHY, *sorted(keeps(reserved_before))], Reason(why, RULE))
+
+
+def short(reserved_before: Mapping[str, int], totals: Mapping[str, int]) -> dict[str, Reason]:
+    """Return the traits of a provider that has less of a class than others reserved; none where it has enough."""
+    missing = {name: amount for name, amount in reserved_before.items() if amount > totals.get(name, amount)}
+    if not missing:
+        return {}
+    why = ", ".join(f"{amount} {name} are reserved, but only {totals[name]} exist" for name, amount in missing.items())
+    return dict.fromkeys([HELD, *sorted(keeps(reserved_before))], Reason(why, SHORT))

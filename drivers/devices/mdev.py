@@ -5,9 +5,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from drivers.by_suffix import BySuffix
 from drivers.devices.health import ills
-from drivers.devices.inventories import DeviceStock, libvirt_name, silenced
+from drivers.devices.inventories import DeviceStock, libvirt_name, marks, short, silenced
 from drivers.devices.odd import undecided_units
-from drivers.devices.reserve_traits import marks, short
 from drivers.facts import HostFacts, Mdev, MdevParent, PciFunction
 from drivers.policy import MdevRule
 from drivers.reasons import Reason

@@ -6,7 +6,7 @@ from itertools import chain
 
 from drivers.by_suffix import BySuffix
 from drivers.devices.health import ills
-from drivers.devices.inventories import DeviceStock, nova_name
+from drivers.devices.inventories import RULE, DeviceStock, marks, nova_name, short
 from drivers.devices.match import (
     Match,
     by_itself,
@@ -20,7 +20,6 @@ from drivers.devices.match import (
     unknown_cards,
 )
 from drivers.devices.ports import functions_by_interface, passed_through, unbooked
-from drivers.devices.reserve_traits import RULE, marks, short
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts, PciFunction
 from drivers.pci import PciAddress

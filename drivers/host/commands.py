@@ -1,8 +1,14 @@
-"""Runs a command of the host that only answers, for so long at most."""
+"""Asks commands of the host, each for so long at most: LVM for a volume group, ndctl for persistent memory."""
 
+import json
 import os
 import subprocess
 from collections.abc import Sequence
+
+from drivers.errors import DiscoveryError, MalformedFact
+from drivers.facts import DiskSpace, Namespace
+from drivers.host.archive import Document, fields
+from drivers.policy import VolumeGroup
 
 
 class CommandFailed(Exception):
@@ -39,3 +45,80 @@ def output_of(command: Sequence[str], patience_s: float) -> str:
         said = "; ".join(line.strip() for line in done.stderr.splitlines() if line.strip())
         raise CommandFailed(f"{name} failed: {said[-300:] or f'it ended with status {done.returncode}'}")
     return done.stdout
+
+
+PATIENCE_S = 30
+# --readonly: without LVM's locks, as nothing is changed.
+VGS = ("vgs", "--readonly", "--noheadings", "--nosuffix", "--separator", "|", "--units", "b", "-o", "vg_size,vg_free")
+OPTION = "[libvirt] images_volume_group"
+
+
+def probe_group(group: VolumeGroup) -> DiskSpace:
+    """
+    Return size and free space of a volume group.
+
+    Raises:
+        DiscoveryError: there is none of this name, or LVM cannot be asked.
+    """
+    try:
+        answer = output_of([*VGS, group.name], PATIENCE_S)
+    except CommandFailed as error:
+        raise DiscoveryError(
+            f"cannot read the size of the volume group {group.name} ({OPTION}): {error}: check the name with vgs, and "
+            f"that this user may read the disks of the group"
+        ) from error
+    size, _, free = answer.strip().partition("|")
+    if not (size.isdecimal() and free.isdecimal()):
+        raise DiscoveryError(
+            f"vgs answers {answer.strip()[:60]!r} for the volume group {group.name} ({OPTION}), and not its size and "
+            f"its free space: run vgs {group.name} as this user"
+        )
+    return DiskSpace(total_bytes=int(size), free_bytes=int(free), volume_group=group.name)
+
+
+NAMESPACES = "ndctl.json"  # the file of a host archive
+OPTION = "[libvirt] pmem_namespaces"
+COMMAND = ("ndctl", "list", "--device-dax")
+PATIENCE_S = 30
+
+
+def read_namespaces() -> Document:
+    """
+    Return what the command answers: a JSON list; empty text where the host has no namespace.
+
+    Raises:
+        DiscoveryError: it cannot be asked.
+    """
+    try:
+        return Document(output_of(COMMAND, PATIENCE_S), " ".join(COMMAND))
+    except CommandFailed as error:
+        raise DiscoveryError(
+            f"cannot list the namespaces of persistent memory ({OPTION}): {error}: install ndctl, or remove the option"
+        ) from error
+
+
+def parse_namespaces(document: Document) -> tuple[Namespace, ...]:
+    """
+    Return the namespaces that have a name, by name; nova knows no others.
+
+    Raises:
+        MalformedFact: not in the form of ndctl.
+    """
+    if not document.text.strip():
+        return ()
+    with fields(document.source):
+        try:
+            records = json.loads(document.text)
+        except (ValueError, RecursionError) as error:
+            raise MalformedFact(f"{document.source} is not JSON: {error}") from error
+        found = [Namespace(str(one["name"]), _path(one)) for one in records if one.get("name")]
+    return tuple(sorted(found, key=lambda one: one.name))
+
+
+def _path(record: dict[str, object]) -> str | None:
+    """Return the character device of a namespace in the mode devdax; None in another mode."""
+    region = record.get("daxregion")
+    if not isinstance(region, dict):
+        return None
+    first, *_ = region["devices"]
+    return f"/dev/{first['chardev']}"

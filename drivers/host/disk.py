@@ -10,7 +10,7 @@ from stat import S_ISREG
 from drivers.errors import DiscoveryError
 from drivers.facts import DiskFacts, DiskSpace, DiskUnread
 from drivers.host.ceph import ClusterSilent, probe_pool
-from drivers.host.lvm import probe_group
+from drivers.host.commands import probe_group
 from drivers.policy import CephPool, DiskPlace, InstancesFolder, VolumeGroup
 
 LOG = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from drivers.events import Event, Wake
 from drivers.facts import CpuMap, Devices, DiskFacts, DomainCapabilities, HostFacts
 from drivers.host import udev
 from drivers.host.archive import DISK, Document, encode_disk
+from drivers.host.commands import NAMESPACES, parse_namespaces
 from drivers.host.cpu import probe_boot, probe_isolated, probe_offline, probe_sev, probe_tdx
-from drivers.host.ndctl import NAMESPACES, parse_namespaces
 from drivers.host.parse import format_cpu_set
 from drivers.host.pci_functions import PciReading, completed, probe_pci
 from drivers.host.residency import probe_residency

@@ -9,21 +9,20 @@ from drivers.cells import cells_mib, cells_without_cpus, cpus_by_cell, memory_mi
 from drivers.devices import device_stock
 from drivers.devices.away import away
 from drivers.devices.expected import expected_slots
-from drivers.devices.inventories import DeviceStock, inherit, other_forms
+from drivers.devices.inventories import RULE, DeviceStock, inherit, marks, other_forms, short
 from drivers.devices.match import OF_DEVICES
 from drivers.devices.odd import odd_sentences, undecided_slots, undecided_units
-from drivers.devices.reserve_traits import RULE, marks, short
 from drivers.devices.silence import shown, silent, untyped
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts
 from drivers.host.parse import format_cpu_set
-from drivers.libvirt.disk_gb import disk_stock
 from drivers.libvirt.holdings import holdings
 from drivers.libvirt.host_inventories import (
     FIXED,
     MARK,
     Entry,
     device_provider,
+    disk_stock,
     guest_cpus,
     kept_text,
     one_class,

@@ -3,7 +3,7 @@
 import pytest
 
 from drivers.events import Event
-from drivers.libvirt.event_texts import device_event, device_update, domain_event
+from drivers.libvirt.listener import device_event, device_update, domain_event
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from drivers.errors import DiscoveryError, MalformedFact, PolicyError
 from drivers.facts import Guest, GuestMemory, HostFacts, Namespace
 from drivers.host.archive import Document, HostArchive
-from drivers.host.ndctl import parse_namespaces, read_namespaces
+from drivers.host.commands import parse_namespaces, read_namespaces
 from drivers.libvirt.domains import parse_guest
 from drivers.libvirt.shape import shape
 from drivers.policy import DevicePolicy, GuestPolicy, InstancesFolder, Layout, Policy

@@ -10,7 +10,7 @@ from agent.command.outcome_tables import print_left
 from agent.command.plan_tables import print_conversion
 from agent.command.result import Report
 from agent.command.screen import Screen
-from agent.command.verb_forms import ApprovalForm, LeavingForm, RefusalForm, ShownConversionForm
+from agent.command.verb_forms import ApprovalForm, LeavingForm, RefusalForm, ReservingForm, ShownConversionForm
 from agent.sync.forms import DeleteForm
 
 OPERATION: DeleteForm = {"operation": "delete", "provider": "host", "uuid": "u"}
@@ -85,6 +85,7 @@ def test_the_last_line_of_a_conversion_says_what_comes_next(approval: ApprovalFo
         "layout": "devices",
         "target": "numa",
         "notes": [],
+        **ReservingForm(),
         **approval,
     }
 

@@ -8,7 +8,7 @@ import pytest
 from agent.command.watch import Ticks
 from agent.service import event_batches as batches
 from drivers.events import Event
-from drivers.libvirt.event_texts import device_event
+from drivers.libvirt.listener import device_event
 
 ADD, REMOVE = Event("udev", "add pci 0000:81:10.0"), device_event("pci_0000_81_10_0", 1)
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 from agent.audit.decide.findings import Finding, Kind, Repair
 from agent.audit.decide.snapshot import Snapshot
 from agent.sync.decide.doubled import doubled_kinds
-from agent.sync.decide.novas import advice, open_stock
-from agent.sync.decide.owner import tell_disputed
+from agent.sync.decide.owner import advice, open_stock, tell_disputed
 from reportclient.allocations import usages
 from reportclient.hold import if_gone_for_good, is_used_up
 from reportclient.names import BANDWIDTH, NO_DEVICES, ONE_TIME, device_address

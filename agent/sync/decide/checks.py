@@ -8,8 +8,7 @@ from agent.sync.decide.beside import against_root, twice_on_root
 from agent.sync.decide.doubled import excused
 from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal, Terms
 from agent.sync.decide.laws import sentences
-from agent.sync.decide.novas import advice, open_stock, stranded
-from agent.sync.decide.owner import only_audits
+from agent.sync.decide.owner import advice, only_audits, open_stock, stranded
 from agent.sync.decide.undoing import Conversion, not_as_before
 from agent.sync.decide.unmatched import misspelt
 from agent.sync.decide.view import Wishes

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from agent.nova.answers import NovaRecord
 from drivers.facts import ServiceSigns
-from reportclient.ownership import MARKER, OWNER_NOVA
+from reportclient.ownership import MARKER, OWNER_NOVA, Ownership, is_novas
 from reportclient.tree import ObservedProvider, Provider, ProviderTree
 
 NOVA_COMPUTE = "nova-compute"
@@ -138,4 +138,28 @@ def outlook(desired: ProviderTree, signs: Mapping[str, str]) -> tuple[str, ...]:
         f"{why}: when nova-compute starts, it puts {' and '.join(missing)} on {root.name} again, although its cells "
         f"have them already, and guests can be scheduled to this host twice over: disable nova-compute first, or set "
         f"[compute] layout = devices",
+    )
+
+
+def stranded(observed: Iterable[ObservedProvider], ours: Ownership) -> list[ObservedProvider]:
+    """Return the children that stay nova's; a child whose device is here is ours from the first pass on."""
+    return [seen for seen in observed if seen.provider.parent and is_novas(seen) and not ours.writes(seen)]
+
+
+def open_stock(seen: ObservedProvider) -> list[str]:
+    """Return the classes of a provider that still have unreserved stock, sorted."""
+    return sorted(name for name, stock in seen.provider.inventories.items() if stock.reserved < stock.total)
+
+
+def advice(seen: ObservedProvider) -> str:
+    """Return a sentence on such a provider, with what a person can do about it."""
+    open_ = open_stock(seen)
+    stands = f". Placement still offers {', '.join(open_)} of this provider to guests" if open_ else ""
+    reserved = " ".join(f"--resource {name}:reserved={seen.provider.inventories[name].total}" for name in open_)
+    kept = (
+        f". Until then, run openstack resource provider inventory set {seen.uuid} --amend {reserved}" if open_ else ""
+    )
+    return (
+        f"nova made {seen.name}, but no device of this host matches this provider{stands}. Bring the device back and "
+        f"run sync{kept}. If the device is gone for good, run openstack resource provider delete {seen.uuid}"
     )
