@@ -140,7 +140,7 @@ def _print_causes(causes: Mapping[str, list[tuple[str, float]]]) -> None:
 
 
 def _print_imports() -> None:
-    """What the service imports, and what of it is large; docs/decisions.md says why each is there."""
+    """What the service imports, and what of it is large."""
     found = run([sys.executable, "-W", "ignore", HERE / "imports.py", *MODULES]).json
     bare = subprocess.run(
         [sys.executable, "-c", "print(open('/proc/self/statm').read().split()[1])"],
