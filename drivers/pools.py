@@ -11,6 +11,7 @@ from drivers.reasons import Explained, Reason, Reasoned
 from reportclient.allocations import Holdings
 from reportclient.names import SHARES
 from reportclient.ownership import MARKER, Names
+from reportclient.reserve import HELD, keeps, reserved_by_operator
 from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
 
 GIB = 1024**3
@@ -51,32 +52,29 @@ def pool_provider(disk: PoolSpace, policy: Policy, stands: Provider | None) -> P
     Return the provider that all hosts of a pool share; ``stands`` is the one in placement.
 
     Its total is what the pool can hold, whatever a host's rbd_capacity says, and stays until that differs clearly. Its
-    ratio and what is reserved of it are set when it is made, and are the operator's from then on: hosts that are
-    configured otherwise must not write in turns.
+    ratio and what is reserved of it are the operator's: hosts that are configured otherwise must not write in turns. Of
+    a pool that can hold nothing, or less than the operator reserved, all is reserved, and a mark keeps the amount.
     """
     before = stands.inventories.get("DISK_GB") if stands else None
+    said = reserved_by_operator(stands).get("DISK_GB", 0) if stands else 0
     total, _ = pool_gib(disk, replace(policy, disk_by_pool=True), before)
     ratio = policy.disk_ratio.configured or policy.disk_ratio.initial
-    if total == 0:  # less than 1 GiB, and placement takes no stock of nothing
+    least = max(total, 1)  # placement takes no inventory of nothing
+    is_ours = not total or said > total  # what is reserved is not the amount that the operator reserved
+    try:
         stock = Inventory(
-            total=1, max_unit=1, reserved=1, allocation_ratio=before.allocation_ratio if before else ratio
+            total=least,
+            max_unit=least,
+            reserved=least if is_ours else said,
+            allocation_ratio=before.allocation_ratio if before else ratio,
         )
-    else:
-        try:
-            stock = Inventory(
-                total=total,
-                max_unit=total,
-                reserved=min(before.reserved, total) if before else 0,
-                allocation_ratio=before.allocation_ratio if before else ratio,
-            )
-        except ValueError as error:
-            raise MalformedFact(
-                f"cannot report the Ceph pool {disk.pool}, which can hold {total} GiB: {error}"
-            ) from error
+    except ValueError as error:
+        raise MalformedFact(f"cannot report the Ceph pool {disk.pool}, which can hold {total} GiB: {error}") from error
+    marks = {HELD} | keeps({"DISK_GB": said}) if is_ours else frozenset[str]()
     return Provider(
         name=pool_name(disk),
         inventories={"DISK_GB": stock},
-        traits=frozenset({SHARES, MARKER}),
+        traits=frozenset({SHARES, MARKER, *marks}),
         aggregates=frozenset({aggregate_of(pool_uuid(disk))}),
     )
 
@@ -114,13 +112,13 @@ class PoolDriver:
         stands = observed.root.provider if observed and observed.root else None
         others = sorted(one for one in (stands.traits if stands else ()) if one.startswith(REPORTED_BY))
         if others and others != [self._mark]:
-            (*_, trait) = (one for one in others if one != self._mark)
+            trait = next(one for one in others if one != self._mark)
             who = trait.removeprefix(REPORTED_BY).lower().replace("_", "-")
             raise PolicyError(
                 f"the agent of compute node {who} reports {survey.facts.hostname} (openstack resource provider show "
-                f"{who}): set [agent] report_pool = false on this host, or on that one; then take the trait {trait} "
-                f"off the pool (openstack resource provider trait set {pool_uuid(self._disk)}, with --trait for each "
-                f"of the other traits)"
+                f"{who}; if that finds nothing, that host is gone): set [agent] report_pool = false on this host, or "
+                f"on that one; then take the trait {trait} off the pool (openstack resource provider trait set "
+                f"{pool_uuid(self._disk)}, with --trait for each of the other traits)"
             )
         pool = pool_provider(self._disk, policy, stands)
         return ProviderTree((replace(pool, traits=pool.traits | {self._mark}),)), Holdings()

@@ -8,7 +8,7 @@ operator configured. On a child that carries our marker trait, every class is ou
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reportclient.names import NO_DEVICES
+from reportclient.names import NO_DEVICES, SHARES
 from reportclient.reserve import is_mark
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
@@ -155,8 +155,8 @@ def contest(
 
     ``left`` None means that we do not know how we left them. What now stands as ``wanted`` is no contest. Operators may
     set an allocation ratio by hand where our configuration names none (classes in ``keep_ratio``), and reservations and
-    ratios of devices. ``tried`` are the trees that cut-off attempts of this pass were to make: each may have written a
-    part of its tree.
+    ratios of devices, and of what hosts share. ``tried`` are the trees that cut-off attempts of this pass were to make:
+    each may have written a part of its tree.
     """
     root = left.root if left else None
     if left is None or root is None or found.root is None or found.root.uuid != root.uuid:
@@ -198,16 +198,18 @@ def _changes(
 ) -> list[str]:
     """Return a sentence for each change on one provider that is neither as ``before`` nor as one of ``expected``."""
 
+    fixed = NO_DEVICES if SHARES not in now.provider.traits else frozenset[str]()
+
     def is_expected(stands: Inventory, name: str) -> bool:
         stocks = (one.inventories.get(name) for one in expected)
-        return any(_agree(stands, stock, name, keep_ratio) for stock in stocks if stock)
+        return any(_agree(stands, stock, name in fixed, name in keep_ratio) for stock in stocks if stock)
 
     changes = []
     for name in sorted(ours.classes(before) & before.provider.inventories.keys()):
         was, stands = before.provider.inventories[name], now.provider.inventories.get(name)
         if stands is None:
             changes += [f"{name} was removed"] if all(name in one.inventories for one in expected) else []
-        elif not _agree(stands, was, name, keep_ratio) and not is_expected(stands, name):
+        elif not _agree(stands, was, name in fixed, name in keep_ratio) and not is_expected(stands, name):
             changes.append(
                 f"{name} total {was.total} reserved {was.reserved} ratio {was.allocation_ratio:g} became "
                 f"total {stands.total} reserved {stands.reserved} ratio {stands.allocation_ratio:g}"
@@ -221,11 +223,11 @@ def _changes(
     return changes
 
 
-def _agree(one: Inventory, other: Inventory, name: str, keep_ratio: frozenset[str]) -> bool:
-    """Return whether two stocks of a class agree in all that only we may change."""
-    if name not in NO_DEVICES:
+def _agree(one: Inventory, other: Inventory, is_fixed: bool, keeps_ratio: bool) -> bool:
+    """Return whether two inventories agree in all that only we may change; of devices and pools less than of a host."""
+    if not is_fixed:
         return (one.total, one.min_unit, one.step_size) == (other.total, other.min_unit, other.step_size)
-    return one.equals(replace(other, allocation_ratio=one.allocation_ratio) if name in keep_ratio else other)
+    return one.equals(replace(other, allocation_ratio=one.allocation_ratio) if keeps_ratio else other)
 
 
 def _with_provider(provider: str, sentence: str) -> str:

@@ -5,6 +5,7 @@ Two other loops repeat something else: ``convert.py`` a whole conversion, with w
 answer; ``agent/allocations/operations.py`` one request about a guest.
 """
 
+import random
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -12,6 +13,7 @@ from typing import TypeVar
 from reportclient.errors import Conflict
 
 T = TypeVar("T")
+_PAUSE_S = 0.1  # at most, between attempts beyond the first few
 
 
 def _pass_over(_error: Conflict, _attempt: int) -> None:
@@ -42,3 +44,5 @@ def repeat_on_conflict(
             on_conflict(error, attempt)
             if attempt >= attempts and time.monotonic() >= end_s:
                 raise
+            if attempt >= attempts:
+                time.sleep(random.uniform(0, _PAUSE_S))

@@ -97,6 +97,7 @@ class ComputeNode:
         known = self.known_uuid(survey, identity)
         root_uuid = known or planned_identity(self.name)
         memory = left or self._in_this_role(self.state_file(root_uuid).read(self.where))
+        before_s = memory.whole_s
         memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
         settings, clock = self.settings, self.clock()
         added = any(names.classes or names.traits for names in memory.configured.values())
@@ -114,6 +115,7 @@ class ComputeNode:
             ),
             survey=survey,
             observed=observed,
+            whole=memory.whole_s != before_s,
             went_back=self.client.went_back,
             memory=memory,
             beside=settings.beside_nova,

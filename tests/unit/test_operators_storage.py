@@ -208,3 +208,60 @@ def test_a_storage_that_is_gone_for_good_holds_no_host(one: OneHost) -> None:
     assert one.sync(RESHAPE, policy=OWN).status is Status.CHANGED
 
     assert ("DISK_GB" in one.stock(), SHARER in one.traits(""), one.sync().status) == (True, False, Status.UNCHANGED)
+
+
+def test_an_older_memory_of_the_first_storage_leaves_no_disk_on_the_second(one: OneHost) -> None:
+    add_storage(one, OTHER, "other")
+    one.sync(RESHAPE, policy=Policy(shared_disk=NFS))
+    saved = {path: path.read_bytes() for path in one.folder.rglob("*") if path.is_file()}
+    one.sync(RESHAPE, policy=Policy(shared_disk=OTHER))
+    for path, text in saved.items():
+        path.write_bytes(text)
+    one.sync(RESHAPE, policy=Policy(shared_disk=NFS))
+    assert rows(one) == {"nfs": 20}
+
+
+def test_disks_come_back_from_a_storage_that_shares_no_more(one: OneHost) -> None:
+    one.sync(RESHAPE, policy=SHARED)
+    one.put(NFS, "traits", traits=["CUSTOM_NFS"])
+    done = one.sync(RESHAPE, policy=OWN)
+    assert rows(one) == {"root": 20} or "DISK_GB" not in one.stock(), done.notes
+
+
+def test_an_agent_killed_before_it_saved_that_it_moved_on_goes_back_whole(
+    one: OneHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_storage(one, OTHER, "other")
+    one.sync(RESHAPE, policy=Policy(shared_disk=NFS))
+    with monkeypatch.context() as patch:
+        patch.setattr("agent.sync.run._after_writes", _killed)
+        with pytest.raises(Cut):
+            one.sync(RESHAPE, policy=Policy(shared_disk=OTHER))
+    assert rows(one) == {"other": 20}
+
+    one.sync(RESHAPE, policy=Policy(shared_disk=NFS))
+
+    assert rows(one) == {"nfs": 20}
+
+
+def _killed(*_: object) -> None:
+    raise Cut("killed")
+
+
+def test_a_disk_on_the_other_of_two_storages_is_moved_or_told(one: OneHost) -> None:
+    """The aggregate lets placement take either, whatever this host's configuration names."""
+    add_storage(one, OTHER, "other")
+    one.sync(RESHAPE, policy=Policy(shared_disk="nfs"))
+    consumer = one.node.client.consumer(GUEST)
+    assert consumer
+    slots = {(OTHER if uuid == NFS else uuid): dict(each) for uuid, each in consumer.slots.items()}
+    body = {
+        "allocations": {uuid: {"resources": each} for uuid, each in slots.items()},
+        "project_id": consumer.project,
+        "user_id": consumer.user,
+        "consumer_generation": consumer.generation,
+        "consumer_type": consumer.kind,
+    }
+    one.send("PUT", f"/allocations/{GUEST}", body)
+    done = one.sync(RESHAPE)
+    assert rows(one) == {"nfs": 20} or done.notes, rows(one)

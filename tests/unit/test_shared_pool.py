@@ -525,3 +525,117 @@ def test_the_pool_is_explained_by_what_its_cluster_says() -> None:
     assert explained.tree.root == replace(reported, aggregates=frozenset())
     assert "the pool vms can hold that" in explained.providers[0].inventories["DISK_GB"][1].fact
     assert driver.idle(driver.survey(node), Policy()) == ()
+
+
+def test_a_host_cut_off_between_two_pools_goes_back_to_the_first_whole(tmp_path: Path) -> None:
+    """The memory still names the first pool, and the tree stands on the second."""
+    for writes in range(8):
+        one = a_host(tmp_path / str(writes))
+        share(one)
+        volumes = replace(VMS, pool="volumes")
+        report(one, disk=volumes)
+        one.sender.left = writes
+        try:
+            one.sync(RESHAPE, facts=with_disk(one, volumes))
+        except Cut:
+            one.sender.left = None
+            one.sync(RESHAPE, facts=with_disk(one, VMS))
+            assert (writes, rows(one), one.aggregates()) == (writes, {"pool": 20}, {aggregate_of(UUID)})
+        else:
+            break
+
+
+def test_an_older_memory_of_the_first_pool_leaves_no_disk_on_the_second(one: OneHost) -> None:
+    share(one)
+    saved = {path: path.read_bytes() for path in one.folder.rglob("*") if path.is_file()}
+    volumes = replace(VMS, pool="volumes")
+    report(one, disk=volumes)
+    one.sync(RESHAPE, facts=with_disk(one, volumes))
+    for path, text in saved.items():
+        path.write_bytes(text)
+
+    one.sync(RESHAPE, facts=with_disk(one, VMS))
+
+    assert (rows(one), one.aggregates()) == ({"pool": 20}, {aggregate_of(UUID)})
+
+
+def test_what_an_operator_reserves_of_a_pool_outlives_a_time_in_which_it_was_small(one: OneHost) -> None:
+    stock = {"total": 900, "reserved": 100, "allocation_ratio": 1.5, "max_unit": 900, "min_unit": 1, "step_size": 1}
+    one.claim({})
+    one.put(UUID, "inventories", inventories={"DISK_GB": stock})
+    report(one, FORCE, disk=replace(VMS, pool_gib=0))
+    report(one, disk=VMS)
+    assert (pool(one).total, pool(one).reserved) == (900, 100)
+
+
+def test_a_pool_that_was_empty_offers_all_of_it_later(one: OneHost) -> None:
+    one.claim({})
+    report(one, FORCE, disk=replace(VMS, pool_gib=0))
+    report(one, disk=VMS)
+    assert (pool(one).total, pool(one).reserved) == (900, 0)
+
+
+def test_disks_come_back_from_a_pool_that_shares_no_more(one: OneHost) -> None:
+    share(one)
+    one.put(UUID, "traits", traits=sorted(one.node.client.root(UUID).provider.traits - {"MISC_SHARES_VIA_AGGREGATE"}))  # type: ignore[union-attr]
+    done = one.sync(RESHAPE, policy=OWN)
+    assert rows(one) == {"root": 20} or "DISK_GB" not in one.stock(), done.notes
+
+
+def test_a_guest_with_something_of_another_sharing_provider_takes_its_disk_back(one: OneHost) -> None:
+    share(one)
+    one.send("POST", "/resource_providers", {"name": "addresses", "uuid": ABROAD})
+    one.put(ABROAD, "inventories", inventories={"IPV4_ADDRESS": {"total": 4}})
+    one.put(ABROAD, "traits", traits=["MISC_SHARES_VIA_AGGREGATE"])
+    one.put(ABROAD, "aggregates", aggregates=["aaaaaaaa-2222-4333-8444-555555555555"])
+    one.put(ROOT, "aggregates", aggregates=[*one.aggregates(), "aaaaaaaa-2222-4333-8444-555555555555"])
+    hold(one, {**one.node.client.consumer(GUEST).slots, ABROAD: {"IPV4_ADDRESS": 1}})  # type: ignore[union-attr]
+    done = one.sync(RESHAPE, policy=OWN)
+    assert rows(one) == {"root": 20}, done.notes
+
+
+def test_the_disk_of_an_evacuated_guest_is_not_counted_twice_for_good(one: OneHost) -> None:
+    """Its new host has the disk; nova takes what is on this host's tree off the guest once this host is back."""
+    consumer = one.node.client.consumer(GUEST)
+    assert consumer
+    one.send("POST", "/resource_providers", {"name": "abroad", "uuid": ABROAD})
+    one.put(ABROAD, "inventories", inventories={"VCPU": {"total": 4}, "DISK_GB": {"total": 100}})
+    hold(one, {**consumer.slots, ABROAD: {"VCPU": 1, "DISK_GB": 20}})
+
+    one.sync(RESHAPE, policy=SHARED)
+    now = one.node.client.consumer(GUEST)
+    assert now
+    here = one.tree().by_uuid.keys()
+    hold(one, {uuid: each for uuid, each in now.slots.items() if uuid not in here})
+
+    assert sum(rows(one).values()) == 20
+
+
+@pytest.mark.parametrize("after", [OWN, SHARED])
+def test_a_claim_that_was_under_way_while_a_host_left_a_pool_is_moved_too(one: OneHost, after: Policy) -> None:
+    """The scheduler chose the first pool before the host left it, and placement takes the claim after that."""
+    share(one)
+    one.claim({})
+    volumes = replace(VMS, pool="volumes")
+    report(one, disk=volumes)
+    one.sync(RESHAPE, policy=after, facts=with_disk(one, volumes))
+    one.sync()
+    one.claim({"": {"VCPU": 1, "MEMORY_MB": 64}})
+    hold(one, {**one.node.client.consumer(GUEST).slots, UUID: {"DISK_GB": 20}})  # type: ignore[union-attr]
+
+    done = one.sync(RESHAPE)
+
+    assert "pool" not in rows(one) or done.notes, (rows(one), one.stock())
+
+
+def test_a_host_that_left_a_deleted_pool_without_a_memory_is_not_in_it_when_it_is_made_again(one: OneHost) -> None:
+    share(one)
+    one.claim({})
+    one.send("DELETE", f"/resource_providers/{UUID}")
+    one.forget()
+    one.sync(RESHAPE, policy=OWN)
+    report(one)
+    done = one.sync(RESHAPE)
+
+    both = "DISK_GB" in one.stock() and aggregate_of(UUID) in one.aggregates()
+    assert not both, ("DISK_GB is on offer on root and pool", done.notes)

@@ -82,6 +82,7 @@ class View:
     additions: tuple[Addition, ...]  # the operator's files
     survey: Survey
     observed: ObservedTree
+    whole: bool = True  # False: providers with the generation of the last pass were not read again
     went_back: bool  # True: placement is in an older state than the one that the last pass left
     memory: NodeState  # as the last pass left it
     beside: bool = False  # True: nova reports the root, and this agent only children that nova does not make

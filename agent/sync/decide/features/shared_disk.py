@@ -25,6 +25,8 @@ from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 
 DISK = "DISK_GB"
 _BODY = "shares"  # uuid of the provider of the shared storage that guests' disks are counted on; empty: of none
+_MOVING = "shares_moving"  # True: a pass that may have been cut off moved disks from or to another storage
+_SHARED_ONCE = "shared_once"  # True: guests' disks were counted outside this tree before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,13 @@ class SharedDisk(Feature):
         return self.sentences
 
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
-        return {_BODY: self.shares} if end.done else {}
+        """While disks move, the storage that was shared stays known, and that it may not be the one any more."""
+        if end.refused:
+            return {}
+        if not end.done:
+            return {_MOVING: True} if self.crossing.moves or self.left else {}
+        shared = bool(self.shares or end.draft.memory.bodies.get(_SHARED_ONCE) or self.left)
+        return {_BODY: self.shares, _MOVING: False, _SHARED_ONCE: shared}
 
 
 def _remembered(view: View) -> str:
@@ -105,7 +113,8 @@ def _find(view: View, observed: ObservedTree) -> SharedDisk | Needs:
         return SharedDisk()
     if isinstance(disk, DiskUnread) and asked in ("", FOUND):
         return _staying(view, disk.because, marked)
-    if not (asked or marked):
+    shared_once = bool(view.memory.bodies.get(_SHARED_ONCE))
+    if not (asked or marked or (shared_once and view.whole)):
         return SharedDisk()
     if root and root.name != view.node:
         return _staying(view, f"{root.name} is renamed first", marked)
@@ -114,12 +123,25 @@ def _find(view: View, observed: ObservedTree) -> SharedDisk | Needs:
         return storage
     if isinstance(storage, str):
         return _staying(view, storage, marked)
-    settled = not marked or (storage is not None and _remembered(view) == storage.uuid)
+    settled = not (view.whole and (marked or shared_once)) and _is_settled(view, root, storage, marked)
     held = _read_held(view, observed, storage, whole=not settled)
     if isinstance(held, Needs):
         return held
     left = () if settled else _find_left(view, observed, storage, held)
     return left if isinstance(left, Needs) else _decide(view, observed, storage, held, left)
+
+
+def _is_settled(view: View, root: ObservedProvider | None, storage: ObservedProvider | None, marked: bool) -> bool:
+    """
+    Return whether the disks are where they belong, as far as mark, aggregate and memory show it.
+
+    A claim that was under way, or a memory of another moment, is found when the whole tree is read.
+    """
+    if not marked:
+        return True
+    if storage is None or view.memory.bodies.get(_MOVING) or _remembered(view) != storage.uuid:
+        return False
+    return not _is_agents(storage) or (root is not None and aggregate_of(storage.uuid) in root.provider.aggregates)
 
 
 def _staying(view: View, why: str, marked: bool) -> SharedDisk:
@@ -195,7 +217,7 @@ def _find_left(
     if unread or readings.sharing is None:
         return Needs(roots=unread, sharing=readings.sharing is None)
     found = (*(readings.roots[uuid] for uuid in sorted(outside)), *readings.sharing)
-    return tuple({one.uuid: one for one in found if one and _shares_disk(one) and one.uuid not in here}.values())
+    return tuple({one.uuid: one for one in found if one and _is_storage(one) and one.uuid not in here}.values())
 
 
 def _decide(
@@ -206,7 +228,8 @@ def _decide(
     left: tuple[ObservedProvider, ...],
 ) -> SharedDisk | Needs:
     root = observed.root
-    back, behind = _moves_from(left, storage or root, observed, held.consumers) if root else ((), ())
+    sharing = view.readings.sharing or ()
+    back, behind = _moves_from(left, storage or root, observed, held.consumers, sharing) if root else ((), ())
     there = tuple(
         _move(row.consumer, row.provider, storage.name, row.amount)
         for row in held.rows
@@ -221,14 +244,19 @@ def _decide(
         moves=moves,
         consumers=held.consumers,
         rows=(*held.rows, *taken),
-        unplaceable=(_lost_ratio(view, root) or _lacks_room(storage, used, moves)) if storage else "",
+        unplaceable=(
+            _lost_ratio(view, root) or _lacks_room(storage, used, moves) or _twice(storage, there, left, held, observed)
+        )
+        if storage
+        else "",
     )
     return SharedDisk(
         storage=storage,
         marked=storage is not None or bool(behind),
         shares=storage.uuid if storage and not behind else "",
         left=left,
-        gone=frozenset({_remembered(view), *(one.uuid for one in left)}) - {"", storage.uuid if storage else ""},
+        gone=frozenset({_remembered(view), _own_pool(view), *(one.uuid for one in left)})
+        - {"", storage.uuid if storage else ""},
         crossing=crossing,
         sentences=tuple(_notes(storage, left, behind, view.node)),
     )
@@ -239,14 +267,16 @@ def _moves_from(
     target: ObservedProvider,
     observed: ObservedTree,
     consumers: Iterable[Consumer],
+    sharing: Iterable[ObservedProvider],
 ) -> tuple[tuple[Move, ...], tuple[str, ...]]:
     """
     Return the moves of disks from storages that this host shares no more, and the consumers whose disks stay there.
 
-    A consumer that has something of another host too, as while it migrates, may have its disk there.
+    A consumer that has something of another host too, as while it migrates, may have its disk there. What ``sharing``
+    providers give is no other host's.
     """
     names = {one.uuid: one.name for one in left}
-    here = names.keys() | observed.by_uuid.keys() | {target.uuid}
+    here = names.keys() | observed.by_uuid.keys() | {target.uuid} | {one.uuid for one in sharing}
     moves: list[Move] = []
     behind: list[str] = []
     for one in consumers:
@@ -266,6 +296,31 @@ def _move(consumer: str, source: str, target: str, amount: int) -> Move:
         moved_resources={DISK: amount},
         because="[agent] shared_disk",
     )
+
+
+def _own_pool(view: View) -> str:
+    """Return the uuid that the provider of this host's own pool has, or would have; empty: it has none."""
+    disk = view.survey.facts.disk
+    return pool_uuid(disk) if isinstance(disk, PoolSpace) and disk.fsid else ""
+
+
+def _twice(
+    storage: ObservedProvider,
+    moves: Iterable[Move],
+    left: Iterable[ObservedProvider],
+    held: _Held,
+    observed: ObservedTree,
+) -> str:
+    """Return which guest has a disk on another host too, as while it is evacuated; empty: none that is to move."""
+    here = observed.by_uuid.keys() | {storage.uuid} | {one.uuid for one in left}
+    moving = {one.consumer for one in moves}
+    for one in held.consumers:
+        if one.uuid in moving and any(DISK in each and uuid not in here for uuid, each in one.slots.items()):
+            return (
+                f"guest {one.uuid} has {DISK} on another host too, as while it is evacuated, so its disk would be "
+                f"counted twice on {storage.name}: wait until nova has ended that, or release what it has here"
+            )
+    return ""
 
 
 def _lost_ratio(view: View, root: ObservedProvider | None) -> str:
@@ -317,6 +372,12 @@ def _notes(
 
 def _shares_disk(seen: ObservedProvider) -> bool:
     return SHARES in seen.provider.traits and DISK in seen.provider.inventories
+
+
+def _is_storage(seen: ObservedProvider) -> bool:
+    """Return whether a provider is no host's, and has DISK_GB, also where somebody took the sharing trait off."""
+    of_hosts = any(trait.startswith(("COMPUTE_", "HW_")) for trait in seen.provider.traits)
+    return DISK in seen.provider.inventories and (SHARES in seen.provider.traits or not of_hosts)
 
 
 def _is_agents(seen: ObservedProvider) -> bool:
