@@ -3,14 +3,14 @@
 import argparse
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from agent.command.asking import agreed
 from agent.command.exits import Exit
 from agent.command.host_tables import print_adoption
 from agent.command.result import Report, choice_of, settings_of
-from agent.command.verb_forms import AdoptionForm, FoundRootForm
+from agent.command.results import Adoption, FoundRoot
 from agent.connect.choice import host_driver, node_of, open_client, open_driver
 from agent.errors import ConfigError
 from agent.state.identity import FILE, keep_identity, read_identity
@@ -28,6 +28,11 @@ class _Found:
     members: dict[str, frozenset[str]] = field(default_factory=dict)  # uuids of a tree's providers, by its root's
     guests: Counter[str] = field(default_factory=Counter)  # guests of this host that hold something there, by root
     holding: int = 0  # guests of this host that hold anything in placement
+
+    def root(self, uuid: str, node: str) -> FoundRoot:
+        """Return one of them."""
+        name, guests, providers = self.names[uuid], self.guests[uuid], len(self.members[uuid])
+        return FoundRoot(uuid=uuid, name=name, named_alike=name == node, guests=guests, providers=providers)
 
 
 def adopt(options: argparse.Namespace) -> Report:
@@ -50,15 +55,8 @@ def adopt(options: argparse.Namespace) -> Report:
     found = _look(client, node, [one.uuid for one in survey.facts.guests])
     chosen, why = _choose(found, node, options.uuid, sure=options.yes, known=known)
     path = settings.identity_folders[0] / FILE
-    data: AdoptionForm = {
-        "node": node,
-        "guests": found.holding,
-        "found": [_encode(found, uuid, node) for uuid in sorted(found.names, key=lambda one: -found.guests[one])],
-        "chosen": chosen,
-        "why": why,
-        "path": str(path),
-        "written": False,
-    }
+    roots = tuple(found.root(uuid, node) for uuid in sorted(found.names, key=lambda one: -found.guests[one]))
+    data = Adoption(node=node, guests=found.holding, found=roots, chosen=chosen, why=why, path=path)
     if not chosen:
         return Report(data=data, table=_TABLE, exit=Exit.REFUSED, remarks=[why])
     if not (options.yes or agreed(print_adoption, data, f"write {chosen} into {path}?")):
@@ -73,7 +71,7 @@ def adopt(options: argparse.Namespace) -> Report:
     here.tie(chosen, survey, anew=True)
     name = found.names.get(chosen, node)
     rename = f"run sync --rename-from {name}: the provider has this host's old name"
-    return Report(data={**data, "written": True}, table=_TABLE, remarks=[rename] if name != node else ())
+    return Report(data=replace(data, written=True), table=_TABLE, remarks=[rename] if name != node else ())
 
 
 def _look(client: PlacementClient, node: str, guests: Iterable[str]) -> _Found:
@@ -137,13 +135,3 @@ def _choose(found: _Found, node: str, named: str | None, *, sure: bool, known: s
     if sure:
         return None, f"only the name speaks for it, and another host may have that: name it, adopt {by_name} --yes"
     return by_name, "it has this host's name; no guest tells, so be sure that no other host has it"
-
-
-def _encode(found: _Found, uuid: str, node: str) -> FoundRootForm:
-    return {
-        "uuid": uuid,
-        "name": found.names[uuid],
-        "named_alike": found.names[uuid] == node,
-        "guests": found.guests[uuid],
-        "providers": len(found.members[uuid]),
-    }

@@ -13,7 +13,6 @@ from agent.command.exits import Exit
 from agent.command.host_tables import print_ending
 from agent.command.result import Report, choice_of
 from agent.command.used_here import loses, uses_of
-from agent.command.verb_forms import EndingForm
 from agent.connect.choice import open_client, open_driver, settings_for
 from agent.errors import ConfigError
 from agent.state.files import read_named
@@ -104,18 +103,9 @@ def _open(options: argparse.Namespace) -> tuple[PlacementClient, str]:
 
 
 def _report(ending: Ending, well: Collection[Result] = (Result.DONE,)) -> Report:
-    record: EndingForm = {
-        "outcome": ending.told.value,
-        "consumer": ending.consumer,
-        "allocations": {uuid: {"resources": dict(amounts)} for uuid, amounts in sorted(ending.held.items())},
-        "note": ending.note,
-    }
-    table = print_ending
-    if ending.told in well:
-        return Report(
-            data=record, table=table, remarks=[ending.note] if ending.note and ending.told is Result.DONE else ()
-        )
-    return Report(data=record, table=table, exit=Exit.ERROR, remarks=[ending.note] if ending.note else ())
+    good = ending.told in well
+    remarks = [ending.note] if ending.note and (not good or ending.told is Result.DONE) else ()
+    return Report(data=ending, table=print_ending, exit=Exit.DONE if good else Exit.ERROR, remarks=remarks)
 
 
 def _place(options: argparse.Namespace, act: Callable[[Operations, list[AllocationRequest]], Ending]) -> Report:

@@ -17,11 +17,12 @@ from agent.command.exits import Exit
 from agent.command.host_tables import print_bundle
 from agent.command.record import host_files
 from agent.command.result import Report, choice_of
-from agent.command.verb_forms import BundleForm
+from agent.command.results import Bundle, Part
 from agent.connect.choice import host_driver, settings_for
 from agent.errors import StateError
 from agent.state.files import checksum, read_whole, replace_durably
 from agent.sync.case_archive import check_folder, pack_case, write_packed
+from agent.sync.json_form import encode
 
 _TABLE = print_bundle
 _TOP = "bundle"
@@ -47,26 +48,16 @@ def bundle(options: argparse.Namespace) -> Report:
     drawn = key or os.urandom(_KEY_BYTES)
     if options.mask:
         parts = _masked(parts, names_of_host(settings), drawn)
-    data: BundleForm = {
-        "path": str(path),
-        "masked": options.mask,
-        "parts": [
-            {
-                "what": one.what,
-                "files": {name: len(text.encode()) for name, text in one.files.items()},
-                "missing": one.missing,
-            }
-            for one in parts
-        ],
-        "written": False,
-    }
+    sizes = [{name: len(text.encode()) for name, text in one.files.items()} for one in parts]
+    contents = tuple(Part(one.what, files, one.missing) for one, files in zip(parts, sizes, strict=True))
+    data = Bundle(path=path, masked=options.mask, parts=contents)
     if not (options.yes or agreed(print_bundle, data, f"write {path}?")):
         return Report(data=data, table=_TABLE, exit=Exit.DIFFERENCES, remarks=["nothing was written: --yes writes it"])
     files = {name: text for part in parts for name, text in part.files.items()}
     if options.mask and key is None:
         _keep_key(settings.state_directory, drawn)
     write_packed(path, pack_case(_with_contents(files, data), _TOP), _TOP)
-    return Report(data={**data, "written": True}, table=_TABLE)
+    return Report(data=replace(data, written=True), table=_TABLE)
 
 
 def _masked(parts: Sequence[BundlePart], names: frozenset[str], key: bytes) -> list[BundlePart]:
@@ -107,10 +98,10 @@ def _sealed_anew(files: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _with_contents(files: Mapping[str, str], data: BundleForm) -> dict[str, bytes]:
+def _with_contents(files: Mapping[str, str], data: Bundle) -> dict[str, bytes]:
     """Return the files of the bundle: each case packed for plan --replay, and CONTENTS.json."""
     cases: dict[str, dict[str, bytes]] = defaultdict(dict)
-    found = {"CONTENTS.json": (json.dumps(data, indent=1) + "\n").encode()}
+    found = {"CONTENTS.json": (json.dumps(encode(data), indent=1) + "\n").encode()}
     for name, text in files.items():
         if name.startswith(_CASES):
             case, _, below = name.removeprefix(_CASES).partition("/")

@@ -23,6 +23,7 @@ from agent.connect.counts import Counts
 from agent.connect.trace import Trace
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.sync.case_archive import check_folder
+from agent.sync.json_form import encode
 from drivers.errors import PolicyError
 from reportclient.errors import printable
 
@@ -126,7 +127,7 @@ def _print(options: argparse.Namespace, report: Report) -> None:
         _print_table(report, whole=getattr(options, "all", False))
         return
 
-    print_data(options.format, {**report.data, "about": about(options), "remarks": [*report.remarks]})
+    print_data(options.format, {**encode(report.data), "about": about(options), "remarks": report.remarks})
 
 
 def _print_table(report: Report, *, whole: bool) -> None:

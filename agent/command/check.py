@@ -5,13 +5,14 @@ import os
 import socket
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from agent.audit.heal import read_policy
 from agent.command.doubts import doubtful_names, never_repaired
 from agent.command.open_files import open_files
+from agent.command.results import Check
 from agent.connect.choice import Choice, asking_nova, open_client, open_driver, open_nova
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.nova.client import NovaClient
@@ -41,15 +42,6 @@ METRICS_BYTES = 16 * 1024  # approximate size of a textfile of metrics
 
 class CheckFailed(Exception):
     """Something prevents a pass; the message says what it is, and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Result of one check; ``detail`` is a sentence, which also says what to do if ``ok`` is false."""
-
-    name: str
-    ok: bool
-    detail: str
 
 
 def check_host(choice: Choice, read_settings: Callable[[], Settings]) -> tuple[Check, ...]:

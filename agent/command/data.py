@@ -13,18 +13,20 @@ import yaml
 from agent import VERSION
 from agent.command.exits import Exit
 from agent.command.result import choice_of, settings_of
-from agent.command.verb_forms import AboutForm, FailureForm
+from agent.command.results import About
 from agent.connect.choice import lists_nodes, settings_for
 from agent.connect.trace import Trace
 from agent.errors import ConfigError
+from agent.sync.json_form import encode
 
 
 def print_data(form: str, data: Mapping[str, object], *, lines: bool = False) -> None:
-    """Print data as ``json`` or ``yaml``; with ``lines`` as one of many, at once."""
+    """Print values by their keys as ``json`` or ``yaml``; with ``lines`` as one of many, at once."""
+    told = encode(data)
     if form == "yaml":
-        print(yaml.safe_dump(dict(data), sort_keys=True, explicit_start=lines), end="", flush=lines)
+        print(yaml.safe_dump(told, sort_keys=True, explicit_start=lines), end="", flush=lines)
     else:
-        print(json.dumps(data, indent=None if lines else 1, sort_keys=True), flush=lines)
+        print(json.dumps(told, indent=None if lines else 1, sort_keys=True), flush=lines)
 
 
 def print_failure(options: argparse.Namespace, error: BaseException, ending: Exit) -> None:
@@ -32,7 +34,7 @@ def print_failure(options: argparse.Namespace, error: BaseException, ending: Exi
     if options.format == "table":
         return
     notes = getattr(error, "__notes__", ())
-    data: FailureForm = {
+    data = {
         "about": about(options),
         "error": {
             "kind": type(error).__name__,
@@ -51,20 +53,20 @@ def print_misuse(form: str, message: str) -> None:
     sys.stdout.flush()
 
 
-def about(options: argparse.Namespace) -> AboutForm:
+def about(options: argparse.Namespace) -> About:
     """Return what a run is about, as far as it came."""
     trace: Trace = getattr(options, "trace", None) or Trace()
     layout, target = _layouts(options)
-    return {
-        "verb": options.verb,
-        "version": VERSION,
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "nodes": list(trace.nodes),
-        "placement": trace.placement or None,
-        "layout": layout,
-        "target": target,
-        "request_id": trace.request_id,
-    }
+    return About(
+        verb=options.verb,
+        version=VERSION,
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        nodes=tuple(trace.nodes),
+        placement=trace.placement or None,
+        layout=layout,
+        target=target,
+        request_id=trace.request_id,
+    )
 
 
 def _layouts(options: argparse.Namespace) -> tuple[str | None, str | None]:

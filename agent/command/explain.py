@@ -1,10 +1,9 @@
 """Explain why an inventory or a trait is reported: the fact it comes from and the rule that applies."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
-from agent.command.verb_forms import ExplanationForm, ReasonForm
+from agent.command.results import ExplainedProvider, Explanation
 from agent.connect.choice import Choice, open_client, open_driver, settings_for
 from agent.errors import ConfigError
 from agent.settings.read import Settings
@@ -19,22 +18,12 @@ from drivers.looks import look
 from drivers.reasons import Explained, Reason, Reasoned
 from reportclient.names import spelled
 from reportclient.ownership import Names
-from reportclient.payload import encode_inventory
-from reportclient.tree import Inventory, ObservedTree
+from reportclient.tree import ObservedTree
 
 FILES = Reason("the operator's files", "a file below [compute] provider_config_location")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """One class or trait of one provider."""
-
-    name: str
-    inventory: Inventory | None  # None for a trait
-    reason: Reason
-
-
-def explain_provider(choice: Choice, name: str, what: str | None) -> ExplanationForm:
+def explain_provider(choice: Choice, name: str, what: str | None) -> ExplainedProvider:
     """
     Explain all classes and traits of one provider of the chosen host, or only ``what``.
 
@@ -66,13 +55,13 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> Explanation
                 )
             if not found:
                 raise ConfigError(f"{provider.name} has no {what}: see compute-node-agent explain {provider.name}")
-            return {
-                "provider": provider.name,
-                "parent": provider.parent,
-                "left_to": NOVA_COMPUTE if _is_left_to_nova(settings, shaped, provider) else None,
-                "counted_in": node if provider in shaped.counted_in else None,
-                "reasons": [_encode(one) for one in found],
-            }
+            return ExplainedProvider(
+                provider=provider.name,
+                parent=provider.parent,
+                left_to=NOVA_COMPUTE if _is_left_to_nova(settings, shaped, provider) else None,
+                counted_in=node if provider in shaped.counted_in else None,
+                reasons=found,
+            )
     raise ConfigError(f"this host reports no provider {name}: it reports {', '.join(known[:20])}")
 
 
@@ -88,10 +77,14 @@ def find(shaped: Explained, name: str) -> Reasoned | None:
 def explain_stock(provider: Reasoned, added: Names, what: str | None) -> tuple[Explanation, ...]:
     """Explain all classes and traits, classes first, or only ``what``; ``added`` is what the operator's files add."""
     found = [
-        Explanation(name=name, inventory=stock, reason=reason) for name, (stock, reason) in provider.inventories.items()
+        Explanation(name=name, inventory=stock, fact=reason.fact, rule=reason.rule)
+        for name, (stock, reason) in provider.inventories.items()
     ]
     traits: Mapping[str, Reason] = {**provider.traits, **dict.fromkeys(added.classes | added.traits, FILES)}
-    found += [Explanation(name=name, inventory=None, reason=reason) for name, reason in sorted(traits.items())]
+    found += [
+        Explanation(name=name, inventory=None, fact=reason.fact, rule=reason.rule)
+        for name, reason in sorted(traits.items())
+    ]
     return tuple(one for one in found if what in (None, one.name))
 
 
@@ -112,12 +105,3 @@ def _is_left_to_nova(settings: Settings, shaped: Explained, provider: Reasoned) 
     if settings.beside_nova:
         return provider.parent is None or provider.name in shaped.holdings.novas
     return settings.audits_only
-
-
-def _encode(one: Explanation) -> ReasonForm:
-    return {
-        "name": one.name,
-        "inventory": encode_inventory(one.inventory) if one.inventory else None,
-        "fact": one.reason.fact,
-        "rule": one.reason.rule,
-    }

@@ -1,10 +1,11 @@
 """Explain whether placement offers a host for a request, and why not."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from agent.command.candidacy import Candidacy, candidacy
-from agent.command.verb_forms import CandidacyForm, GivenForm, MissingForm
+from agent.command.results import ExplainedRequest, Given
 from agent.errors import ConfigError
 from agent.state.files import read_named
 from reportclient.allocations import usages
@@ -33,7 +34,7 @@ def read_request(path: Path) -> tuple[Wish, ...]:
         raise ConfigError(f"--request {path}: {shorten(safe, head=400)}") from error
 
 
-def explain_request(client: PlacementClient, node: str, wishes: tuple[Wish, ...]) -> CandidacyForm:
+def explain_request(client: PlacementClient, node: str, wishes: tuple[Wish, ...]) -> ExplainedRequest:
     """
     Say why the tree of a node is, or is not, among the candidates of a request; ask placement too where it can tell.
 
@@ -55,25 +56,23 @@ def explain_request(client: PlacementClient, node: str, wishes: tuple[Wish, ...]
     try:
         found = candidacy(givers, wishes)
     except Unsearched as error:
-        return {"node": node, "candidate": None, "gives": [], "missing": [], "placement": f"not asked: {error}"}
-    missing = [MissingForm(wish=str(one.wish), why=one.why) for one in found.missing]
-    form: CandidacyForm = {
-        "node": node,
-        "candidate": found.gives is not None,
-        "gives": [*_given(found)],
-        "missing": missing,
-        "placement": "not asked: it cannot be asked about one host that gives what others share",
-    }
+        return ExplainedRequest(node=node, candidate=None, placement=f"not asked: {error}")
+    told = ExplainedRequest(
+        node=node,
+        candidate=found.gives is not None,
+        gives=tuple(_given(found)),
+        missing=found.missing,
+        placement="not asked: it cannot be asked about one host that gives what others share",
+    )
     if sharing:
-        return form
+        return told
     try:
         offers = client.has_candidates(format_request(wishes, standing))
     except Rejected as error:  # whatever the host has, nobody is a candidate then
-        return {**form, "candidate": False, "gives": [], "placement": f"refuses the request: {error}"}
-    agrees = offers is form["candidate"]
-    if agrees:
-        return {**form, "placement": "agrees"}
-    return {**form, "candidate": None, "placement": f"differs: it has {'a' if offers else 'no'} candidate"}
+        return replace(told, candidate=False, gives=(), placement=f"refuses the request: {error}")
+    if offers is told.candidate:
+        return replace(told, placement="agrees")
+    return replace(told, candidate=None, placement=f"differs: it has {'a' if offers else 'no'} candidate")
 
 
 def _givers(
@@ -97,10 +96,10 @@ def _givers(
         )
 
 
-def _given(found: Candidacy) -> Iterator[GivenForm]:
+def _given(found: Candidacy) -> Iterator[Given]:
     """Return what each provider gives for each group, the group without a suffix first."""
     given: dict[tuple[str, str], dict[str, int]] = {}
     for part, giver in found.gives or ():
         given.setdefault((part.group, giver.name), {}).update(part.amounts)
     for (group, provider), resources in given.items():
-        yield {"group": group, "provider": provider, "resources": resources}
+        yield Given(group, provider, resources)

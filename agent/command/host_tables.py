@@ -10,26 +10,23 @@ from rich.table import Column, Table
 from rich.text import Text
 from rich.tree import Tree
 
+from agent.allocations.operations import Ending
 from agent.audit.heal import UNASKED, UNLISTED
-from agent.command.screen import LONG, SHOWN_GUESTS, Screen, whole_column
-from agent.command.verb_forms import (
-    AdoptionForm,
-    AuditForm,
-    BundleForm,
-    CandidacyForm,
-    ChecksForm,
-    EndingForm,
-    ExplanationForm,
-    FindingForm,
-    JournalForm,
-    RecordedForm,
-    ShownTreeForm,
-    StatusForm,
-    SuggestionForm,
-    UpgradeForm,
-    UsagesForm,
-    WrittenForm,
+from agent.command.results import (
+    Adoption,
+    Bundle,
+    Checks,
+    ExplainedProvider,
+    ExplainedRequest,
+    Journal,
+    Recorded,
+    ShownStatus,
+    Suggestion,
+    Upgrade,
+    Usages,
 )
+from agent.command.screen import LONG, SHOWN_GUESTS, Screen, whole_column
+from agent.command.verb_forms import AuditForm, FindingForm, ShownTreeForm, WrittenForm
 from agent.command.wording import alike, counted, families, guest, written_amounts
 from agent.service.status import age_s
 from agent.sync.forms import (
@@ -106,17 +103,17 @@ def _print_allocations(out: Screen, allocations: Held, names: Mapping[str, str])
             out.print(Padding(Text(f"{written_amounts(resources)} on {provider}"), (0, 0, 0, 2)))
 
 
-def print_recorded(out: Screen, data: RecordedForm) -> None:
+def print_recorded(out: Screen, data: Recorded) -> None:
     """Print where a host archive was written."""
-    out.print(f"recorded this host in {data['directory']}: {data['files']} files")
+    out.print(f"recorded this host in {data.directory}: {data.files} files")
 
 
-def print_ending(out: Screen, data: EndingForm) -> None:
+def print_ending(out: Screen, data: Ending) -> None:
     """Print how an operation on one consumer ended, and the allocations that the consumer has now."""
-    out.print(f"{data['consumer']}: {data['outcome']}")
-    for uuid, record in data["allocations"].items():
-        out.print(f"  {written_amounts(record['resources'])} on {uuid}")
-    if not data["allocations"]:
+    out.print(f"{data.consumer}: {data.told.value}")
+    for uuid, amounts in sorted(data.held.items()):
+        out.print(f"  {written_amounts(amounts)} on {uuid}")
+    if not data.held:
         out.print("  holds nothing")
 
 
@@ -173,30 +170,30 @@ def _written(consumer: str, one: WrittenForm) -> str:
     return f"{consumer} ({owner}) has {', '.join(kept) or 'nothing'}"
 
 
-def print_journal(out: Screen, data: JournalForm) -> None:
+def print_journal(out: Screen, data: Journal) -> None:
     """Print the conversions of a host, one line each."""
-    if not data["conversions"]:
+    if not data.conversions:
         out.print("no conversion")
         return
     columns = (Column("began"), Column("node"), Column("from"), Column("to"), Column("consumers", justify="right"))
     table = Table(*columns, Column("digest"), Column("outcome"), box=None, pad_edge=False)
-    for one in data["conversions"]:
-        row = (one["began"][:19], one["node"], one["layout"], one["target"], str(one["consumers"]), one["digest"])
-        table.add_row(*map(Text, (*row, one["outcome"])))
+    for one in data.conversions:
+        row = (one.began[:19], one.node, one.layout, one.target, str(one.consumers), one.digest)
+        table.add_row(*map(Text, (*row, one.outcome)))
     out.print(table)
 
 
-def print_status(out: Screen, status: StatusForm) -> None:
+def print_status(out: Screen, data: ShownStatus) -> None:
     """Print what the service last wrote about itself: a sentence, its sources with their age, outcomes and notes."""
-    now = time.time()
-    well = status["ready"] and status["running"] and not status["late"]
+    now, status = time.time(), data.record
+    well = status["ready"] and data.running and not data.late
     sentence = status["sentence"]
-    if status["late"]:
+    if data.late:
         sentence = (
             f"late: status.json is {age_s(status):.0f} s old, as the service hangs or cannot write it: look at its "
             f"log; its last status: {sentence}"
         )
-    if not status["running"]:
+    if not data.running:
         sentence = f"not running; its last status: {status['sentence']}"
     out.print(sentence, style="bold" if well else "bold red", highlight=False)
     table = Table("source", "last answered", "now", box=None)
@@ -209,113 +206,107 @@ def print_status(out: Screen, status: StatusForm) -> None:
         out.print(f"{node}: {outcome}")
     for note in status["notes"]:
         out.print(f"  {note}")
-    for case in status["cases"]:
+    for case in data.cases:
         out.print(f"case: {case} (plan --replay repeats it)", markup=False, highlight=False, soft_wrap=True)
-    for approval in status["approvals"]:
+    for approval in data.approvals:
         out.print(approval, markup=False, highlight=False)
     if status["last_pass_s"]:
         out.print(f"last pass {now - status['last_pass_s']:.0f} s ago, in {status['took_s']:.2f} s", highlight=False)
     out.print(f"pid {status['pid']}, version {status['version']}", highlight=False)
 
 
-def print_usages(out: Screen, data: UsagesForm) -> None:
+def print_usages(out: Screen, data: Usages) -> None:
     """Print what a project, or one user of it, uses, by consumer type."""
-    whose = f"project {data['project']}" + (f", user {data['user']}" if data["user"] else "")
+    whose = f"project {data.project}" + (f", user {data.user}" if data.user else "")
     table = Table("type", "class", Column("used", justify="right"), box=None)
-    for kind, sums in data["usages"].items():
+    for kind, sums in data.usages.items():
         for name, amount in sums.items():
             table.add_row(kind or "-", name, str(amount))
-    out.print(whose if data["usages"] else f"{whose}: uses nothing (give the id of a project or user, not its name)")
-    if data["usages"]:
+    out.print(whose if data.usages else f"{whose}: uses nothing (give the id of a project or user, not its name)")
+    if data.usages:
         out.print(table)
 
 
-def print_reasons(out: Screen, data: ExplanationForm) -> None:
+def print_reasons(out: Screen, data: ExplainedProvider) -> None:
     """Print each class and trait of a provider with its fact and its rule."""
-    under = f" under {data['parent']}" if data["parent"] else ""
-    counted = (
-        f"; its inventory is reported on {data['counted_in']} ([compute] layout = flat)" if data["counted_in"] else ""
-    )
-    left = f"; {data['left_to']} reports it" if data["left_to"] else ""
-    out.print(Text.assemble((data["provider"], "bold"), f"{under}{counted}{left}"))
-    for one in data["reasons"]:
-        stock = one["inventory"]
-        what = (
-            f": total {stock['total']}, reserved {stock['reserved']}, ratio {stock['allocation_ratio']:g}"
-            if stock
-            else ""
-        )
-        out.print(Text.assemble("  ", (one["name"], "bold"), what))
-        out.print(Text(f"    fact: {one['fact']}"))
-        out.print(Text(f"    rule: {one['rule']}"))
+    under = f" under {data.parent}" if data.parent else ""
+    counted = f"; its inventory is reported on {data.counted_in} ([compute] layout = flat)" if data.counted_in else ""
+    left = f"; {data.left_to} reports it" if data.left_to else ""
+    out.print(Text.assemble((data.provider, "bold"), f"{under}{counted}{left}"))
+    for one in data.reasons:
+        stock = one.inventory
+        what = f": total {stock.total}, reserved {stock.reserved}, ratio {stock.allocation_ratio:g}" if stock else ""
+        out.print(Text.assemble("  ", (one.name, "bold"), what))
+        out.print(Text(f"    fact: {one.fact}"))
+        out.print(Text(f"    rule: {one.rule}"))
 
 
-def print_adoption(out: Screen, data: AdoptionForm) -> None:
+def print_adoption(out: Screen, data: Adoption) -> None:
     """Print the root providers that may be this host's, and the chosen one."""
     table = Table("", whole_column("root provider"), "name", Column("providers", justify="right"), "guests", box=None)
-    for one in data["found"]:
-        name = f"{one['name']} (this host's)" if one["named_alike"] else one["name"]
-        guests = f"{one['guests']} of {data['guests']}"
-        table.add_row("->" if one["uuid"] == data["chosen"] else "", one["uuid"], name, str(one["providers"]), guests)
-    if data["found"]:
+    for one in data.found:
+        name = f"{one.name} (this host's)" if one.named_alike else one.name
+        guests = f"{one.guests} of {data.guests}"
+        table.add_row("->" if one.uuid == data.chosen else "", one.uuid, name, str(one.providers), guests)
+    if data.found:
         out.print(table)
-    if data["chosen"]:
-        out.print(f"{data['chosen']}: {data['why']}")
-    if data["written"]:
-        out.print(f"written to {data['path']}: the next pass finds its tree")
+    if data.chosen:
+        out.print(f"{data.chosen}: {data.why}")
+    if data.written:
+        out.print(f"written to {data.path}: the next pass finds its tree")
 
 
-def print_bundle(out: Screen, data: BundleForm) -> None:
+def print_bundle(out: Screen, data: Bundle) -> None:
     """Print what a bundle has inside."""
     table = Table("part", "files", Column("KiB", justify="right"), box=None)
-    for part in data["parts"]:
-        names = [*part["files"]]
+    for part in data.parts:
+        names = [*part.files]
         several = f"{names[0].rpartition('/')[0]}/: {len(names)} files" if len(names) > 1 else "".join(names)
-        size = f"{sum(part['files'].values()) / 1024:.0f}" if names else ""
-        table.add_row(part["what"], Text(several) if names else Text(f"missing: {part['missing']}", "yellow"), size)
+        size = f"{sum(part.files.values()) / 1024:.0f}" if names else ""
+        table.add_row(part.what, Text(several) if names else Text(f"missing: {part.missing}", "yellow"), size)
     out.print(table)
-    kept = "names, serial numbers and MAC addresses are masked" if data["masked"] else "nothing is masked"
-    out.print(f"{'written to' if data['written'] else 'not written:'} {data['path']}; without secrets; {kept}")
+    kept = "names, serial numbers and MAC addresses are masked" if data.masked else "nothing is masked"
+    out.print(f"{'written to' if data.written else 'not written:'} {data.path}; without secrets; {kept}")
 
 
-def print_candidacy(out: Screen, data: CandidacyForm) -> None:
+def print_candidacy(out: Screen, data: ExplainedRequest) -> None:
     """Print who gives what for a request, or what is missing."""
     known = {
         True: ("is a candidate", "green"),
         False: ("is no candidate", "bold red"),
         None: ("may be a candidate", ""),
     }
-    verdict, style = known[data["candidate"]]
-    out.print(Text.assemble((data["node"], "bold"), " ", (verdict, style)), f"(placement: {data['placement']})")
-    for given in data["gives"]:
-        what = ", ".join(f"{amount} {name}" for name, amount in given["resources"].items()) or "the place"
-        group = f" for group {given['group']}" if given["group"] else ""
-        out.print(Text.assemble("  ", (given["provider"], "bold"), f" gives {what}{group}"))
-    for one in data["missing"]:
-        out.print(Text.assemble("  ", (one["wish"], "bold"), f": {one['why']}"))
+    verdict, style = known[data.candidate]
+    out.print(Text.assemble((data.node, "bold"), " ", (verdict, style)), f"(placement: {data.placement})")
+    for given in data.gives:
+        what = ", ".join(f"{amount} {name}" for name, amount in given.resources.items()) or "the place"
+        group = f" for group {given.group}" if given.group else ""
+        out.print(Text.assemble("  ", (given.provider, "bold"), f" gives {what}{group}"))
+    for one in data.missing:
+        out.print(Text.assemble("  ", (str(one.wish), "bold"), f": {one.why}"))
 
 
-def print_suggestion(out: Screen, data: SuggestionForm) -> None:
+def print_suggestion(out: Screen, data: Suggestion) -> None:
     """Print lines of configuration as they are, to be copied into a file."""
-    for line in data["lines"]:
+    for line in data.lines:
         out.print(Text(line), soft_wrap=True)
 
 
-def print_checks(out: Screen, data: ChecksForm) -> None:
+def print_checks(out: Screen, data: Checks) -> None:
     """Print a table of checks."""
     table = Table("check", "", "what was found", box=None)
-    for check in data["checks"]:
-        verdict = Text("ok", "green") if check["ok"] else Text("FINDING", "bold red")
-        table.add_row(check["check"], verdict, Text(check["detail"]))
+    for check in data.checks:
+        verdict = Text("ok", "green") if check.ok else Text("FINDING", "bold red")
+        table.add_row(check.check, verdict, Text(check.detail))
     out.print(table)
 
 
-def print_upgrade(out: Screen, data: UpgradeForm) -> None:
+def print_upgrade(out: Screen, data: Upgrade) -> None:
     """Print a table of checks before an upgrade."""
     styles = {"success": "green", "warning": "yellow", "failure": "bold red"}
     table = Table("check", "result", "what was found", box=None)
-    for check in data["checks"]:
-        table.add_row(check["check"], Text(check["result"], styles[check["result"]]), Text(check["detail"]))
+    for check in data.checks:
+        table.add_row(check.check, Text(check.result, styles[check.result]), Text(check.detail))
     out.print(table)
 
 

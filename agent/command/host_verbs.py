@@ -1,7 +1,7 @@
 """The verbs for a hypervisor: each takes the parsed options and returns a ``Report``."""
 
 import argparse
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -29,20 +29,16 @@ from agent.command.picture.subjects import Subject, of_conversion, of_shown
 from agent.command.plan_tables import print_conversion, print_foreseen, print_withdrawn
 from agent.command.record import record_host
 from agent.command.result import Printer, Report, choice_of, settings_of
+from agent.command.results import Checks, Recorded, ShownStatus, Suggestion, Usages, Withdrawn
 from agent.command.suggestion import TYPE_FILES, suggestion
 from agent.command.verb_forms import (
     ApprovalAnswer,
     ApprovalForm,
-    ChecksForm,
     ForeseenForm,
     LeavingForm,
-    RecordedForm,
     RefusalForm,
     ShownConversionForm,
     ShownTreeForm,
-    SuggestionForm,
-    UsagesForm,
-    WithdrawnForm,
 )
 from agent.connect.adapters import ApiLook, look_for_placement
 from agent.connect.choice import host_driver, node_of, open_client, open_driver, settings_for
@@ -105,8 +101,7 @@ def _suggest(options: argparse.Namespace) -> Report:
         for node in driver.nodes():
             choice.trace.nodes.append(node)
             texts.append(suggestion(look(partial(driver.survey, node)).facts.devices))
-    data: SuggestionForm = {"lines": "\n\n".join(texts).split("\n")}
-    return Report(data=data, table=print_suggestion)
+    return Report(data=Suggestion(tuple("\n\n".join(texts).split("\n"))), table=print_suggestion)
 
 
 def show(options: argparse.Namespace) -> Report:
@@ -157,8 +152,7 @@ def show_usages(options: argparse.Namespace) -> Report:
     choice = choice_of(options)
     client, _ = open_client(settings_of(options), choice)
     usages = client.usages(options.project, options.user)
-    data: UsagesForm = {"project": options.project, "user": options.user, "usages": usages}
-    return Report(data=data, table=print_usages)
+    return Report(data=Usages(options.project, options.user, usages), table=print_usages)
 
 
 def plan(options: argparse.Namespace) -> Report:
@@ -290,7 +284,7 @@ def _withdraw(options: argparse.Namespace) -> Report:
     directory = settings_for(choice_of(options)).state_directory
     with locked(directory):
         gone, begun = withdraw(directory)
-    data: WithdrawnForm = {"withdrawn": [str(path) for path in gone], "begun": [str(path) for path, _ in begun]}
+    data = Withdrawn(gone, tuple(path for path, _ in begun))
     remarks = [
         f"the conversion of {one.node} was begun, so its approval stays: complete it with reshape --apply --digest "
         f"{one.digest}, or look at undo"
@@ -390,16 +384,14 @@ def record(options: argparse.Namespace) -> Report:
     settings = settings_for(choice_of(options))
     host_driver(settings)  # a driver of bare-metal nodes has no host to record
     count = record_host(settings, options.directory)
-    data: RecordedForm = {"directory": str(options.directory), "files": count}
-    return Report(data=data, table=print_recorded)
+    return Report(data=Recorded(options.directory, count), table=print_recorded)
 
 
 def check(options: argparse.Namespace) -> Report:
     """Try everything that a pass needs."""
     checks = check_host(choice_of(options), partial(settings_of, options))
-    data: ChecksForm = {"checks": [{"check": one.name, "ok": one.ok, "detail": one.detail} for one in checks]}
     ending = Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES
-    return Report(data=data, table=print_checks, exit=ending)
+    return Report(data=Checks(checks), table=print_checks, exit=ending)
 
 
 def explain(options: argparse.Namespace) -> Report:
@@ -432,13 +424,8 @@ def status(options: argparse.Namespace) -> Report:
     running, late = is_running(found), is_late(found)
     refused = set(found["outcomes"].values()) - WELL
     well = found["ready"] and running and not late and not refused
-    data = {
-        **found,
-        "cases": [str(path) for path in case_files(directory)],
-        "approvals": [tell_approval(path, one) for path, one in approvals(directory)],
-        "running": running,
-        "late": late,
-    }
+    told = tuple(tell_approval(path, one) for path, one in approvals(directory))
+    data = ShownStatus(record=found, cases=tuple(case_files(directory)), approvals=told, running=running, late=late)
     ending = Exit.DONE if well else Exit.DIFFERENCES
     return Report(data=data, table=print_status, exit=ending)
 
@@ -507,7 +494,7 @@ def _layout_remarks(options: argparse.Namespace) -> Sequence[str]:
     return [wanted] if other else ()
 
 
-def _for_each(records: Sequence[Mapping[str, object]], name: str, table: Printer, ending: Exit) -> Report:
+def _for_each(records: Sequence[object], name: str, table: Printer, ending: Exit) -> Report:
     """Report the record of a single node as it is, those of several nodes in a list of this name."""
     if len(records) == 1:
         return Report(data=records[0], table=table, exit=ending)

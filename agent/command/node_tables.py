@@ -4,37 +4,38 @@ from collections import Counter
 
 from rich.table import Column, Table
 
+from agent.command.results import Nodes, ShownNodes
 from agent.command.screen import Screen
-from agent.command.verb_forms import NodesForm, NodesPassForm, OutcomeForm, ShownNodesForm
+from agent.command.verb_forms import NodesPassForm, OutcomeForm
 from agent.sync.forms import OperationForm
 from drivers.ironic.shape import GAVE, MARKS
 
 MOST = 20  # nodes of one outcome that are printed one by one
 
 
-def print_nodes(out: Screen, data: NodesForm) -> None:
+def print_nodes(out: Screen, data: Nodes) -> None:
     """Print how many nodes each class has, and the nodes that cannot be reported."""
-    stocks = [(name, stock) for one in data["providers"].values() for name, stock in one["inventories"].items()]
+    stocks = [(name, stock) for one in data.providers.values() for name, stock in one.inventories.items()]
     nodes = Counter(name for name, _ in stocks)
-    reserved = Counter(name for name, stock in stocks if stock["reserved"])
+    reserved = Counter(name for name, stock in stocks if stock.reserved)
     table = Table("class", Column("nodes", justify="right"), Column("reserved", justify="right"), box=None)
     for name, count in sorted(nodes.items()):
         table.add_row(name, str(count), str(reserved[name]))
     if nodes:
         out.print(table)
-    _print_some(out, "cannot be reported", [(one["node"], one["why"]) for one in data["findings"]])
-    if not nodes and not data["findings"]:
+    _print_some(out, "cannot be reported", [(one.node, one.why) for one in data.findings])
+    if not nodes and not data.findings:
         out.print("Ironic has no node in this agent's share")
 
 
-def print_sums(out: Screen, data: ShownNodesForm) -> None:
+def print_sums(out: Screen, data: ShownNodes) -> None:
     """Print how many nodes placement has, how many are this agent's, and of which classes."""
-    sums = data["summary"]
-    out.print(f"{sums['marked']} nodes carry the mark of agents for bare metal, {sums['ours']} are this agent's")
+    sums = data.summary
+    out.print(f"{sums.marked} nodes carry the mark of agents for bare metal, {sums.ours} are this agent's")
     table = Table("class", Column("nodes", justify="right"), box=None)
-    for name, count in sorted(sums["classes"].items()):
+    for name, count in sorted(sums.classes.items()):
         table.add_row(name, str(count))
-    if sums["classes"]:
+    if sums.classes:
         out.print(table)
 
 

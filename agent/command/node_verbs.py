@@ -21,12 +21,13 @@ from agent.command.outcomes import ENDINGS, encode_outcome, wishes_of
 from agent.command.picture.node_boxes import of_pass, of_sums
 from agent.command.picture.subjects import of_shown
 from agent.command.result import Report, choice_of, settings_of
-from agent.command.verb_forms import CheckForm, ChecksForm, NodesForm, NodesPassForm, ShownNodesForm, ShownTreeForm
+from agent.command.results import Check, Checks, NodeFinding, Nodes, NodeSums, ShownNodes
+from agent.command.verb_forms import NodesPassForm, ShownTreeForm
 from agent.connect.choice import Choice, open_bare_metal, open_client, open_nodes
 from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.state.locks import locked
-from agent.sync.json_form import encode_observed_tree, encode_provider
+from agent.sync.json_form import encode_observed_tree
 from agent.sync.outcome import Status
 from drivers.ironic.shape import BARE_METAL
 
@@ -44,11 +45,8 @@ def discover_nodes(options: argparse.Namespace) -> Report:
     choice = _choice(options)
     with open_nodes(settings_of(options), choice) as driver:
         share = driver.shape(driver.survey(), elsewhere=driver.elsewhere())
-    data: NodesForm = {
-        "providers": {uuid: encode_provider(provider) for uuid, provider in sorted(share.providers.items())},
-        "reserved": dict(sorted(share.reserved.items())),
-        "findings": [{"node": uuid, "why": one.why} for uuid, one in sorted(share.misfits.items())],
-    }
+    findings = tuple(NodeFinding(uuid, one.why) for uuid, one in sorted(share.misfits.items()))
+    data = Nodes(share.providers, share.reserved, findings)
     return Report(data=data, table=print_nodes, exit=Exit.DIFFERENCES if share.misfits else Exit.DONE)
 
 
@@ -78,7 +76,7 @@ def _show_sums(bare_metal: BareMetalNodes) -> Report:
     known = bare_metal.memory().nodes
     stocks = Counter(name for one in known.values() for name in one.seen.provider.inventories)
     marked = bare_metal.client.generations(BARE_METAL)
-    data: ShownNodesForm = {"summary": {"marked": len(marked), "ours": len(known), "classes": dict(stocks)}}
+    data = ShownNodes(NodeSums(len(marked), len(known), stocks))
     where = bare_metal.driver.where
     return Report(data=data, table=print_sums, subjects=(of_sums(data, where),))
 
@@ -114,19 +112,15 @@ def check_nodes(options: argparse.Namespace) -> Report:
         where = driver.where
     count = len(share.providers) + len(share.misfits)
     detail = f"{where} has {count if count else NO_NODES}{' nodes for this agent' if count else ''}"
-    checks: list[CheckForm] = [
-        {"check": one.name, "ok": one.ok, "detail": one.detail}
-        for one in (*check_option_names(settings), *check_passwords(settings), try_state(settings))
-    ]
-    checks += [{"check": "ironic", "ok": bool(count), "detail": detail}]
-    checks += [{"check": "node", "ok": False, "detail": f"{one.uuid}: {one.why}"} for one in share.misfits.values()]
+    checks = [*check_option_names(settings), *check_passwords(settings), try_state(settings)]
+    checks += [Check("ironic", bool(count), detail)]
+    checks += [Check("node", False, f"{one.uuid}: {one.why}") for one in share.misfits.values()]
     client, name = open_client(settings, choice)
     may = client.may_write()
     detail = "can be read and written" if may else "the user lacks a role to write: give it the role service"
-    checks.append({"check": "placement", "ok": may, "detail": f"{name} {detail}"})
-    ending = Exit.DONE if all(one["ok"] for one in checks) else Exit.DIFFERENCES
-    data: ChecksForm = {"checks": checks}
-    return Report(data=data, table=print_checks, exit=ending)
+    checks.append(Check("placement", may, f"{name} {detail}"))
+    ending = Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES
+    return Report(data=Checks(tuple(checks)), table=print_checks, exit=ending)
 
 
 def _choice(options: argparse.Namespace) -> Choice:

@@ -8,8 +8,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from agent.command.changes import TERMS, Row, folded, rows, summary
+from agent.command.results import Withdrawn
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen
-from agent.command.verb_forms import ChangeForm, RehearsalForm, ShownConversionForm, WithdrawnForm
+from agent.command.verb_forms import ChangeForm, RehearsalForm, ShownConversionForm
 from agent.command.wording import alike, counted, families, guest, written_amounts
 from agent.sync.forms import (
     CapacityForm,
@@ -171,11 +172,11 @@ def _print_routes(out: Screen, moves: Iterable[MoveForm]) -> None:
     out.print(Text("--all shows each guest with its reason", "dim"))
 
 
-def print_withdrawn(out: Screen, data: WithdrawnForm) -> None:
+def print_withdrawn(out: Screen, data: Withdrawn) -> None:
     """Print which approvals were withdrawn."""
-    for path in data["withdrawn"]:
+    for path in data.withdrawn:
         out.print(Text(f"withdrawn: {path}"), soft_wrap=True)
-    if not data["withdrawn"] and not data["begun"]:
+    if not data.withdrawn and not data.begun:
         out.print(Text("no approval to withdraw"))
 
 

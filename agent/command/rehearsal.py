@@ -12,6 +12,7 @@ from agent.command.plan_tables import print_rehearsal
 from agent.command.result import Act, Report
 from agent.command.verb_forms import FailedHostForm, RehearsalForm, RehearsedForm
 from agent.errors import USER_ERRORS
+from agent.sync.json_form import encode
 from agent.sync.outcome import Status
 
 _GRAVITY = (Exit.DONE, Exit.DIFFERENCES, Exit.REFUSED, Exit.ERROR)  # of many hosts the gravest ending counts
@@ -36,7 +37,7 @@ def rehearse(act: Act, options: argparse.Namespace, archives: Sequence[Path]) ->
             continue
         options.settings = one.settings  # read once for all
         assert report is not None
-        plans.append(cast("RehearsedForm", {**_without_trees(report.data), "archive": str(archive)}))
+        plans.append(cast("RehearsedForm", {**_without_trees(encode(report.data)), "archive": str(archive)}))
         endings.append(Exit(report.exit))
         remarks += [f"{archive}: {line}" for line in report.remarks]
         subjects += report.subjects

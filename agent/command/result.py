@@ -1,7 +1,7 @@
 """The result of a verb, and the host and the placement that its options name."""
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,9 @@ Printer = Callable[[Screen, Any], None]
 class Report:
     """Result of a verb: data for programs, the printer for people, and the exit code."""
 
-    data: Mapping[str, object]  # a form of agent.command.verb_forms or agent.sync.forms; --format json prints it
-    table: Printer  # for people; it takes the form of the data
-    each: Sequence[Mapping[str, object]] | None = None  # printed one by one instead of the data; None: the data is
+    data: object  # a value, of agent.command.results for instance; --format json prints it as JSON
+    table: Printer  # prints it for people
+    each: Sequence[object] | None = None  # printed one by one instead of the data; None: the data is
     exit: int = Exit.DONE  # one of Exit, or of the verb's own codes
     remarks: Sequence[str] = ()  # lines for people, on standard error
     subjects: Sequence[Subject] = ()  # what --picture draws; empty: nothing

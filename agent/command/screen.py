@@ -2,6 +2,9 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import fields, is_dataclass
+from pathlib import PurePath
 from typing import Any
 
 from rich.console import Console
@@ -21,7 +24,7 @@ class Screen(Console):
         super().__init__(markup=False, highlight=False, **options)  # type: ignore[arg-type]
         self.whole = whole
 
-    def show(self, table: Callable[["Screen", Any], None], data: Mapping[str, object]) -> None:
+    def show(self, table: Callable[["Screen", Any], None], data: object) -> None:
         """Print data by its printer; what other services wrote into it cannot act on the terminal."""
         table(self, _printable(data))
 
@@ -37,10 +40,19 @@ def whole_column(title: str) -> Column:
 
 
 def _printable(data: Any) -> Any:
-    if isinstance(data, str):
-        return printable(data)
-    if isinstance(data, Mapping):
-        return {_printable(key): _printable(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return type(data)(map(_printable, data))
-    return data
+    match data:
+        case str():
+            return printable(data)
+        case PurePath():
+            return type(data)(printable(str(data)))
+        case Mapping():
+            return {_printable(key): _printable(value) for key, value in data.items()}
+        case list() | tuple() | frozenset():
+            return type(data)(map(_printable, data))
+        case _ if is_dataclass(data):
+            shown = copy(data)  # without its checks: they were made of the texts as they are
+            for one in fields(data):
+                object.__setattr__(shown, one.name, _printable(getattr(data, one.name)))
+            return shown
+        case _:
+            return data

@@ -1,14 +1,13 @@
 """The verb ``undo``: take the last conversion back, or list the conversions of this host."""
 
 import argparse
-from collections.abc import Mapping
 from dataclasses import replace
 
 from agent.command.exits import Exit
 from agent.command.host_tables import print_journal
 from agent.command.host_verbs import reshape
 from agent.command.result import Report, choice_of, settings_of
-from agent.command.verb_forms import DoneForm, JournalForm
+from agent.command.results import Journal
 from agent.command.verbs import VERBS
 from agent.connect.choice import open_client
 from agent.errors import ConfigError, StateError
@@ -25,12 +24,11 @@ def undo(options: argparse.Namespace) -> Report:
     _, where = open_client(settings, choice)
     entries = kept_conversions(one for one in read_journal(settings.state_directory) if same_place(one.where, where))
     if options.list:
-        digests = {one.path.stem: one.digest for one in entries}
-        data: JournalForm = {"conversions": [_encode(one, digests) for one in reversed(entries)]}
-        return Report(data=data, table=print_journal)
+        told = (replace(one, body={"undoes": one.body.get("undoes")}) for one in reversed(entries))  # without the trees
+        return Report(data=Journal(tuple(told)), table=print_journal)
     if not entries:
         return Report(
-            data={"conversions": []},
+            data=Journal(()),
             table=print_journal,
             exit=Exit.REFUSED,
             remarks=[f"nothing to take back: {settings.state_directory}/journal has no conversion in {where}"],
@@ -71,17 +69,3 @@ def _conversion(entry: Entry, configured: Layout) -> Conversion:
         after=body["after"],
         moves=tuple(body["moves"]),
     )
-
-
-def _encode(entry: Entry, digests: Mapping[str, str]) -> DoneForm:
-    return {
-        "node": entry.node,
-        "began": entry.began,
-        "outcome": entry.outcome,
-        "layout": entry.layout,
-        "target": entry.target,
-        "digest": entry.digest,
-        "takes_back": digests.get(str(entry.body.get("undoes"))),
-        "consumers": entry.consumers,
-        "path": str(entry.path),
-    }

@@ -5,10 +5,10 @@ from enum import IntEnum
 from functools import partial
 
 from agent import VERSION
-from agent.command.check import Check, check_host
+from agent.command.check import check_host
 from agent.command.host_tables import print_upgrade
 from agent.command.result import Report, choice_of, settings_of
-from agent.command.verb_forms import UpgradeForm
+from agent.command.results import Check, Graded, Upgrade
 from agent.errors import ConfigError, StateError
 from agent.service.status import is_running, read_status
 from agent.sync.outcome import Status
@@ -30,10 +30,7 @@ def upgrade(options: argparse.Namespace) -> Report:
     choice = choice_of(options)
     checks = [*check_host(choice, partial(settings_of, options)), *_running(options)]
     graded = [(one, _grade(one, options)) for one in checks]
-    data: UpgradeForm = {
-        "version": VERSION,
-        "checks": [{"check": one.name, "result": code.name.lower(), "detail": one.detail} for one, code in graded],
-    }
+    data = Upgrade(VERSION, tuple(Graded(one.check, code.name.lower(), one.detail) for one, code in graded))
     worst = max((code for _, code in graded), default=Code.SUCCESS)
     return Report(data=data, table=print_upgrade, exit=worst)
 
@@ -41,9 +38,9 @@ def upgrade(options: argparse.Namespace) -> Report:
 def _grade(check: Check, options: argparse.Namespace) -> Code:
     if check.ok:
         return Code.SUCCESS
-    slips = check.name == "configuration" and getattr(options, "settings", None) is not None  # it could be read
-    waits = check.name == "tree" and Status.RESHAPE_NEEDED.value in check.detail
-    return Code.WARNING if slips or waits or check.name in _MILD else Code.FAILURE
+    slips = check.check == "configuration" and getattr(options, "settings", None) is not None  # it could be read
+    waits = check.check == "tree" and Status.RESHAPE_NEEDED.value in check.detail
+    return Code.WARNING if slips or waits or check.check in _MILD else Code.FAILURE
 
 
 def _running(options: argparse.Namespace) -> list[Check]:

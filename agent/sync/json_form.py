@@ -1,8 +1,12 @@
-"""Encode trees and plans as the JSON that other programs read; the keys are part of the command's interface."""
+"""Encode values as the JSON that other programs read; the keys are part of the command's interface."""
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import TypedDict, assert_never
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import singledispatch
+from pathlib import PurePath
+from typing import Any, TypedDict, assert_never
 
 from agent.sync.forms import (
     Amounts,
@@ -57,6 +61,44 @@ from reportclient.plan import (
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 Before = Mapping[str, Mapping[str, Inventory]]  # inventories in placement, by provider uuid
+
+
+@singledispatch
+def encode(value: object) -> Any:
+    """
+    Return a value as JSON has it: of a dataclass its fields by their names, of a set its members in order.
+
+    A field that has None, and has None as its default, is left out. A type whose JSON has other keys registers its own.
+    """
+    match value:
+        case Enum():
+            return value.value
+        case PurePath():
+            return str(value)
+        case Mapping():
+            return {key: encode(one) for key, one in value.items()}
+        case Set():
+            return sorted(map(encode, value))
+        case str():
+            return value
+        case Sequence():
+            return [encode(one) for one in value]
+        case _ if is_dataclass(value):
+            found = [(one, getattr(value, one.name)) for one in fields(value)]
+            return {one.name: encode(part) for one, part in found if part is not None or one.default is not None}
+        case _:
+            return value
+
+
+@encode.register
+def encode_provider(provider: Provider) -> ProviderForm:
+    """Encode one provider as the agent wants it, without its name."""
+    return {
+        "parent": provider.parent,
+        "inventories": _encode_inventories(provider.inventories),
+        "traits": sorted(provider.traits),
+        "aggregates": sorted(provider.aggregates),
+    }
 
 
 def encode_tree(tree: ProviderTree) -> TreeForm:
@@ -253,16 +295,6 @@ class _Request(TypedDict, total=False):
 def _encode_claim(operation: Claim) -> ClaimForm:
     request: _Request = json.loads(operation.request.text)
     return {"operation": "claim", "consumer": operation.consumer, **request}
-
-
-def encode_provider(provider: Provider) -> ProviderForm:
-    """Encode one provider as the agent wants it."""
-    return {
-        "parent": provider.parent,
-        "inventories": _encode_inventories(provider.inventories),
-        "traits": sorted(provider.traits),
-        "aggregates": sorted(provider.aggregates),
-    }
 
 
 def _encode_observed(observed: ObservedProvider, used: Amounts) -> ObservedProviderForm:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.command.check import Check, check_host, tell_rules, try_nova, try_state, try_tree
+from agent.command.check import check_host, tell_rules, try_nova, try_state, try_tree
+from agent.command.results import Check
 from agent.connect.choice import Choice, settings_for
 from agent.nova.client import NovaClient
 from agent.settings.read import keep_in, load_settings
@@ -113,7 +114,7 @@ def test_memory_of_cells_without_cpus_is_told(
     path = write_config(libvirt={"virt_type": "qemu"}, **options)
     choice = Choice(config_files=(path,), host=HOSTS / "gpu-memory/archive")
 
-    found = [one for one in check_host(choice, lambda: settings_for(choice)) if one.name == "memory"]
+    found = [one for one in check_host(choice, lambda: settings_for(choice)) if one.check == "memory"]
 
     assert [one.ok for one in found] == [True] * len(told)
     assert [text in one.detail for one, text in zip(found, told, strict=True)] == [True] * len(told)

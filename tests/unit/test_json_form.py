@@ -1,11 +1,14 @@
 """The JSON that other programs read: each operation by its name, and a conversion with all that a person agrees to."""
 
 import json
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.sync.json_form import encode_conversion, encode_kept, encode_operation, encode_tree
+from agent.sync.json_form import encode, encode_conversion, encode_kept, encode_operation, encode_tree
+from agent.sync.outcome import Status
 from reportclient.allocations import Allocation, AllocationRequest, Move
 from reportclient.plan import (
     Claim,
@@ -45,6 +48,26 @@ RECORD = {
     "allocation_ratio": 1.0,
 }
 ALLOCATIONS = {"guest": {"c": {"VGPU": 1}}}
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a verb might find."""
+
+    status: Status
+    files: tuple[Path, ...]
+    names: frozenset[str]
+    node: str | None
+    refused: str | None = None
+    empty: str = ""
+
+
+def test_a_value_has_a_key_for_each_field_but_for_an_optional_one_without_a_value() -> None:
+    value = Value(Status.UNSAFE, (Path("/f"),), frozenset("ba"), None)
+    form = {"status": "unsafe", "files": ["/f"], "names": ["a", "b"], "node": None, "empty": ""}
+
+    assert encode({"found": [value]}) == {"found": [form]}
+    assert encode(replace(value, refused="why")) == {**form, "refused": "why"}
 
 
 def told(operation: Operation) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from agent.command.picture.drawing import WIDTH, draw
 from agent.command.picture.node_boxes import of_pass, of_sums
 from agent.command.picture.page import page, write_picture
 from agent.command.picture.subjects import Subject, of_audit, of_conversion, of_shown
+from agent.command.results import NodeSums, ShownNodes
 from agent.command.verb_forms import FindingForm, NodesPassForm
 from agent.errors import ConfigError
 from agent.sync.forms import ConversionForm, ObservedTreeForm
@@ -229,7 +230,7 @@ def test_a_pass_over_bare_metal_is_drawn_as_sums() -> None:
         ("failed: 1 node", "!", ()),
     ]
     assert [row[0] for row in subject.tables[0].rows] == ["n1", "n3"]
-    sums = of_sums({"summary": {"marked": 3, "ours": 2, "classes": {"CUSTOM_GOLD": 2}}}, "https://ironic")
+    sums = of_sums(ShownNodes(NodeSums(3, 2, {"CUSTOM_GOLD": 2})), "https://ironic")
     assert [one.lines for one in sums.trees[0][1].below] == [("2 nodes",)]
 
 

@@ -1,14 +1,16 @@
 """What a person reads of what a verb found."""
 
 from io import StringIO
+from pathlib import Path
 
 import pytest
 
 from agent.command.carry_out import _print_table
-from agent.command.host_tables import print_usages
+from agent.command.host_tables import print_adoption, print_usages
 from agent.command.outcome_tables import print_left
 from agent.command.plan_tables import print_conversion
 from agent.command.result import Report
+from agent.command.results import Adoption, FoundRoot, Usages
 from agent.command.screen import Screen
 from agent.command.verb_forms import ApprovalForm, LeavingForm, RefusalForm, ReservingForm, ShownConversionForm
 from agent.sync.forms import DeleteForm
@@ -17,13 +19,22 @@ OPERATION: DeleteForm = {"operation": "delete", "provider": "host", "uuid": "u"}
 
 
 def test_a_table_in_a_pipe_has_no_blanks_at_the_ends_of_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    data = {"project": "p", "user": None, "usages": {"INSTANCE": {"VCPU": 1, "MEMORY_MB": 64}}}
+    data = Usages("p", None, {"INSTANCE": {"VCPU": 1, "MEMORY_MB": 64}})
 
     _print_table(Report(data=data, table=print_usages), whole=False)
 
     lines = capsys.readouterr().out.split("\n")
     assert any("MEMORY_MB" in line for line in lines)
     assert lines == [line.rstrip() for line in lines]
+
+
+def test_a_value_of_another_service_acts_on_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    found = FoundRoot(uuid="u", name="\x1b[2Jevil\n", named_alike=False, guests=0, providers=1)
+    data = Adoption(node="host", guests=0, found=(found,), chosen=None, why="", path=Path("/etc/compute_id"))
+
+    _print_table(Report(data=data, table=print_adoption), whole=False)
+
+    assert r"\x1b[2Jevil\n" in capsys.readouterr().out
 
 
 def left(outcome: str, *notes: str) -> str:

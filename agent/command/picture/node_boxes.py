@@ -5,7 +5,8 @@ from collections import Counter
 from agent.command.node_tables import describe_steps
 from agent.command.picture.boxes import Box
 from agent.command.picture.subjects import Subject, Table
-from agent.command.verb_forms import NodesPassForm, OutcomeForm, ShownNodesForm
+from agent.command.results import ShownNodes
+from agent.command.verb_forms import NodesPassForm, OutcomeForm
 from agent.command.wording import counted
 
 _ENDS = {"created": "+", "changed": "~", "deleted": "-", "unchanged": " "}  # other outcomes are marked as wrong
@@ -41,17 +42,17 @@ def of_pass(data: NodesPassForm, where: str) -> Subject:
     )
 
 
-def of_sums(data: ShownNodesForm, where: str) -> Subject:
+def of_sums(data: ShownNodes, where: str) -> Subject:
     """Return the subject of the sums over all nodes: a box for each class."""
-    sums = data["summary"]
+    sums = data.summary
     boxes = tuple(
         Box(name=name, label=name, mark=" ", lines=(counted(count, "node"),))
-        for name, count in sorted(sums["classes"].items())
+        for name, count in sorted(sums.classes.items())
     )
     return Subject(
         node=where,
-        sentence=f"{counted(sums['marked'], 'node')} of all agents for bare metal, {sums['ours']} of this agent",
-        trees=(("in placement", Box(name=where, label=counted(sums["ours"], "node"), mark=" ", below=boxes)),),
+        sentence=f"{counted(sums.marked, 'node')} of all agents for bare metal, {sums.ours} of this agent",
+        trees=(("in placement", Box(name=where, label=counted(sums.ours, "node"), mark=" ", below=boxes)),),
     )
 
 
