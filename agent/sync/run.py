@@ -22,7 +22,7 @@ from agent.sync.outcome import Outcome, Status
 from drivers.base import Survey
 from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
-from reportclient.plan import Create, Delete
+from reportclient.plan import Create, Delete, Plan
 from reportclient.reserve import is_reserved_by_us
 from reportclient.tree import ObservedTree
 
@@ -90,12 +90,18 @@ class _Attempts:
 
     def attempt(self) -> Outcome:
         """Look, plan, and carry out; errors as ``run_pass``, Conflict: another writer was first."""
-        node = self._node
+        node, terms = self._node, self._node.terms()
         draft = self._draft()
+        verdict = judge(draft, self._wishes, terms)
+        if verdict.refused is None and (other := self._agree(node, draft)):
+            verdict = replace(verdict, refused=Status.OTHER_PLAN, notes=other)
+        plan = draft.plan if verdict.refused is None else verdict.reserving
+        if plan.operations:
+            self._tried[plan.digest] = forecast(plan, draft.observed)
         try:
-            outcome = _carry_out(node, draft, self._wishes, self._agree)
+            outcome = _carry_out(node, draft, verdict, self._wishes, terms)
         except Rejected as error:
-            if (cause := _cause(node, draft, self._identity, error)) is None:
+            if (cause := _cause(node, draft, plan, self._identity, error)) is None:
                 raise
             raise cause from error
         done_before = outcome.status is Status.UNCHANGED and node.client.writes > self._writes  # by a cut-off attempt
@@ -121,8 +127,6 @@ class _Attempts:
             pairs = zip(draft.features, self._earlier.features, strict=True)
             draft = replace(draft, features=tuple(one.again(before) for one, before in pairs))
         self._left, self._earlier = draft.memory, draft
-        plans = [plan for plan in (draft.plan, draft.reserving) if plan.operations]
-        self._tried |= {plan.digest: forecast(plan, draft.observed) for plan in plans}
         return draft
 
 
@@ -141,7 +145,7 @@ def _log_strays(node: ComputeNode, draft: Draft, logged: set[str]) -> None:
     logged.update(entry.provider for entry in draft.strays)
 
 
-def _cause(node: ComputeNode, draft: Draft, identity: str | None, error: Rejected) -> PlacementError | None:
+def _cause(node: ComputeNode, draft: Draft, plan: Plan, identity: str | None, error: Rejected) -> PlacementError | None:
     """Return what made placement refuse a write, if the tree shows it: another host's root, or another writer."""
     try:
         if isinstance(error, NameTaken) and (standing := node.client.find(node.name)):
@@ -152,7 +156,7 @@ def _cause(node: ComputeNode, draft: Draft, identity: str | None, error: Rejecte
         found = node.client.observe(draft.root_uuid, draft.observed)
     except PlacementError:
         return None
-    ours = {step.uuid for step in draft.plan.operations if isinstance(step, Create | Delete)}
+    ours = {step.uuid for step in plan.operations if isinstance(step, Create | Delete)}
     if (found.by_uuid.keys() ^ draft.observed.by_uuid.keys()) <= ours:
         return None
     return Conflict(f"another writer made or deleted providers of {node.name}: {error}")
@@ -181,17 +185,13 @@ def _own_identity(node: ComputeNode) -> str | None:
     return identity if identity or novas else create_identity(folders[0])
 
 
-def _carry_out(node: ComputeNode, draft: Draft, wishes: Wishes, agree: Agree) -> Outcome:
-    terms = node.terms()
-    verdict = judge(draft, wishes, terms)
-    if verdict.refused is None and (other := agree(node, draft)):
-        verdict = replace(verdict, refused=Status.OTHER_PLAN, notes=other)
+def _carry_out(node: ComputeNode, draft: Draft, verdict: Verdict, wishes: Wishes, terms: Terms) -> Outcome:
     if verdict.refused is None:
         for why in lost_root(draft):
             LOG.warning("the tree is made anew node=%s where=%s why=%s", node.name, node.where, why)
         return _write(node, draft, verdict.memory, wishes, terms)
     if not (draft.beside and against_root(node.name, draft.observed)):  # that role is not taken up then
-        node.state_file(draft.root_uuid).write(_after_refusal(_reserve(node, draft, verdict), verdict))
+        _reserve(node, draft, verdict)
     notes = (
         tuple(dict.fromkeys((*verdict.notes, *notes_on(draft)))) if verdict.refused is Status.UNSAFE else verdict.notes
     )
@@ -200,15 +200,25 @@ def _carry_out(node: ComputeNode, draft: Draft, wishes: Wishes, agree: Agree) ->
     return replace(outcome, broken=verdict.broken, reserving=verdict.reserving)
 
 
-def _reserve(node: ComputeNode, draft: Draft, verdict: Verdict) -> Draft:
-    """Carry out the reservations of a refused plan; return the draft with the tree to remember after that."""
-    plan = verdict.reserving
-    if not plan.operations:
-        return draft
-    node.state_file(draft.root_uuid).begin(_after_refusal(draft, verdict))
-    left = _read_back(node, draft, node.client.execute(plan, draft.observed))
-    observed = _with_marked(left, forecast(plan, draft.observed))
-    return replace(draft, refused=replace(draft.refused, observed=observed))
+def _reserve(node: ComputeNode, draft: Draft, verdict: Verdict) -> None:
+    """
+    Carry out the reservations of a refused plan, if any, and remember the refusal.
+
+    The memory has them before they are written, with generations that no provider has: what differs after a pass that
+    was cut off is an operator's.
+    """
+    state, plan, after = node.state_file(draft.root_uuid), verdict.reserving, _after_refusal(draft, verdict)
+    if plan.operations:
+        foreseen, stands = forecast(plan, draft.observed), draft.observed.by_uuid
+        written = {seen.uuid for seen in foreseen if seen.provider != stands[seen.uuid].provider}
+        unsure = (replace(seen, generation=_UNKNOWN) if seen.uuid in written else seen for seen in foreseen)
+        reserved = {uuid: amounts for uuid, amounts in after.reserved.items() if uuid not in written}
+        before = ObservedTree(tuple(unsure), foreseen.last_modified) if after.observed else None
+        after = replace(after, observed=before, reserved=reserved)
+        state.write(after)
+        left = _with_marked(_read_back(node, draft, node.client.execute(plan, draft.observed)), foreseen)
+        after = replace(after, observed=left if after.observed else None)
+    state.write(after)
 
 
 def outcome_of(node: ComputeNode, draft: Draft, status: Status, notes: tuple[str, ...] = ()) -> Outcome:

@@ -168,3 +168,23 @@ def test_a_child_that_another_writer_makes_meanwhile_under_its_name_is_taken_int
     assert one.sync(facts=vfs(4, 4)).status is Status.CHANGED
     assert one.sync().status is Status.UNCHANGED
     assert one.stock(B) == {"SRIOV_NET_VF": (4, 0)}
+
+
+def test_what_a_second_writer_reserves_does_not_count_at_a_later_attempt_either(one: Living) -> None:
+    one.set_by_hand(A, "SRIOV_NET_VF", total=3, reserved=2)
+    one.sender.before = {"/reshaper": lambda: one.touch(A)}
+
+    outcome = one.sync(facts=vfs(4, 3))  # the loss of one VF is no reason to refuse
+
+    assert not one.sender.before
+    assert (outcome.status, one.stock(A), one.strikes) == (Status.CHANGED, {"SRIOV_NET_VF": (4, 0)}, 1)
+
+
+def test_a_lost_card_that_a_person_deletes_while_it_is_reserved_is_no_error(one: Living) -> None:
+    uuid = one.uuid(B)
+    one.sender.before = {f"{uuid}/traits": lambda: one.send("DELETE", f"/resource_providers/{uuid}")}
+
+    outcome = one.sync(facts=host(*card(A, 4)))
+
+    assert not one.sender.before
+    assert outcome.status in (Status.UNSAFE, Status.UNCHANGED, Status.CHANGED)

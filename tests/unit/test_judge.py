@@ -129,7 +129,7 @@ def test_in_the_role_audit_no_plan_is_carried_out_whoever_asks() -> None:
 
     verdict = judge(draft(plan=plan, contest=CHANGED), Wishes(take_over=True, force=True), terms)
 
-    assert (verdict.refused, verdict.memory) == (Status.AUDIT_ONLY, SEEN)
+    assert (verdict.refused, strikes_of(verdict.memory)) == (Status.AUDIT_ONLY, Strikes())
     assert verdict.notes == ("[agent] role = audit: this agent writes nothing on host but repairs of its audits",)
     assert judge(draft(), Wishes(), terms).refused is None
 
@@ -367,3 +367,19 @@ def test_a_conversion_is_taken_back_where_it_stands_and_stays_back(
 
     assert (verdict.refused is None) == (words == "")
     assert words in " ".join(verdict.notes)
+
+
+def test_a_class_that_a_root_and_a_child_would_both_have_forgets_no_memory() -> None:
+    left = replace(ROOT, inventories={**ROOT.inventories, "CUSTOM_GONE": Inventory(total=1)})
+    root = replace(ROOT, inventories={**ROOT.inventories, "CUSTOM_A": Inventory(total=2)})
+    stock = {"CUSTOM_A": Inventory(total=2), "CUSTOM_NEW": Inventory(total=1)}
+    child = Provider(name="host_card", parent="host", inventories=stock)
+
+    verdict = judge(
+        draft(observed=stands(root), desired=ProviderTree((ROOT, child)), memory=NodeState(observed=stands(left))),
+        Wishes(),
+        TERMS,
+    )
+
+    assert verdict.refused is Status.UNSAFE
+    assert verdict.memory.observed is not None, verdict.notes

@@ -12,7 +12,7 @@ from beds.one_host import Cut, OneHost
 from drivers.facts import HostFacts
 from drivers.policy import CpuPolicy, DevicePolicy, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent, plain
-from reportclient.reserve import HELD
+from reportclient.reserve import UNHEALTHY
 
 NIC, GPU = "0000:81:00.0", "pci_0000_84_00_0"
 VF = "SRIOV_NET_VF"
@@ -39,7 +39,7 @@ def test_a_lost_card_is_reserved_in_the_first_pass_and_goes_in_the_third(start: 
     one = start(layout)
 
     first = one.sync(facts=NO_CARD)
-    assert (first.status, one.stock(NIC), HELD in one.marks(NIC)) == (Status.UNSAFE, {VF: (4, 4)}, True)
+    assert (first.status, one.stock(NIC), UNHEALTHY in one.marks(NIC)) == (Status.UNSAFE, {VF: (4, 4)}, True)
     assert f"_{NIC}: 4 more {VF} are reserved" in " ".join(first.notes)
     assert one.stock(GPU) == {"VGPU": (8, 0)}
     assert (one.sync().status, one.stock(NIC)) == (Status.UNSAFE, {VF: (4, 4)})

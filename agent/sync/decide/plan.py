@@ -152,7 +152,8 @@ def _reserving(
 ) -> Plan | Needs:
     """Return the plan of reserved amounts alone, in the layout in which the tree stands; ``shaped``: as configured."""
     root = view.observed.root
-    if root is None or root.name != standing.observed.providers[0].name or root.name != view.node:
+    renamed = [seen.name for seen in view.observed] != [seen.name for seen in standing.observed]
+    if root is None or renamed or root.name != view.node:
         return Plan()
     stands_in = layout_of(standing.observed, standing.memory, shaper.emitted, view.policy.layout)
     if stands_in != view.policy.layout and not view.beside:
@@ -165,6 +166,8 @@ def _reserving(
             return found
         shaped = found[1]
     desired = reserved_tree(view, shaper, standing, shaped)
+    if desired is None:
+        return Plan()
     carried = frozenset[str]().union(*(seen.provider.traits for seen in standing.observed))
     return diff(view.observed, desired, shaped.ours, root_uuid=view.root_uuid, known_traits=carried)
 

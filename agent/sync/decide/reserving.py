@@ -13,13 +13,18 @@ from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Shaper, View
 from reportclient.names import NO_DEVICES, ONE_TIME
+from reportclient.ownership import is_marked
 from reportclient.plan import Plan, stock_writes
-from reportclient.reserve import is_mark, is_reserved_by_us, reserved_by_operator
+from reportclient.reserve import HELD, UNHEALTHY, is_mark, is_reserved_by_us, reserved_by_operator
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
 
 
-def reserved_tree(view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> ProviderTree:
-    """Return our standing providers with as few free units of devices as ``shaped``, the host in their layout, has."""
+def reserved_tree(view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> ProviderTree | None:
+    """
+    Return our standing providers with as few free units of devices as ``shaped``, the host in their layout, has.
+
+    None: one of them stands below another service's.
+    """
     lost = lost_by(view, shaper, shaped)
     sides = sides_of(
         view,
@@ -28,18 +33,20 @@ def reserved_tree(view: View, shaper: Shaper, standing: Standing, shaped: Shaped
         lost=lambda name: lost(name) or name in shaped.holdings.untyped,
         expected=shaped.holdings.expected,
     )
-    sides = replace(sides, once=True, shown=shaped.holdings.shown, forced=view.wishes.force)
+    sides = replace(sides, once=True, shown=shaped.holdings.shown)
     there = {one.name: one for one in shaped.tree}
     whole = {one.name: one for one in with_stock(shaped, standing, dict(missing_of(sides))).tree}
     said = standing.with_reservations(shaped.reserved).by_uuid
     files = {name: names.classes for name, names in standing.named.items()}
+    ours = [seen for seen in standing.observed if seen.provider.parent is None or shaped.ours.writes(seen)]
+    if not {seen.provider.parent for seen in ours} <= {None, *(seen.name for seen in ours)}:
+        return None
     return ProviderTree(
         tuple(
             _reserved(seen, said[seen.uuid].provider, there.get(seen.name), whole[seen.name], files.get(seen.name, ()))
-            if seen.name in whole
+            if seen.name in whole and is_marked(seen)
             else seen.provider
-            for seen in standing.observed
-            if seen.provider.parent is None or shaped.ours.writes(seen)
+            for seen in ours
         )
     )
 
@@ -51,13 +58,18 @@ def _reserved(
     Return a standing provider with other reserved amounts, and the marks for them.
 
     ``said`` is it with what operators reserved, ``there`` what the host shows of it, and ``whole`` that with all that
-    is missing. Classes of ``files`` are the operator's.
+    is missing. Classes of ``files`` are the operator's. A class of which less is wanted stays as it is, as a person
+    withdrew a part. The mark is that of ill devices: a held provider could be a lost one's in any layout.
     """
+    if ONE_TIME in whole.traits - seen.provider.traits:
+        return seen.provider
     stands, theirs = seen.provider.inventories, reserved_by_operator(said)
     names = stands.keys() & whole.inventories.keys() - NO_DEVICES - frozenset(files)
     stock = dict(stands)
     for name in names:
         now, wanted = stands[name], whole.inventories[name]
+        if wanted.total < now.total:
+            continue
         is_back = there is not None and total_of(there.inventories, name) >= now.total
         least = theirs.get(name, 0) if is_back else now.reserved
         off_offer = now.total - max(0, wanted.total - wanted.reserved)
@@ -66,6 +78,7 @@ def _reserved(
     marks = frozenset(filter(is_mark, whole.traits))
     if stock == stands or (ours and not is_reserved_by_us(marks) and ONE_TIME not in whole.traits):
         return seen.provider
+    marks = (marks - {HELD}) | {UNHEALTHY} if is_reserved_by_us(marks) else marks
     return replace(said, inventories=stock, traits=frozenset(t for t in said.traits if not is_mark(t)) | marks)
 
 

@@ -32,7 +32,8 @@ def _unknown_class(draft: Draft) -> tuple[str, ...]:
     stands = {name for seen in draft.observed for name in seen.provider.inventories}
     came = sorted({name for one in draft.desired for name in one.inventories} - stands - NO_DEVICES)
     before = left.root.provider.inventories.keys() if left and left.root else set()
-    carried = sorted(root.provider.inventories.keys() - draft.ours.classes(root) - before)
+    below = {name for one in draft.desired if one.parent for name in one.inventories}  # they would be there twice
+    carried = sorted(root.provider.inventories.keys() - draft.ours.classes(root) - before - below)
     gone = before - root.provider.inventories.keys()
     if not (came and carried) or (left and (not gone or gone & NO_DEVICES)):
         return ()

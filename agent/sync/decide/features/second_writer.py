@@ -79,7 +79,7 @@ class SecondWriter(Feature):
         if refused and isinstance(end.by, SecondWriter):
             return _encode(replace(before, contested=refused.notes))
         if refused and refused.status in (Status.AUDIT_ONLY, Status.CONTESTED):
-            return {}
+            return _encode(before)
         if end.wishes.take_over:
             return _encode(replace(before, strikes=0, quiet=0, contested=()))
         if self.contest:

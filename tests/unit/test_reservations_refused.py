@@ -1,0 +1,261 @@
+"""What a reservation beside a refused plan must leave as it is: layout, memory, operators' amounts, other providers."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.sync.outcome import Status
+from beds.one_host import FORCE, GUEST, RESHAPE, ROOT, Cut, OneHost
+from drivers.facts import Guest, HostFacts
+from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
+from drivers.rules import parse_rule
+from hardware import at, card, gpu, host, parent, plain
+from reportclient.ownership import OWNER_NOVA
+
+NIC, GPU, ONCE = "0000:81:00.0", "pci_0000_84_00_0", "0000:05:00.0"
+VF, OWN = "SRIOV_NET_VF", "0badcafe-0000-4000-8000-000000000001"
+ALL = DevicePolicy(discover_all=True, mdevs=(MdevRule(type="a"),))
+RULED = DevicePolicy(report=True, rules=(DeviceRule(number=1, product_id="1515", resource_class="CUSTOM_VF"),))
+WHOLE = host(*card(NIC, 4), gpu(), parents=(parent(gpu(), a=8),))
+TWO_VFS = host(*card(NIC, 2), gpu(), parents=(parent(gpu(), a=8),))
+NO_CARD = host(plain(), gpu(), parents=(parent(gpu(), a=8),))
+ALONE, NONE = host(*card(NIC, 4)), host(plain())
+REFUSED = (Status.UNSAFE, Status.RESHAPE_NEEDED)
+Start = Callable[..., OneHost]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts a host, and makes its first pass."""
+
+    def begin(layout: Layout = "devices", facts: HostFacts = WHOLE, devices: DevicePolicy = ALL) -> OneHost:
+        one = OneHost(tmp_path, facts, Policy(layout=layout, devices=devices))
+        assert one.sync().status is Status.CHANGED
+        return one
+
+    return begin
+
+
+def unsafe(one: OneHost) -> Policy:
+    """A policy whose plan is refused: less memory than is used."""
+    one.claim({"": {"MEMORY_MB": one.stock()["MEMORY_MB"][0] - 512}})
+    return replace(one.policy, reserved_memory_mib=2001)
+
+
+def cut_off(one: OneHost, left: int, facts: HostFacts, policy: Policy | None = None) -> None:
+    """A pass that ends after so many writes, and the next one, which does not."""
+    one.sender.left = left
+    with pytest.raises(Cut):
+        one.sync(facts=facts, policy=policy or one.policy)
+    one.sender.left = None
+    assert one.sync().status in REFUSED
+
+
+def made_by_nova(one: OneHost) -> None:
+    """The card's provider as nova made it: under a random uuid, with its mark."""
+    one.send("DELETE", f"/resource_providers/{one.tree().by_name[f'host_{NIC}'].uuid}")
+    one.send("POST", "/resource_providers", {"name": f"host_{NIC}", "uuid": OWN, "parent_provider_uuid": ROOT})
+    body = {"inventories": {VF: {"total": 4, "max_unit": 4}}, "resource_provider_generation": 0}
+    one.send("PUT", f"/resource_providers/{OWN}/inventories", body)
+    one.put_trait(NIC, OWNER_NOVA)
+
+
+# the memory that a reservation leaves
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices"])
+@pytest.mark.parametrize("amount", [0, 3])
+def test_what_an_operator_reserves_after_a_give_back_that_was_cut_off_stays(
+    start: Start, layout: Layout, amount: int
+) -> None:
+    one = start(layout)
+    suffix = "" if layout == "flat" else NIC
+    one.set_by_hand(suffix, VF, reserved=1)
+    one.sync()
+    one.sync(facts=NO_CARD, policy=unsafe(one))
+    cut_off(one, 1, WHOLE)
+    assert one.stock(suffix)[VF] == (4, 1)
+
+    one.set_by_hand(suffix, VF, reserved=amount)
+    one.sync()
+
+    assert one.stock(suffix)[VF] == (4, amount)
+
+
+def test_what_an_operator_reserves_after_a_reservation_that_was_cut_off_stays(start: Start) -> None:
+    one = start()
+    cut_off(one, 1, TWO_VFS, unsafe(one))
+    one.sync()
+    assert one.stock(NIC) == {VF: (4, 2)}
+
+    one.set_by_hand(NIC, VF, reserved=3)
+    one.sync()
+    one.sync(facts=WHOLE)
+
+    assert one.stock(NIC) == {VF: (4, 3)}
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices"])
+def test_what_devices_gave_is_known_after_a_reservation_that_was_cut_off(start: Start, layout: Layout) -> None:
+    one = start(layout, ALONE, RULED)
+    before = one.node.state_file(ROOT).read("placement").reported
+    cut_off(one, 1, host(*card(NIC, 3)), unsafe(one))
+
+    assert one.node.state_file(ROOT).read("placement").reported == before != {}
+
+
+def test_a_conversion_is_possible_after_a_reservation_beside_it_was_cut_off(start: Start) -> None:
+    one = start("flat", ALONE, RULED)
+    one.claim({"": {"CUSTOM_VF": 1}})
+    policy = replace(one.policy, layout="devices")
+    assert one.sync(policy=policy).status in REFUSED
+    cut_off(one, 1, host(*card(NIC, 3)))
+    one.claim({})
+
+    done = one.sync(RESHAPE, facts=ALONE)
+
+    assert (done.status, one.stock(NIC)) == (Status.CHANGED, {"CUSTOM_VF": (4, 0)}), done.notes
+
+
+# the layout that a reservation leaves
+
+
+def test_a_trait_of_a_hand_stays_though_the_only_card_was_lost_and_came_back(start: Start) -> None:
+    one = start("devices", ALONE)
+    one.put_trait(NIC, "CUSTOM_BY_HAND")
+    assert one.sync(policy=replace(one.policy, layout="flat")).status is Status.UNSAFE
+    assert one.sync(facts=NONE).status is Status.UNSAFE
+
+    assert (one.sync(facts=ALONE).status, "CUSTOM_BY_HAND" in one.traits(NIC)) == (Status.UNSAFE, True)
+
+
+def test_the_only_card_is_followed_while_a_conversion_waits(start: Start) -> None:
+    one = start("devices", ALONE)
+    one.claim({NIC: {VF: 1}})
+    policy = replace(one.policy, layout="flat")
+
+    reserved = []
+    for facts in (ALONE, NONE, ALONE, ALONE):
+        assert one.sync(facts=facts, policy=policy).status in REFUSED
+        reserved.append(one.stock(NIC)[VF][1])
+
+    assert reserved == [0, 4, 0, 0]
+
+
+def test_a_conversion_waits_for_a_boot_in_the_second_pass_too(start: Start) -> None:
+    one = start("devices", replace(ALONE, boot="first"))
+    later, policy = replace(NONE, boot="second"), replace(one.policy, layout="flat")
+
+    assert [one.sync(facts=later, policy=policy).status for _ in range(2)] == [Status.UNSAFE] * 2
+
+
+# providers that are not this agent's yet, or have other names
+
+
+def test_hand_over_gives_back_what_a_refused_pass_reserved_on_novas_provider(start: Start) -> None:
+    one = start()
+    one.give_to_nova()
+    made_by_nova(one)
+    assert one.sync(facts=TWO_VFS, policy=unsafe(one)).status is Status.UNSAFE
+
+    one.hand_over()
+
+    assert (one.stock(NIC), one.marks(NIC)) == ({VF: (4, 0)}, frozenset())
+
+
+def test_a_provider_of_novas_is_not_made_anew_while_a_renaming_is_taken_back(start: Start) -> None:
+    one = start("devices", ALONE)
+    made_by_nova(one)
+    one.sync(FORCE)
+    assert one.tree().by_name[f"host_{NIC}"].uuid == OWN
+    one.send("PUT", f"/resource_providers/{OWN}", {"name": f"other_{NIC}"})  # a renaming that was cut off
+
+    assert one.sync(policy=unsafe(one)).status is Status.UNSAFE
+
+    assert OWN in one.tree().by_uuid
+
+
+def test_a_refused_pass_renames_nothing(start: Start) -> None:
+    one = start("devices", host(*card("0000:af:00.0", 4)))
+    uuid = next(seen.uuid for seen in one.tree() if seen.provider.parent)
+    one.send("PUT", f"/resource_providers/{uuid}", {"name": "host_0000:af:00.0"})  # as version 0.1.0 wrote it
+    policy, one.sender.writes = unsafe(one), 0
+
+    assert (one.sync(policy=policy).status, one.sender.writes) == (Status.UNSAFE, 0)
+
+
+def test_a_provider_that_stands_below_anothers_is_no_crash(start: Start) -> None:
+    one = start()
+    one.send("POST", "/resource_providers", {"name": "theirs", "uuid": OWN, "parent_provider_uuid": ROOT})
+    uuid = one.tree().by_name[f"host_{NIC}"].uuid
+    one.send("PUT", f"/resource_providers/{uuid}", {"name": f"host_{NIC}", "parent_provider_uuid": OWN})
+
+    assert one.sync(facts=NO_CARD, policy=unsafe(one)).status is Status.UNSAFE
+
+
+# amounts that no device lacks
+
+
+def test_a_refused_change_to_one_time_use_reserves_nothing_for_good(start: Start) -> None:
+    def ruled(*, once: bool) -> DevicePolicy:
+        rule = DeviceRule(number=1, product_id="1533", resource_class="CUSTOM_NIC", one_time_use=once)
+        return DevicePolicy(report=True, discover_all=True, rules=(rule,))
+
+    alone = host(plain(), *card(NIC, 4))
+    one = start("devices", alone, ruled(once=False))
+    well, wrong = one.policy, replace(unsafe(one), devices=ruled(once=True))
+    one.claim({ONCE: {"CUSTOM_NIC": 1}, "": {"MEMORY_MB": one.stock()["MEMORY_MB"][0] - 512}})
+    guest = Guest(uuid=GUEST, state="running", pci=frozenset({at(ONCE)}))
+    assert one.sync(facts=replace(alone, guests=(guest,)), policy=wrong).status is Status.UNSAFE
+
+    one.sync(policy=well)
+    one.claim({})
+    one.sync(facts=alone)
+
+    assert one.stock(ONCE) == {"CUSTOM_NIC": (1, 0)}
+
+
+def ruled_apart(vfs: str) -> DevicePolicy:
+    """Two cards of VFs, each of a class of its own; of the second one these."""
+    found = [("0000:81:10.*", "CUSTOM_A"), (f"0000:91:10.{vfs}", "CUSTOM_B")]
+    records = [{"address": address, "product_id": "1515", "resource_class": name} for address, name in found]
+    return DevicePolicy(report=True, rules=tuple(parse_rule(one, n) for n, one in enumerate(records, 1)))
+
+
+def test_what_is_back_is_on_offer_though_a_part_of_another_class_was_withdrawn(start: Start) -> None:
+    both, second = host(*card(NIC, 4), *card("0000:91:00.0", 4)), host(*card("0000:91:00.0", 4))
+    one = start("flat", both, ruled_apart("*"))
+    policy = replace(unsafe(one), devices=ruled_apart("0"))
+
+    one.sync(facts=second, policy=policy)
+    withdrawn = one.stock()["CUSTOM_B"]
+    one.sync(facts=both)
+
+    assert (withdrawn, one.stock()["CUSTOM_A"]) == ((4, 0), (4, 0))
+
+
+def test_what_is_lost_is_reserved_though_a_person_forces_a_plan_that_is_refused(start: Start) -> None:
+    one = start("numa")
+    one.claim({"NUMA0_PAGES_4": {"MEMORY_MB": 745}})  # as cells, the host has no room for it
+
+    done = one.sync(FORCE, facts=TWO_VFS, policy=replace(one.policy, layout="cells"))
+
+    assert (done.status in REFUSED, one.stock(NIC)) == (True, {VF: (4, 2)})
+
+
+# the state file
+
+
+def test_an_older_release_reads_the_file_of_a_first_pass_that_was_refused(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, ALONE, Policy(layout="devices", devices=ALL))
+    one.sync()
+    one.forget()
+    one.role = "audit"
+
+    assert one.sync(policy=replace(one.policy, devices=RULED)).status is Status.AUDIT_ONLY
+
+    body = json.loads((tmp_path / f"{ROOT}.json").read_text())["body"]
+    assert {"strikes", "quiet", "contested"} <= body.keys()  # it takes the file for damaged without these
