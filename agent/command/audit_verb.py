@@ -6,24 +6,23 @@ from datetime import UTC, datetime
 from functools import partial
 
 from agent.audit.audit import AskNova, AuditResult, witness
-from agent.audit.decide.findings import Repair
 from agent.audit.heal import UNASKED, Healed, HealPolicy, RepairOutcome, decide_repairs, heal, read_policy
 from agent.command.doubts import never_repaired
 from agent.command.exits import Exit
 from agent.command.host_tables import print_findings
 from agent.command.picture.subjects import Subject, of_audit
 from agent.command.result import Report, choice_of
-from agent.command.verb_forms import AuditForm, FindingForm, WrittenForm
+from agent.command.results import Audit, AuditedFinding, Written
 from agent.connect.choice import node_of, open_client, open_driver, open_nova, settings_for
 from agent.errors import StateError
 from agent.state.audit import read_memory, write_memory
 from agent.state.locks import locked
 from agent.sync.decide.checks import judge
 from agent.sync.decide.view import Wishes
-from agent.sync.json_form import encode_observed_tree
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Status
 from agent.sync.run import foresee
+from reportclient.allocations import Observed
 from reportclient.errors import TreeMismatch
 
 
@@ -34,7 +33,7 @@ def audit(options: argparse.Namespace) -> Report:
     settings = settings_for(choice)
     client, where = open_client(settings, choice)
     nova = open_nova(settings, choice)
-    findings: list[FindingForm] = []
+    findings: list[AuditedFinding] = []
     young: list[str] = []
     idle = never_repaired(policy, options.policy) if options.policy else ""
     remarks: list[str] = [idle] if idle else []
@@ -47,10 +46,9 @@ def audit(options: argparse.Namespace) -> Report:
             result, outcomes, remark = _audit_one(node, policy, options, nova.witness if nova else None)
             about = {one.finding.consumer for one in outcomes if one.finding.consumer}
             names |= {uuid: name for uuid, name in result.names.items() if uuid in about}
-            told = [_encode(result, outcome) for outcome in outcomes]
+            told = [_shown(result, outcome) for outcome in outcomes]
             findings += told
-            tree = encode_observed_tree(result.tree, result.memory.allocations)
-            subjects.append(of_audit(told, tree, result.names))
+            subjects.append(of_audit(told, Observed(result.tree, result.memory.allocations), result.names))
             healed = {outcome.finding.consumer for outcome in outcomes if outcome.healed is Healed.HEALED}
             young += [uuid for uuid in result.young if uuid not in healed]
             silence = silence or result.silence
@@ -59,11 +57,10 @@ def audit(options: argparse.Namespace) -> Report:
     if silence:
         remarks.append(f"no finding that needs nova's answer is repaired: {silence}")
     remarks += _too_young(young, settings.audit_grace_s)
-    left = [one for one in findings if one["outcome"] != Healed.HEALED.value]
+    left = [one for one in findings if one.outcome is not Healed.HEALED]
     ending = Exit.ERROR if failed else Exit.DIFFERENCES if left else Exit.DONE
-    data: AuditForm = {"findings": findings, "young": young, "light": options.light, "nova": silence, "names": names}
     return Report(
-        data=data,
+        data=Audit(findings=tuple(findings), young=tuple(young), light=options.light, nova=silence, names=names),
         table=print_findings,
         exit=ending,
         remarks=remarks,
@@ -134,34 +131,16 @@ def _remember(node: ComputeNode, result: AuditResult) -> None:
     write_memory(node.settings.state_directory, result.root_uuid, result.memory, clock=result.clock)
 
 
-def _encode(result: AuditResult, outcome: RepairOutcome) -> FindingForm:
-    finding = outcome.finding
-    since = result.since_s(finding)
-    return {
-        "kind": finding.kind.value,
-        "consumer": finding.consumer,
-        "provider": finding.provider,
-        "resource_class": finding.resource_class,
-        "expected": finding.expected,
-        "actual": finding.actual,
-        "seen": finding.seen,
-        "since": datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds"),
-        "repair": finding.repair.text if finding.repair else None,
-        "writes": _encode_writes(result, finding.repair),
-        "safe": finding.safe,
-        "outcome": outcome.healed.value,
-        "why": outcome.why,
+def _shown(result: AuditResult, outcome: RepairOutcome) -> AuditedFinding:
+    finding, names = outcome.finding, {uuid: seen.name for uuid, seen in result.tree.by_uuid.items()}
+    writes = {
+        one.consumer: Written(
+            project=one.project,
+            user=one.user,
+            type=one.kind,
+            allocations={names.get(uuid, uuid): resources for uuid, resources in one.after.items()},
+        )
+        for one in (finding.repair.rewrites if finding.repair else ())
     }
-
-
-def _encode_writes(result: AuditResult, repair: Repair | None) -> dict[str, WrittenForm]:
-    names = {uuid: seen.name for uuid, seen in result.tree.by_uuid.items()}
-    return {
-        one.consumer: {
-            "project": one.project,
-            "user": one.user,
-            "type": one.kind,
-            "allocations": {names.get(uuid, uuid): dict(resources) for uuid, resources in one.after.items()},
-        }
-        for one in (repair.rewrites if repair else ())
-    }
+    since = datetime.fromtimestamp(result.since_s(finding), UTC).isoformat(timespec="seconds")
+    return AuditedFinding(finding=finding, since=since, writes=writes, outcome=outcome.healed, why=outcome.why)

@@ -17,7 +17,7 @@ from agent.command.exits import Exit
 from agent.command.host_tables import print_bundle
 from agent.command.record import host_files
 from agent.command.result import Report, choice_of
-from agent.command.results import Bundle, Part
+from agent.command.results import Bundle, PartContents
 from agent.connect.choice import host_driver, settings_for
 from agent.errors import StateError
 from agent.state.files import checksum, read_whole, replace_durably
@@ -49,7 +49,7 @@ def bundle(options: argparse.Namespace) -> Report:
     if options.mask:
         parts = _masked(parts, names_of_host(settings), drawn)
     sizes = [{name: len(text.encode()) for name, text in one.files.items()} for one in parts]
-    contents = tuple(Part(one.what, files, one.missing) for one, files in zip(parts, sizes, strict=True))
+    contents = tuple(PartContents(one.what, files, one.missing) for one, files in zip(parts, sizes, strict=True))
     data = Bundle(path=path, masked=options.mask, parts=contents)
     if not (options.yes or agreed(print_bundle, data, f"write {path}?")):
         return Report(data=data, table=_TABLE, exit=Exit.DIFFERENCES, remarks=["nothing was written: --yes writes it"])

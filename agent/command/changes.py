@@ -4,20 +4,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from agent.command.plan_results import Forecast
 from agent.command.wording import alike, counted
-from agent.sync.forms import ConversionForm, ObservedProviderForm
-from reportclient.payload import InventoryForm
+from reportclient.allocations import Observed, usages
+from reportclient.tree import Inventory, ObservedProvider
 
 Mark = Literal["+", "-", "~", ">", " "]
 """What becomes of a provider: made, removed, changed, put under another parent, or nothing."""
 
-TERMS: tuple[Literal["reserved", "min_unit", "max_unit", "step_size", "allocation_ratio"], ...] = (
-    "reserved",
-    "min_unit",
-    "max_unit",
-    "step_size",
-    "allocation_ratio",
-)
+TERMS = ("reserved", "min_unit", "max_unit", "step_size", "allocation_ratio")
 _TRAITS_SHOWN = 4
 
 
@@ -42,9 +37,10 @@ _NAMED = 4  # guests that a summary names
 _NOBODYS = "no guest's accounting changes"
 
 
-def summary(data: ConversionForm) -> str:
+def summary(data: Forecast) -> str:
     """Return in one sentence what a plan does to the tree, and to whose accounting."""
-    if not data["operations"]:
+    plan, names = data.shown.plan, data.shown.names or {}
+    if not plan.operations:
         return "nothing to change"
     marks = [row.mark for row in rows(data)]
     made, gone, moved = marks.count("+"), marks.count("-"), marks.count(">")
@@ -54,85 +50,99 @@ def summary(data: ConversionForm) -> str:
         f"{marks.count('~')} changed" if "~" in marks else "",
         f"{gone} removed" if gone else "",
     ]
-    guests = {move["consumer"] for move in data["moves"]}
-    named = sorted(data.get("names", {}).get(one, one) for one in guests)
+    guests = {move.consumer for move in plan.moves}
+    named = sorted(names.get(one, one) for one in guests)
     told = f" ({', '.join(named)})" if len(named) <= _NAMED else ""
     whose = f"the accounting of {counted(len(guests), 'guest')}{told} is rewritten" if guests else _NOBODYS
     return f"{', '.join(filter(None, tree)) or 'no provider changes'}; {whose}, and no guest is touched"
 
 
-def rows(data: ConversionForm) -> list[Row]:
+def rows(data: Forecast) -> list[Row]:
     """Return a row for each provider before or after a plan: parents before children, siblings by name."""
-    before = {one["uuid"]: (name, one) for name, one in data["before"]["providers"].items()}
-    after = {one["uuid"]: (name, one) for name, one in data["after"]["providers"].items()}
-    called = {uuid: name for uuid, (name, _) in (before | after).items()}
-    parents = {name: one["parent"] for name, one in data["before"]["providers"].items() if one["uuid"] not in after}
-    parents |= {name: one["parent"] for name, one in data["after"]["providers"].items()}
-    uuids = {name: uuid for uuid, name in called.items()}
-    found = []
-    for name, depth in in_order(parents):
-        old, new = before.get(uuids[name], (name, None)), after.get(uuids[name], (name, None))
-        found.append(_row(name, depth, parents[name], old, new))
-    return found
+    before, after = _sides(data.before), _sides(data.after)
+    parents = {one.name: one.seen.provider.parent for uuid, one in before.items() if uuid not in after}
+    parents |= {one.name: one.seen.provider.parent for one in after.values()}
+    uuids = {one.name: uuid for uuid, one in (before | after).items()}
+    return [
+        _row(name, depth, parents[name], before.get(uuids[name]), after.get(uuids[name]))
+        for name, depth in in_order(parents)
+    ]
 
 
-def _row(
-    name: str,
-    depth: int,
-    parent: str | None,
-    before: tuple[str, ObservedProviderForm | None],
-    after: tuple[str, ObservedProviderForm | None],
-) -> Row:
-    (old_name, old), (_, new) = before, after
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """A provider before or after a plan."""
+
+    seen: ObservedProvider
+    used: Mapping[tuple[str, str], int]  # sums of allocations, by provider and class
+
+    @property
+    def name(self) -> str:
+        return self.seen.name
+
+    @property
+    def stock(self) -> Mapping[str, Inventory]:
+        return self.seen.provider.inventories
+
+    def amount(self, resource_class: str) -> str | None:
+        """Return used and total of a class; None where the provider has none of it."""
+        stock = self.stock.get(resource_class)
+        return f"{self.used.get((self.name, resource_class), 0)}/{stock.total}" if stock else None
+
+
+def _sides(observed: Observed) -> dict[str, _Side]:
+    used = usages(observed.allocations)
+    return {seen.uuid: _Side(seen, used) for seen in observed.tree}
+
+
+def _row(name: str, depth: int, parent: str | None, old: _Side | None, new: _Side | None) -> Row:
     stock = tuple(_stock_changes(old, new))
     traits = tuple(_trait_changes(old, new))
     if old is None:
         return Row(names=(name,), depth=depth, parent=parent, mark="+", stock=stock)
     if new is None:
         return Row(names=(name,), depth=depth, parent=parent, mark="-", stock=stock)
-    named = (f"was called {old_name}",) if old_name != name else ()
-    above = (f"was under {old['parent']}",) if old["parent"] != new["parent"] and not named else ()
-    groups = ("aggregates",) if old["aggregates"] != new["aggregates"] else ()
+    was, now = old.seen.provider, new.seen.provider
+    named = (f"was called {was.name}",) if was.name != name else ()
+    above = (f"was under {was.parent}",) if was.parent != now.parent and not named else ()
+    groups = ("aggregates",) if was.aggregates != now.aggregates else ()
     mark: Mark = ">" if above else "~" if named or stock or traits or groups else " "
     return Row(
         names=(name,), depth=depth, parent=parent, mark=mark, stock=(*named, *above, *stock), traits=(*traits, *groups)
     )
 
 
-def _stock_changes(old: ObservedProviderForm | None, new: ObservedProviderForm | None) -> Iterator[str]:
+def _stock_changes(old: _Side | None, new: _Side | None) -> Iterator[str]:
     """Yield a text for each class that changes in total, use or terms."""
-    was = old["inventories"] if old else {}
-    now = new["inventories"] if new else {}
+    was, now = old.stock if old else {}, new.stock if new else {}
     for name in sorted(was.keys() | now.keys()):
-        before, after = _amount(old, name), _amount(new, name)
+        before, after = old and old.amount(name), new and new.amount(name)
         if before is None:
             yield f"{name} {after}{_terms(now[name])}"
         elif after is None:
             yield f"{name} {before} → gone"
         else:
-            one, other = was[name], now[name]
-            terms = ", ".join(f"{term} {one[term]} → {other[term]}" for term in TERMS if one[term] != other[term])
+            terms = ", ".join(changed_terms(was[name], now[name], TERMS, "→"))
             if before != after or terms:
                 amount = after if before == after else f"{before} → {after}"
                 yield f"{name} {amount}{f' ({terms})' if terms else ''}"
 
 
-def _terms(stock: InventoryForm) -> str:
+def changed_terms(was: Inventory, now: Inventory, terms: Iterable[str], arrow: str) -> Iterator[str]:
+    """Yield each of these fields of an inventory that changes, with both values."""
+    pairs = ((term, getattr(was, term), getattr(now, term)) for term in terms)
+    return (f"{term} {one} {arrow} {other}" for term, one, other in pairs if one != other)
+
+
+def _terms(stock: Inventory) -> str:
     """Return the terms of new stock that are not the usual ones."""
-    told = [f"{stock['reserved']} reserved"] if stock["reserved"] else []
-    told += [f"ratio {stock['allocation_ratio']:g}"] if stock["allocation_ratio"] != 1.0 else []
+    told = [f"{stock.reserved} reserved"] if stock.reserved else []
+    told += [f"ratio {stock.allocation_ratio:g}"] if stock.allocation_ratio != 1.0 else []
     return f" ({', '.join(told)})" if told else ""
 
 
-def _amount(provider: ObservedProviderForm | None, name: str) -> str | None:
-    """Return used and total of a class; None where the provider has none of it."""
-    if provider is None or name not in provider["inventories"]:
-        return None
-    return f"{provider['usages'].get(name, 0)}/{provider['inventories'][name]['total']}"
-
-
-def _trait_changes(old: ObservedProviderForm | None, new: ObservedProviderForm | None) -> Iterator[str]:
-    was, now = set(old["traits"] if old else ()), set(new["traits"] if new else ())
+def _trait_changes(old: _Side | None, new: _Side | None) -> Iterator[str]:
+    was, now = (side.seen.provider.traits if side else frozenset() for side in (old, new))
     for sign, names in (("+", sorted(now - was)), ("-", sorted(was - now) if new else [])):
         if len(names) > _TRAITS_SHOWN:
             yield f"{sign}{len(names)} traits"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.command.candidacy import Candidacy, candidacy
-from agent.command.results import ExplainedRequest, Given
+from agent.command.results import ExplainedRequest, GroupShare
 from agent.errors import ConfigError
 from agent.state.files import read_named
 from reportclient.allocations import usages
@@ -96,10 +96,10 @@ def _givers(
         )
 
 
-def _given(found: Candidacy) -> Iterator[Given]:
+def _given(found: Candidacy) -> Iterator[GroupShare]:
     """Return what each provider gives for each group, the group without a suffix first."""
     given: dict[tuple[str, str], dict[str, int]] = {}
     for part, giver in found.gives or ():
         given.setdefault((part.group, giver.name), {}).update(part.amounts)
     for (group, provider), resources in given.items():
-        yield Given(group, provider, resources)
+        yield GroupShare(group, provider, resources)

@@ -1,6 +1,5 @@
 """Print what the verbs found as trees and tables for people: in colour on a terminal, plain in a pipe."""
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,9 +10,12 @@ from rich.text import Text
 from rich.tree import Tree
 
 from agent.allocations.operations import Ending
-from agent.audit.heal import UNASKED, UNLISTED
+from agent.audit.heal import UNASKED, UNLISTED, Healed
+from agent.command.plan_results import DesiredTree, ShownTree
 from agent.command.results import (
     Adoption,
+    Audit,
+    AuditedFinding,
     Bundle,
     Checks,
     ExplainedProvider,
@@ -24,77 +26,79 @@ from agent.command.results import (
     Suggestion,
     Upgrade,
     Usages,
+    Written,
 )
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen, whole_column
-from agent.command.verb_forms import AuditForm, FindingForm, ShownTreeForm, WrittenForm
 from agent.command.wording import alike, counted, families, guest, written_amounts
 from agent.service.status import age_s
-from agent.sync.forms import (
-    Held,
-    ObservedProviderForm,
-    ProviderForm,
-    TreeForm,
-)
-from reportclient.payload import InventoryForm
+from agent.sync.json_form import by_consumer
+from reportclient.allocations import Allocation, usages
+from reportclient.tree import ObservedProvider, Provider
+
+Used = Mapping[tuple[str, str], int]  # sums of allocations, by provider and class
 
 
-def print_tree(out: Screen, tree: TreeForm) -> None:
+def print_tree(out: Screen, tree: DesiredTree) -> None:
     """Print a desired tree."""
-    _print_providers(out, tree["providers"], {})
+    _print_providers(out, tree.providers, {}, {})
 
 
 def _print_providers(
-    out: Screen, providers: Mapping[str, ProviderForm], observed: Mapping[str, ObservedProviderForm]
+    out: Screen, providers: Mapping[str, Provider], observed: Mapping[str, ObservedProvider], used: Used
 ) -> None:
     """Print providers below their parents; of those in ``observed`` also uuid, generation and use."""
     branches: dict[str | None, Tree] = {}
-    groups = _alike(providers, observed) if len(providers) > LONG and not out.whole else {}
+    groups = _alike(providers, used) if len(providers) > LONG and not out.whole else {}
     for name, provider in providers.items():
         seen, group = observed.get(name), groups.get(name, [name])
         if name != group[0]:
             continue
         label = Text.assemble((alike(group), "bold"), (_identity(seen), "dim") if len(group) == 1 else "")
-        above = branches.get(provider["parent"])
+        above = branches.get(provider.parent)
         branches[name] = Tree(label) if above is None else above.add(label)
-        _add_stock(branches[name], provider["inventories"], None if seen is None else seen["usages"])
-        _add_traits(branches[name], provider["traits"])
-        for aggregate in provider["aggregates"]:
+        _add_stock(branches[name], provider, None if seen is None else used)
+        for family, names in families(sorted(provider.traits)):
+            branches[name].add(Text.assemble((family, "cyan"), names))
+        for aggregate in sorted(provider.aggregates):
             branches[name].add(Text(f"aggregate {aggregate}", "dim"))
     for name, provider in providers.items():
-        if provider["parent"] is None:
+        if provider.parent is None:
             out.print(branches[name])
     if any(len(group) > 1 for group in groups.values()):
         out.print(Text("those alike are one branch: --all shows each", "dim"))
 
 
-def _alike(providers: Mapping[str, ProviderForm], observed: Mapping[str, ObservedProviderForm]) -> dict[str, list[str]]:
+def _alike(providers: Mapping[str, Provider], used: Used) -> dict[str, list[str]]:
     """Return by each name the siblings without children that differ by their name alone, itself among them."""
-    above = {one["parent"] for one in providers.values()}
-    groups: dict[str, list[str]] = {}
+    above = {one.parent for one in providers.values()}
+    groups: dict[object, list[str]] = {}
     for name, one in providers.items():
-        usages = observed[name]["usages"] if name in observed else {}
-        content = [one["parent"], one["inventories"], one["traits"], one["aggregates"], usages, name in above and name]
-        groups.setdefault(json.dumps(content, sort_keys=True), []).append(name)
+        stock = frozenset((key, unit, used.get((name, key), 0)) for key, unit in one.inventories.items())
+        content = (one.parent, stock, one.traits, one.aggregates, name in above and name)
+        groups.setdefault(content, []).append(name)
     return {name: group for group in groups.values() for name in group}
 
 
-def print_shown(out: Screen, data: ShownTreeForm) -> None:
+def print_shown(out: Screen, data: ShownTree) -> None:
     """Print a tree and its allocations; nothing where placement has no such tree."""
-    if data["providers"]:
-        _print_providers(out, data["providers"], data["providers"])
-        _print_allocations(out, data["allocations"], data["names"])
+    observed = data.observed.tree.by_name
+    if observed:
+        providers = {name: seen.provider for name, seen in observed.items()}
+        _print_providers(out, providers, observed, usages(data.observed.allocations))
+        _print_allocations(out, data.observed.allocations, data.names)
 
 
-def _print_allocations(out: Screen, allocations: Held, names: Mapping[str, str]) -> None:
+def _print_allocations(out: Screen, held: Iterable[Allocation], names: Mapping[str, str]) -> None:
     """Print what each consumer holds where; many consumers that hold the same in one line, with their names."""
+    allocations = by_consumer(held)
     if not allocations:
         out.print("no allocations")
         return
     groups: dict[tuple[str, ...], list[str]] = {}
     for consumer, providers in allocations.items():
-        held = tuple(f"{written_amounts(resources)} on {provider}" for provider, resources in providers.items())
+        what = tuple(f"{written_amounts(resources)} on {provider}" for provider, resources in providers.items())
         single = (consumer,) if out.whole or len(allocations) <= SHOWN_GUESTS else ()
-        groups.setdefault((*held, *single), []).append(consumer)
+        groups.setdefault((*what, *single), []).append(consumer)
     out.print(Text(f"{counted(len(allocations), 'consumer')} with allocations", "bold"))
     for several in groups.values():
         told = [names.get(one, one) for one in several] if len(several) > 1 else [guest(several[0], names)]
@@ -117,56 +121,59 @@ def print_ending(out: Screen, data: Ending) -> None:
         out.print("  holds nothing")
 
 
-def print_findings(out: Screen, data: AuditForm) -> None:
+def print_findings(out: Screen, data: Audit) -> None:
     """Print how many findings of which kinds there are, and those about one consumer or provider together."""
-    subjects: dict[str, dict[str, list[FindingForm]]] = {}
-    for one in data["findings"]:
-        subjects.setdefault(one["consumer"] or one["provider"] or "", {}).setdefault(one["kind"], []).append(one)
+    subjects: dict[str, dict[str, list[AuditedFinding]]] = {}
+    for one in data.findings:
+        about = one.finding.consumer or one.finding.provider or ""
+        subjects.setdefault(about, {}).setdefault(one.finding.kind.value, []).append(one)
     if not subjects:
-        depth = " (only providers whose generation changed were read)" if data["light"] else ""
-        young = f", but for {counted(len(data['young']), 'consumer')} too young to be judged" if data["young"] else ""
+        depth = " (only providers whose generation changed were read)" if data.light else ""
+        young = f", but for {counted(len(data.young), 'consumer')} too young to be judged" if data.young else ""
         out.print(
             f"nothing found: placement's allocations agree with the guests that the hypervisor runs{young}{depth}"
         )
         return
     kinds = Counter(kind for by_kind in subjects.values() for kind in by_kind)
     total = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
-    consumers = {one["consumer"] for one in data["findings"] if one["consumer"]}
-    about = (counted(len(consumers), "consumer"), counted(len(subjects) - len(consumers), "provider"))
-    out.print(Text(f"{total}: about {' and '.join(one for one in about if not one.startswith('0'))}", "bold"))
+    consumers = {one.finding.consumer for one in data.findings if one.finding.consumer}
+    sums = (counted(len(consumers), "consumer"), counted(len(subjects) - len(consumers), "provider"))
+    out.print(Text(f"{total}: about {' and '.join(one for one in sums if not one.startswith('0'))}", "bold"))
     for subject, by_kind in subjects.items():
-        out.print(Text.assemble((guest(subject, data["names"]), "bold")), soft_wrap=True)
+        out.print(Text.assemble((guest(subject, data.names), "bold")), soft_wrap=True)
         for kind, several in by_kind.items():
-            out.print(Text.assemble("  ", (kind, "bold"), (f" since {several[0]['since']}", "dim")))
+            out.print(Text.assemble("  ", (kind, "bold"), (f" since {several[0].since}", "dim")))
             _print_subject(out, several)
 
 
-def _print_subject(out: Screen, several: list[FindingForm]) -> None:
+def _print_subject(out: Screen, several: list[AuditedFinding]) -> None:
     """Print amounts and observations of the findings of one kind about one subject, and how they are mended."""
     lines = []
-    for one in several:
-        resource_class = one["resource_class"] or ""
-        where = f"{resource_class} on {one['provider']}" if one["consumer"] else resource_class
-        if one["expected"] is not None:
-            lines.append(Text(f"{where.strip()}: {one['actual']}, should be {one['expected']}"))
-    lines += [Text(seen, "dim") for seen in dict.fromkeys(one["seen"] for one in several)]
-    first = several[0]
-    if first["repair"]:
-        doing = {"healed": "done", "failed": f"failed: {first['why']}"}.get(first["outcome"], first["why"])
-        lines.append(Text(f"repair: {first['repair']} ({doing})"))
-        lines += [Text(f"it writes: {_written(uuid, one)}") for uuid, one in first["writes"].items()]
+    for one in (each.finding for each in several):
+        resource_class = one.resource_class or ""
+        where = f"{resource_class} on {one.provider}" if one.consumer else resource_class
+        if one.expected is not None:
+            lines.append(Text(f"{where.strip()}: {one.actual}, should be {one.expected}"))
+    lines += [Text(seen, "dim") for seen in dict.fromkeys(one.finding.seen for one in several)]
+    first, why = several[0].finding, several[0].why
+    if first.repair:
+        doing = {Healed.HEALED: "done", Healed.FAILED: f"failed: {why}"}.get(several[0].outcome, why)
+        lines.append(Text(f"repair: {first.repair.text} ({doing})"))
+        lines += [Text(f"it writes: {_written(uuid, one)}") for uuid, one in several[0].writes.items()]
     else:
-        lines.append(Text(first["why"]))
-    if first["repair"] and first["safe"] and first["why"] in (UNASKED, UNLISTED):
-        lines.append(Text(f"to mend it: compute-node-agent audit --heal --policy FILE, with heal: [{first['kind']}]"))
+        lines.append(Text(why))
+    if first.repair and first.safe and why in (UNASKED, UNLISTED):
+        lines.append(
+            Text(f"to mend it: compute-node-agent audit --heal --policy FILE, with heal: [{first.kind.value}]")
+        )
     for line in lines:
         out.print(Padding(line, (0, 0, 0, 4)))
 
 
-def _written(consumer: str, one: WrittenForm) -> str:
+def _written(consumer: str, one: Written) -> str:
     """Return what a repair makes of a consumer."""
-    kept = [f"{written_amounts(resources)} on {place}" for place, resources in one["allocations"].items()]
-    owner = f"project {one['project']}, user {one['user']}, {one['type'] or 'no type'}"
+    kept = [f"{written_amounts(resources)} on {place}" for place, resources in one.allocations.items()]
+    owner = f"project {one.project}, user {one.user}, {one.type or 'no type'}"
     return f"{consumer} ({owner}) has {', '.join(kept) or 'nothing'}"
 
 
@@ -310,28 +317,22 @@ def print_upgrade(out: Screen, data: Upgrade) -> None:
     out.print(table)
 
 
-def _identity(seen: ObservedProviderForm | None) -> str:
-    return f"  {seen['uuid']}  generation {seen['generation']}" if seen else ""
+def _identity(seen: ObservedProvider | None) -> str:
+    return f"  {seen.uuid}  generation {seen.generation}" if seen else ""
 
 
-def _add_stock(branch: Tree, inventories: Mapping[str, InventoryForm], usages: Mapping[str, int] | None) -> None:
-    """Add a table of inventories; ``usages`` None: without the column of use."""
-    if not inventories:
+def _add_stock(branch: Tree, provider: Provider, used: Used | None) -> None:
+    """Add a table of inventories; ``used`` None: without the column of use."""
+    if not provider.inventories:
         return
     table = Table(
         *map(whole_column, ("class", "total", "reserved", "ratio", "can be allocated")),
-        *map(whole_column, () if usages is None else ("used",)),
+        *map(whole_column, () if used is None else ("used",)),
         box=None,
     )
     for column in table.columns[1:]:
         column.justify = "right"
-    for name, stock in inventories.items():
-        capacity = int((stock["total"] - stock["reserved"]) * stock["allocation_ratio"])
-        row = [name, str(stock["total"]), str(stock["reserved"]), f"{stock['allocation_ratio']:g}", str(capacity)]
-        table.add_row(*row, *(() if usages is None else (str(usages.get(name, 0)),)))
+    for name, stock in sorted(provider.inventories.items()):
+        row = [name, str(stock.total), str(stock.reserved), f"{stock.allocation_ratio:g}", str(stock.capacity)]
+        table.add_row(*row, *(() if used is None else (str(used.get((provider.name, name), 0)),)))
     branch.add(table)
-
-
-def _add_traits(branch: Tree, traits: Iterable[str]) -> None:
-    for family, names in families(traits):
-        branch.add(Text.assemble((family, "cyan"), names))

@@ -24,22 +24,14 @@ from agent.command.host_tables import (
     print_usages,
 )
 from agent.command.outcome_tables import print_left, print_outcome, print_start
-from agent.command.outcomes import ENDINGS, encode_outcome, encode_reserving, names_of, wishes_of
+from agent.command.outcomes import ENDINGS, ended, names_of, reserving_of, wishes_of
 from agent.command.picture.subjects import Subject, of_conversion, of_shown
+from agent.command.plan_results import ApprovalAnswer, DesiredTree, Forecast, Foreseen, ShownTree, shown_plan
 from agent.command.plan_tables import print_conversion, print_foreseen, print_withdrawn
 from agent.command.record import record_host
 from agent.command.result import Printer, Report, choice_of, settings_of
 from agent.command.results import Checks, Recorded, ShownStatus, Suggestion, Usages, Withdrawn
 from agent.command.suggestion import TYPE_FILES, suggestion
-from agent.command.verb_forms import (
-    ApprovalAnswer,
-    ApprovalForm,
-    ForeseenForm,
-    LeavingForm,
-    RefusalForm,
-    ShownConversionForm,
-    ShownTreeForm,
-)
 from agent.connect.adapters import ApiLook, look_for_placement
 from agent.connect.choice import host_driver, node_of, open_client, open_driver, settings_for
 from agent.errors import USER_ERRORS, ConfigError
@@ -55,8 +47,6 @@ from agent.sync.decide.checks import Verdict, judge, notes_on
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.searched import tell_more_searched
-from agent.sync.forms import ProviderForm, TreeForm
-from agent.sync.json_form import encode_conversion, encode_observed_tree, encode_tree
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
@@ -64,10 +54,14 @@ from agent.sync.plan_file import read_plans, write_plans
 from agent.sync.pool_node import pool_nodes
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee
+from drivers.base import Survey
 from drivers.errors import DiscoveryError
 from drivers.looks import look
-from reportclient.allocations import apply_moves
+from reportclient.allocations import Allocation, Observed, apply_moves
+from reportclient.forecast import forecast
+from reportclient.plan import Plan
 from reportclient.recording import Unrecorded
+from reportclient.tree import ObservedTree, Provider
 
 
 def discover(options: argparse.Namespace) -> Report:
@@ -76,7 +70,7 @@ def discover(options: argparse.Namespace) -> Report:
         return _suggest(options)
     choice = choice_of(options)
     settings = settings_of(options)
-    providers: dict[str, ProviderForm] = {}
+    providers: dict[str, Provider] = {}
     remarks: list[str] = []
     with open_driver(settings, choice) as driver:
         additions = read_additions(settings.provider_config, required=settings.provider_config_named)
@@ -87,10 +81,9 @@ def discover(options: argparse.Namespace) -> Report:
             told = survey.compute_id and parse_identity(survey.compute_id, "compute_id of the host archive")
             identity = told if settings.recorded else read_identity(settings.identity_folders)
             tree, _ = add(tree, identity or planned_identity(node), additions)
-            providers |= encode_tree(tree)["providers"]
+            providers |= {one.name: one for one in tree}
             remarks += [*holdings.notes, *doubts(settings, driver, survey), *holdings.odd.values()]
-    data: TreeForm = {"providers": providers}
-    return Report(data=data, table=print_tree, remarks=remarks)
+    return Report(data=DesiredTree(providers), table=print_tree, remarks=remarks)
 
 
 def _suggest(options: argparse.Namespace) -> Report:
@@ -108,10 +101,9 @@ def show(options: argparse.Namespace) -> Report:
     """Report the tree that placement holds under this host's name, or with --project what a project uses."""
     if options.project:
         return show_usages(options)
-    shown: ShownTreeForm = {"providers": {}, "allocations": {}, "names": {}}
+    shown: list[ShownTree] = []
     missing: list[str] = []
     remarks: list[str] = []
-    subjects: list[Subject] = []
     with _nodes(options) as nodes:
         for one in nodes:
             if options.node not in (None, one.name):
@@ -121,30 +113,32 @@ def show(options: argparse.Namespace) -> Report:
                 missing.append(one.name)
                 continue
             observed = one.client.observe(standing)
-            tree: ShownTreeForm = {
-                **encode_observed_tree(observed, one.client.allocations(observed)),
-                "names": {},
-            }
+            held = one.client.allocations(observed)
+            names: dict[str, str] = {}
             try:
-                tree["names"] = names_of(tree["allocations"], look(partial(one.driver.survey, one.name)))
+                names = names_of({each.consumer for each in held}, look(partial(one.driver.survey, one.name)))
             except DiscoveryError as error:
                 remarks.append(f"guests are shown without names, as this host cannot be read: {error}")
-            subjects.append(of_shown(tree))
-            shown["providers"] |= tree["providers"]
-            shown["allocations"] |= tree["allocations"]
-            shown["names"] |= tree["names"]
-    if options.node and not shown["providers"] and not missing:
+            shown.append(ShownTree(Observed(observed, held), names))
+    if options.node and not shown and not missing:
         raise ConfigError(f"--node {options.node}: this agent reports no such node")
     if missing:
         remarks.append(f"placement has no provider {', '.join(missing)}: run compute-node-agent sync first")
     ending = Exit.ERROR if missing else Exit.DONE
     return Report(
-        data=shown,
+        data=_together(shown),
         table=print_shown,
         exit=ending,
         remarks=remarks,
-        subjects=subjects,
+        subjects=[*map(of_shown, shown)],
     )
+
+
+def _together(several: Sequence[ShownTree]) -> ShownTree:
+    """Return the trees of all nodes as one."""
+    tree = ObservedTree(tuple(seen for one in several for seen in one.observed.tree))
+    held = tuple(each for one in several for each in one.observed.allocations)
+    return ShownTree(Observed(tree, held), {uuid: name for one in several for uuid, name in one.names.items()})
 
 
 def show_usages(options: argparse.Namespace) -> Report:
@@ -158,7 +152,7 @@ def show_usages(options: argparse.Namespace) -> Report:
 def plan(options: argparse.Namespace) -> Report:
     """Report what a pass would change; write nothing to placement."""
     wishes = wishes_of(options)
-    records: list[ForeseenForm] = []
+    records: list[Foreseen] = []
     subjects: list[Subject] = []
     remarks: list[str] = []
     drafts: list[tuple[ComputeNode, Draft]] = []
@@ -174,7 +168,7 @@ def plan(options: argparse.Namespace) -> Report:
             verdict = judge(draft, wishes, one.terms())
             records.append(_foreseen(one.name, draft, verdict))
             stopped.add(verdict.refused)
-            subjects.append(of_conversion(records[-1], verdict.notes))
+            subjects.append(of_conversion(records[-1].forecast, verdict.notes))
             notes = [note for note in notes_on(draft) if note not in verdict.notes]
             remarks += [*doubts(one.settings, one.driver, draft.survey), *notes, *tell_more_searched(draft)]
             doing = "stop here" if verdict.refused is Status.RESHAPE_NEEDED else "refuse this"
@@ -186,7 +180,7 @@ def plan(options: argparse.Namespace) -> Report:
     if options.out:
         write_plans(options.out, drafts)
         remarks.append(_saved(options.out, stopped))
-    ending = Exit.DIFFERENCES if any(record["operations"] for record in records) else Exit.DONE
+    ending = Exit.DIFFERENCES if any(draft.plan.operations for _, draft in drafts) else Exit.DONE
     return replace(
         _for_each(records, "plans", print_foreseen, ending),
         remarks=remarks,
@@ -221,7 +215,7 @@ def reshape(options: argparse.Namespace) -> Report:
     drafts: list[Draft] = []
     remarks = [] if api.up is False else [f"{options.verb} --apply would refuse this: {api.told}"]
     refused: list[bool] = []
-    records: list[ShownConversionForm] = []
+    records: list[Foreseen] = []
     subjects: list[Subject] = []
     with _nodes(options) as nodes:
         for one in nodes:
@@ -238,17 +232,17 @@ def reshape(options: argparse.Namespace) -> Report:
             remember_plan(one, draft)
             refused.append(verdict.refused is not None or (options.approve and approval == "refused"))
             drafts.append(draft)
-            approved: ApprovalForm = {"approval": approval} if options.approve else {}
-            against: RefusalForm = {"refused": True} if verdict.refused and not options.approve else {}
-            records.append({**_foreseen(one.name, draft, verdict), **approved, **against})
-            subjects.append(of_conversion(records[-1], verdict.notes))
+            shown = _foreseen(one.name, draft, verdict)
+            against = None if verdict.refused is None or options.approve else True
+            records.append(replace(shown, approval=approval if options.approve else None, refused=against))
+            subjects.append(of_conversion(records[-1].forecast, verdict.notes))
     changes = any(one.plan.operations for one in drafts) and not options.approve
     # A digest names the plan of one node: with several nodes the plans of the others do not match it.
     stopped = all(refused) if options.approve else any(refused)
     ending = Exit.REFUSED if stopped else Exit.DIFFERENCES if changes else Exit.DONE
     remarks += _to_configure(options) if options.approve and not stopped else []
-    shown = _for_each(records, "plans", print_conversion, ending)
-    return replace(shown, remarks=remarks, subjects=subjects)
+    report = _for_each(records, "plans", print_conversion, ending)
+    return replace(report, remarks=remarks, subjects=subjects)
 
 
 def _to_configure(options: argparse.Namespace) -> list[str]:
@@ -307,7 +301,7 @@ def _refuse(options: argparse.Namespace, why: str) -> Report:
     choice = choice_of(options)
     with open_driver(settings_for(choice), choice) as driver:
         outcomes = [Outcome(node=node, status=Status.UNSAFE, notes=(why,)) for node in driver.nodes()]
-    records = [encode_outcome(outcome) for outcome in outcomes]
+    records = [*map(ended, outcomes)]
     return _for_each(records, "nodes", print_start, Exit.REFUSED)
 
 
@@ -322,7 +316,7 @@ def _convert(options: argparse.Namespace) -> Report:
         alone = len(nodes) == 1
         outcomes = [act(one, wishes) if alone else _try(one, partial(act, one, wishes)) for one in nodes]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
-    records = [encode_outcome(outcome) for outcome in outcomes]
+    records = [*map(ended, outcomes)]
     table = print_start if options.approved else print_outcome
     remarks = _layout_remarks(options) if ending is Exit.DONE else ()
     drawn = [*map(_converted, outcomes)] if options.picture else []
@@ -331,11 +325,18 @@ def _convert(options: argparse.Namespace) -> Report:
 
 def _converted(outcome: Outcome) -> Subject:
     """Return the picture of a conversion that was carried out, or refused."""
-    after = apply_moves(outcome.allocations, outcome.plan.moves)
-    form = encode_conversion(outcome.plan, outcome.observed, outcome.allocations, after)
-    names = names_of({each.consumer for each in outcome.allocations}, outcome.survey)
     well = ENDINGS[outcome.status] is Exit.DONE
-    return replace(of_conversion({**form, "names": names}, () if well else outcome.notes), node=outcome.node)
+    shown = _forecast(outcome.plan, outcome.observed, outcome.allocations, outcome.survey)
+    return replace(of_conversion(shown, () if well else outcome.notes), node=outcome.node)
+
+
+def _forecast(
+    plan: Plan, observed: ObservedTree, allocations: tuple[Allocation, ...], survey: Survey | None
+) -> Forecast:
+    """Return a plan with what stands before it and after it; ``allocations`` are those before it."""
+    names = names_of({each.consumer for each in allocations}, survey)
+    after = Observed(forecast(plan, observed), apply_moves(allocations, plan.moves))
+    return Forecast(shown_plan(plan, observed, names), Observed(observed, allocations), after)
 
 
 def sync(options: argparse.Namespace) -> Report:
@@ -355,7 +356,7 @@ def sync(options: argparse.Namespace) -> Report:
             for text in doubts(one.settings, one.driver, outcome.survey)
         ]
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
-    records = [encode_outcome(outcome) for outcome in outcomes]
+    records = [*map(ended, outcomes)]
     shown = _for_each(records, "nodes", print_outcome, ending)
     return replace(shown, remarks=remarks)
 
@@ -375,7 +376,7 @@ def _leaving(options: argparse.Namespace, leave: Callable[[ComputeNode], Outcome
         outcomes = [leave(one) if len(nodes) == 1 else _try(one, partial(leave, one)) for one in nodes]
     planned = options.dry_run and any(one.plan.operations for one in outcomes)
     ending = max(ENDINGS[outcome.status] for outcome in outcomes) or (Exit.DIFFERENCES if planned else Exit.DONE)
-    records: list[LeavingForm] = [{**encode_outcome(outcome), "dry_run": options.dry_run} for outcome in outcomes]
+    records = [ended(outcome, dry_run=options.dry_run) for outcome in outcomes]
     return _for_each(records, "nodes", print_left, ending)
 
 
@@ -465,19 +466,16 @@ def _nodes(options: argparse.Namespace, *, writes: bool = False, pools: bool = F
         yield [*(pool_nodes(nodes[0]) if pools else ()), *nodes]
 
 
-def _foreseen(node: str, one: Draft, verdict: Verdict) -> ForeseenForm:
-    form = encode_conversion(one.plan, one.observed, one.allocations, one.allocations_after)
-    would = verdict.refused or (Status.CHANGED if one.plan.operations else Status.UNCHANGED)
-    return {
-        **form,
-        **encode_reserving(verdict.reserving, one.observed),
-        "names": names_of({each.consumer for each in one.allocations}, one.survey),
-        "node": node,
-        "outcome": would.value,
-        "layout": one.stands_in,
-        "target": one.layout,
-        "notes": list(verdict.notes),
-    }
+def _foreseen(node: str, one: Draft, verdict: Verdict) -> Foreseen:
+    return Foreseen(
+        node=node,
+        outcome=verdict.refused or (Status.CHANGED if one.plan.operations else Status.UNCHANGED),
+        layout=one.stands_in,
+        target=one.layout,
+        notes=verdict.notes,
+        forecast=_forecast(one.plan, one.observed, one.allocations, one.survey),
+        reserving=reserving_of(verdict.reserving, one.observed),
+    )
 
 
 def _other_layout(options: argparse.Namespace) -> str | None:

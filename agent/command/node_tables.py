@@ -4,11 +4,12 @@ from collections import Counter
 
 from rich.table import Column, Table
 
+from agent.command.plan_results import Ended, NodesPass
 from agent.command.results import Nodes, ShownNodes
 from agent.command.screen import Screen
-from agent.command.verb_forms import NodesPassForm, OutcomeForm
-from agent.sync.forms import OperationForm
+from agent.sync.json_form import Before, inventories_of
 from drivers.ironic.shape import GAVE, MARKS
+from reportclient.plan import Operation, SetInventories, SetTraits
 
 MOST = 20  # nodes of one outcome that are printed one by one
 
@@ -39,44 +40,45 @@ def print_sums(out: Screen, data: ShownNodes) -> None:
         out.print(table)
 
 
-def print_pass(out: Screen, data: NodesPassForm) -> None:
+def print_pass(out: Screen, data: NodesPass) -> None:
     """Print the sums of a pass, and the nodes that did not stay as they were."""
-    would = "would be " if data["dry_run"] else ""
+    would = "would be " if data.dry_run else ""
     sums = ", ".join(
         f"{count} {would if name in ('created', 'changed', 'deleted') else ''}{name}"
-        for name, count in data["summary"].items()
+        for name, count in data.summary.items()
     )
     out.print(sums or "no nodes")
     by_outcome: dict[str, list[tuple[str, str]]] = {}
-    for one in data["nodes"]:
-        by_outcome.setdefault(one["outcome"], []).append((one["node"], describe_steps(one)))
+    for one in data.nodes:
+        by_outcome.setdefault(one.outcome.value, []).append((one.node, describe_steps(one)))
     for outcome, nodes in by_outcome.items():
         _print_some(out, f"{would if outcome in ('created', 'changed', 'deleted') else ''}{outcome}", nodes)
 
 
-def describe_steps(outcome: OutcomeForm) -> str:
+def describe_steps(outcome: Ended) -> str:
     """Return what becomes of one node, and why; empty where nothing does."""
-    steps = [text for step in reversed(outcome["operations"]) for text in _describe(step)]
-    return "; ".join([*steps, *outcome["notes"]])
+    before = inventories_of(outcome.plan.observed)
+    steps = [text for step in reversed(outcome.plan.plan.operations) for text in _describe(step, before)]
+    return "; ".join([*steps, *outcome.notes])
 
 
-def _describe(operation: OperationForm) -> list[str]:
+def _describe(operation: Operation, stood: Before) -> list[str]:
     """Return what one operation changes on a node, a few words for each name."""
-    if operation["operation"] == "set-traits":
-        signed = [f"+{name}" for name in operation["added"]] + [f"-{name}" for name in operation["removed"]]
+    if isinstance(operation, SetTraits):
+        signed = [f"+{name}" for name in sorted(operation.added)] + [f"-{name}" for name in sorted(operation.removed)]
         return [text for text in signed if text[1:] not in MARKS and not text[1:].startswith(GAVE)]
-    if operation["operation"] != "set-inventories":
+    if not isinstance(operation, SetInventories):
         return []
-    after, before = operation["inventories"], operation["before"]
+    after, before = operation.inventories, stood.get(operation.uuid, {})
     found = []
     for name in sorted(after.keys() | before.keys()):
         now, was = after.get(name), before.get(name)
         if now is None:
             found.append(f"no {name} any more")
         elif was is None:
-            found.append(f"{name}{' reserved' if now['reserved'] else ''}")
-        elif now["reserved"] != was["reserved"]:
-            found.append(f"{name} {'reserved' if now['reserved'] else 'free again'}")
+            found.append(f"{name}{' reserved' if now.reserved else ''}")
+        elif now.reserved != was.reserved:
+            found.append(f"{name} {'reserved' if now.reserved else 'free again'}")
     return found
 
 

@@ -17,19 +17,19 @@ from agent.command.exits import Exit
 from agent.command.host_tables import print_checks, print_shown
 from agent.command.host_verbs import show_usages
 from agent.command.node_tables import print_nodes, print_pass, print_sums
-from agent.command.outcomes import ENDINGS, encode_outcome, wishes_of
+from agent.command.outcomes import ENDINGS, ended, wishes_of
 from agent.command.picture.node_boxes import of_pass, of_sums
 from agent.command.picture.subjects import of_shown
+from agent.command.plan_results import NodesPass, ShownTree
 from agent.command.result import Report, choice_of, settings_of
 from agent.command.results import Check, Checks, NodeFinding, Nodes, NodeSums, ShownNodes
-from agent.command.verb_forms import NodesPassForm, ShownTreeForm
 from agent.connect.choice import Choice, open_bare_metal, open_client, open_nodes
 from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.state.locks import locked
-from agent.sync.json_form import encode_observed_tree
 from agent.sync.outcome import Status
 from drivers.ironic.shape import BARE_METAL
+from reportclient.allocations import Observed
 
 NO_NODES = (
     "no node: are [ironic] shard and conductor_group spelt right, and may this user see all nodes? Without that "
@@ -60,8 +60,7 @@ def show_nodes(options: argparse.Namespace) -> Report:
         if node is None:
             return _show_sums(bare_metal)
         observed = bare_metal.client.observe(node)
-        tree = encode_observed_tree(observed, bare_metal.client.allocations(observed))
-    shown: ShownTreeForm = {**tree, "names": {}}
+        shown = ShownTree(Observed(observed, bare_metal.client.allocations(observed)), {})
     remarks = [] if observed.root else [f"placement has no provider {node}: run compute-node-agent sync first"]
     return Report(
         data=shown,
@@ -164,11 +163,8 @@ def _report(outcome: NodesOutcome, where: str, ending: Exit, *, dry: bool = Fals
     """Return the report of a pass; ``ending`` is the exit code if no node calls for a graver one."""
     counts = {status: outcome.count(status) for status in Status}
     found = {status: count for status, count in counts.items() if count}
-    data: NodesPassForm = {
-        "nodes": [encode_outcome(one) for one in outcome.outcomes],
-        "summary": {status.value: count for status, count in found.items()},
-        "dry_run": dry,
-    }
+    summary = {status.value: count for status, count in found.items()}
+    data = NodesPass(tuple(map(ended, outcome.outcomes)), summary, dry)
     gravest = max([ending, *(ENDINGS[status] for status in found)], key=_GRAVITY.index)
     empty = not found
     return Report(

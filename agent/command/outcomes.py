@@ -1,12 +1,11 @@
-"""What the verbs over a hypervisor and over bare-metal nodes share: wishes, records of outcomes, exit codes."""
+"""What the verbs over a hypervisor and over bare-metal nodes share: wishes, outcomes as they are shown, exit codes."""
 
 import argparse
 from collections.abc import Iterable
 
 from agent.command.exits import Exit
-from agent.command.verb_forms import OutcomeForm, ReservingForm
+from agent.command.plan_results import Ended, ShownPlan, shown_plan
 from agent.sync.decide.view import Wishes
-from agent.sync.json_form import encode_plan
 from agent.sync.outcome import Outcome, Status
 from drivers.base import Survey
 from reportclient.plan import Plan
@@ -51,18 +50,19 @@ def names_of(consumers: Iterable[str], survey: Survey | None) -> dict[str, str]:
     return {consumer: named[consumer] for consumer in sorted(consumers) if consumer in named}
 
 
-def encode_outcome(outcome: Outcome) -> OutcomeForm:
-    """Return one outcome with its plan as JSON has it."""
-    return {
-        "node": outcome.node,
-        "outcome": outcome.status.value,
-        "notes": list(outcome.notes),
-        "names": names_of({move.consumer for move in outcome.plan.moves}, outcome.survey),
-        **encode_plan(outcome.plan, outcome.observed),
-        **encode_reserving(outcome.reserving, outcome.observed),
-    }
+def ended(outcome: Outcome, *, dry_run: bool | None = None) -> Ended:
+    """Return one outcome as it is shown."""
+    names = names_of({move.consumer for move in outcome.plan.moves}, outcome.survey)
+    return Ended(
+        node=outcome.node,
+        outcome=outcome.status,
+        notes=outcome.notes,
+        plan=shown_plan(outcome.plan, outcome.observed, names),
+        reserving=reserving_of(outcome.reserving, outcome.observed),
+        dry_run=dry_run,
+    )
 
 
-def encode_reserving(plan: Plan, observed: ObservedTree) -> ReservingForm:
-    """Return what a refused pass carries out all the same, if anything."""
-    return {"reserving": encode_plan(plan, observed)} if plan.operations else {}
+def reserving_of(plan: Plan, observed: ObservedTree) -> ShownPlan | None:
+    """Return what a refused pass carries out all the same; None: nothing."""
+    return shown_plan(plan, observed) if plan.operations else None

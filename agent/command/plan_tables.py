@@ -7,17 +7,28 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from agent.command.changes import TERMS, Row, folded, rows, summary
+from agent.command.changes import TERMS, Row, changed_terms, folded, rows, summary
+from agent.command.plan_results import Capacity, Foreseen, Rehearsal, ShownChange, ShownPlan
 from agent.command.results import Withdrawn
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen
-from agent.command.verb_forms import ChangeForm, RehearsalForm, ShownConversionForm
-from agent.command.wording import alike, counted, families, guest, written_amounts
-from agent.sync.forms import (
-    CapacityForm,
-    MoveForm,
-    OperationForm,
-    PlanForm,
-    SetInventoriesForm,
+from agent.command.wording import alike, counted, families, guest, moved, written_amounts
+from agent.sync.json_form import KINDS, Before, inventories_of
+from reportclient.allocations import Move
+from reportclient.plan import (
+    Claim,
+    Create,
+    Delete,
+    DropAllocations,
+    EnsureClasses,
+    EnsureTraits,
+    Operation,
+    Rename,
+    Reparent,
+    ReplaceAllocations,
+    Reshape,
+    SetAggregates,
+    SetInventories,
+    SetTraits,
 )
 
 SHOWN_EVENTS = 4  # of one batch: a card with its VFs makes dozens
@@ -25,75 +36,73 @@ _SUMS = (("total", "total"), ("capacity", "can be allocated"), ("used", "used"))
 _STYLES = {"+": "green", "-": "red", "~": "yellow", ">": "cyan", " ": "dim"}
 
 
-def print_foreseen(out: Screen, data: ShownConversionForm) -> None:
+def print_foreseen(out: Screen, data: Foreseen) -> None:
     """Print what a pass would do: a sentence, and the plan."""
-    out.print(Text(summary(data), "bold"))
-    if data["operations"]:
-        print_plan(out, data)
+    out.print(Text(summary(data.forecast), "bold"))
+    if data.forecast.shown.plan.operations:
+        print_plan(out, data.forecast.shown)
 
 
-def print_rehearsal(out: Screen, data: RehearsalForm) -> None:
+def print_rehearsal(out: Screen, data: Rehearsal) -> None:
     """Print a line for each recorded host: how a pass would end, whose accounting it would rewrite, and why not."""
     table = Table("host", "outcome", Column("guests", justify="right"), "digest", "why not", box=None, pad_edge=False)
-    for one in data["plans"]:
-        guests, digest = "", ""
-        if one["node"] is not None:
-            guests, digest = str(len({move["consumer"] for move in one["moves"]})), one["digest"]
-        row = (one["node"] or one["archive"], one["outcome"], guests, digest, "; ".join(one["notes"]))
+    for one in data.plans:
+        guests = "" if one.guests is None else str(one.guests)
+        row = (one.node or str(one.archive), one.outcome.value, guests, one.digest, "; ".join(one.notes))
         table.add_row(*map(Text, row))
     out.print(table)
-    sums = (f"{number} {outcome}" for outcome, number in sorted(data["summary"].items()))
-    out.print(Text(f"{counted(len(data['plans']), 'host')}: {', '.join(sums)}", "bold"))
+    sums = (f"{number} {outcome}" for outcome, number in sorted(data.summary.items()))
+    out.print(Text(f"{counted(len(data.plans), 'host')}: {', '.join(sums)}", "bold"))
 
 
-def print_plan(out: Screen, plan: PlanForm) -> None:
+def print_plan(out: Screen, shown: ShownPlan) -> None:
     """Print the operations of a plan, whose accounting it rewrites, and its digest."""
-    if not plan["operations"]:
+    if not shown.plan.operations:
         out.print("nothing to change")
         return
     lines = Table.grid(Column(no_wrap=True), Column(overflow="fold"), padding=(0, 1))
-    for done, to_what in _lines(plan["operations"], whole=out.whole):
+    for done, to_what in _lines(shown, whole=out.whole):
         lines.add_row(Text(done), Text(to_what))
     out.print(lines)
-    _print_guests(out, plan["moves"], plan.get("names", {}))
-    out.print(Text(f"digest {plan['digest']}", "dim"))
+    _print_guests(out, shown)
+    out.print(Text(f"digest {shown.digest}", "dim"))
 
 
-def print_conversion(out: Screen, data: ShownConversionForm) -> None:
+def print_conversion(out: Screen, data: Foreseen) -> None:
     """Print a plan that may rewrite guests' accounting: what changes, capacity, guests, requests, and the next step."""
-    out.print(Text(summary(data), "bold"))
-    if not data["operations"]:
+    out.print(Text(summary(data.forecast), "bold"))
+    if not data.forecast.shown.plan.operations:
         return
-    _print_rows(out, rows(data))
-    _print_capacity(out, data["capacity"])
-    _print_guests(out, data["moves"], data.get("names", {}))
+    _print_rows(out, rows(data.forecast))
+    _print_capacity(out, data.forecast.capacity)
+    _print_guests(out, data.forecast.shown)
     counts: dict[str, int] = {}
-    for request in data["requests"]:
+    for request in data.forecast.requests:
         method, _, path = request.partition(" ")
         kind = f"{method} {_kind_of(path)}"
         counts[kind] = counts.get(kind, 0) + 1
     out.print(Text.assemble(("requests ", "bold"), ", ".join(f"{count} {kind}" for kind, count in counts.items())))
-    out.print(f"digest {data['digest']}: {_next_step(data)}")
+    out.print(f"digest {data.forecast.shown.digest}: {_next_step(data)}")
 
 
-def print_change(out: Screen, data: ChangeForm) -> None:
+def print_change(out: Screen, data: ShownChange) -> None:
     """Print one batch of events, and what it changes."""
-    time = data["at"].partition("T")[2][:12]
-    events = data["events"]
+    time = data.at.partition("T")[2][:12]
+    events = data.events
     for event in events[:SHOWN_EVENTS]:
-        out.print(Text(f"{time} {event['source']}: {event['what']}", "dim"))
+        out.print(Text(f"{time} {event.source}: {event.what}", "dim"))
     if len(events) > SHOWN_EVENTS:
         out.print(Text(f"{time} and {len(events) - SHOWN_EVENTS} more events", "dim"))
     if not events:
         out.print(Text(f"{time} the host was read, no event came", "dim"))
-    if data["operations"]:
-        print_plan(out, data)
+    if data.plan.plan.operations:
+        print_plan(out, data.plan)
     else:
         out.print(f"{time} nothing changes")
-    if data["outcome"]:
+    if data.outcome:
         since = " after the first event" if events else ""
-        out.print(f"{time} placement: {data['outcome']}, {data['seconds']:.2f} s{since}")
-    for note in data["notes"]:
+        out.print(f"{time} placement: {data.outcome}, {data.seconds:.2f} s{since}")
+    for note in data.notes:
         out.print(Text(f"  {note}"))
 
 
@@ -113,9 +122,9 @@ def _print_rows(out: Screen, every: list[Row]) -> None:
         out.print(Text(f"{unchanged}those alike in one line: --all shows each", "dim"))
 
 
-def _print_capacity(out: Screen, capacity: Mapping[str, CapacityForm]) -> None:
+def _print_capacity(out: Screen, capacity: Mapping[str, Capacity]) -> None:
     """Print the sums of the classes that change over the whole tree."""
-    changed = {name: one for name, one in capacity.items() if one["before"] != one["after"] or out.whole}
+    changed = {name: one for name, one in capacity.items() if one.before != one.after or out.whole}
     if not changed:
         out.print("sums over the whole tree: all classes stay as they are")
         return
@@ -123,7 +132,7 @@ def _print_capacity(out: Screen, capacity: Mapping[str, CapacityForm]) -> None:
     for _, title in _SUMS:
         table.add_column(title, justify="right", overflow="fold")
     for name, one in changed.items():
-        table.add_row(name, *(_change(one["before"][key], one["after"][key]) for key, _ in _SUMS))  # type: ignore[literal-required]
+        table.add_row(name, *(_change(getattr(one.before, key), getattr(one.after, key)) for key, _ in _SUMS))
     out.print(table)
 
 
@@ -131,11 +140,12 @@ def _change(before: int, after: int) -> Text:
     return Text(str(before)) if before == after else Text(f"{before} → {after}", "bold")
 
 
-def _print_guests(out: Screen, moves: Iterable[MoveForm], names: Mapping[str, str]) -> None:
+def _print_guests(out: Screen, shown: ShownPlan) -> None:
     """Print whose accounting is rewritten: of few guests each, of many the sums by source and target."""
-    by_guest: dict[str, list[MoveForm]] = {}
+    moves, names = shown.plan.moves, shown.names or {}
+    by_guest: dict[str, list[Move]] = {}
     for move in moves:
-        by_guest.setdefault(move["consumer"], []).append(move)
+        by_guest.setdefault(move.consumer, []).append(move)
     if not by_guest:
         out.print("no guest's accounting changes")
         return
@@ -147,21 +157,19 @@ def _print_guests(out: Screen, moves: Iterable[MoveForm], names: Mapping[str, st
         out.print(Text(guest(consumer, names), "bold"), soft_wrap=True)
         table = _grid(3)
         for move in several:
-            became = move.get("to_resources")
-            what = written_amounts(move["moved_resources"]) + (f" as {written_amounts(became)}" if became else "")
-            way = f"{move['from_resource_provider']} → {move['to_resource_provider']}"
-            table.add_row(Text(f"  {what}"), Text(way), Text(move["because"]))
+            way = f"{move.from_provider} → {move.to_provider}"
+            table.add_row(Text(f"  {moved(move)}"), Text(way), Text(move.because))
         out.print(table)
 
 
-def _print_routes(out: Screen, moves: Iterable[MoveForm]) -> None:
+def _print_routes(out: Screen, moves: Iterable[Move]) -> None:
     """Print how much is counted elsewhere from each source to each target, of how many guests."""
     routes: dict[tuple[str, str], tuple[dict[str, int], set[str]]] = {}
     for move in moves:
-        way = move["from_resource_provider"], move["to_resource_provider"]
+        way = move.from_provider, move.to_provider
         sums, guests = routes.setdefault(way, ({}, set()))
-        guests.add(move["consumer"])
-        for name, amount in move["moved_resources"].items():
+        guests.add(move.consumer)
+        for name, amount in move.moved_resources.items():
             sums[name] = sums.get(name, 0) + amount
     table = _grid(3)
     for (source, target), (sums, guests) in sorted(routes.items()):
@@ -184,9 +192,9 @@ def _grid(columns: int) -> Table:
     return Table.grid(*(Column(overflow="fold") for _ in range(columns)), padding=(0, 2, 0, 0))
 
 
-def _next_step(data: ShownConversionForm) -> str:
+def _next_step(data: Foreseen) -> str:
     """Say what happens with a plan that is shown, or which option carries it out."""
-    match data.get("approval"):
+    match data.approval:
         case "approved":
             return (
                 "approved: the service's unit carries it out before the service starts the next time; to do it now, "
@@ -196,10 +204,10 @@ def _next_step(data: ShownConversionForm) -> str:
             return "not approved, nothing will be carried out"
         case "not-needed":
             return "no allocation has to move: the next pass does this without an approval"
-        case None if data.get("refused"):
+        case None if data.refused:
             return "reshape --apply would refuse this"
         case None:
-            return f"to carry out exactly this, add --apply --digest {data['digest']}"
+            return f"to carry out exactly this, add --apply --digest {data.forecast.shown.digest}"
         case other:
             assert_never(other)
 
@@ -219,10 +227,11 @@ class _Block(NamedTuple):
     below: tuple[tuple[str, str], ...] = ()  # lines of (what is done, to what)
 
 
-def _lines(operations: Iterable[OperationForm], *, whole: bool) -> Iterable[tuple[str, str]]:
+def _lines(shown: ShownPlan, *, whole: bool) -> Iterable[tuple[str, str]]:
     """Return the lines of all operations; those that do the same to several providers as one, unless ``whole``."""
+    before = inventories_of(shown.observed)
     groups: dict[tuple[object, ...], list[_Block]] = {}
-    blocks = [block for operation in operations for block in _describe(operation)]
+    blocks = [block for operation in shown.plan.operations for block in _describe(operation, before)]
     for number, block in enumerate(blocks):
         groups.setdefault((number,) if whole else (block.done, block.below), []).append(block)
     for several in groups.values():
@@ -231,45 +240,48 @@ def _lines(operations: Iterable[OperationForm], *, whole: bool) -> Iterable[tupl
         yield from first.below
 
 
-def _describe(operation: OperationForm) -> list[_Block]:
+def _describe(operation: Operation, before: Before) -> list[_Block]:
     """Describe one operation; a reshape is a heading and what it does to each provider."""
-    if operation["operation"] == "ensure-resource-classes" or operation["operation"] == "ensure-traits":
-        noun = "resource class" if operation["operation"] == "ensure-resource-classes" else "trait"
-        return [_Block(f"make {noun}", name) for name in operation["names"]]
-    if operation["operation"] == "set-traits":
-        changes = (("  add", operation["added"]), ("  remove", operation["removed"]))
-        below = tuple((verb, family + names) for verb, traits in changes for family, names in families(traits))
-        return [_Block("traits of", operation["provider"], below=below)]
-    if operation["operation"] == "set-inventories":
-        return [_describe_stock(operation)]
-    if operation["operation"] == "reshape":
-        moving = len(operation["allocations"])
-        whose = f", with all allocations of {counted(moving, 'consumer')}" if moving else ""
-        return [_Block("together", f"in one transaction{whose}:"), *map(_describe_stock, operation["inventories"])]
-    if operation["operation"] == "rename":
-        return [_Block("rename", f"{operation['old_name']} to {operation['provider']}")]
-    if operation["operation"] == "reparent":
-        way = (("  from", f"under {operation['old_parent']}"), ("  to", f"under {operation['parent']}"))
-        return [_Block("put", operation["provider"], below=way)]
-    if operation["operation"] == "replace-allocations":
-        return [_Block(operation["operation"], ", ".join(operation["allocations"]))]
-    if operation["operation"] == "claim" or operation["operation"] == "drop-allocations":
-        return [_Block(operation["operation"], operation["consumer"])]
-    return [_Block(operation["operation"], operation["provider"], f" ({operation['uuid']})")]
+    kind = KINDS[type(operation)]
+    match operation:
+        case EnsureClasses(names):
+            return [_Block("make resource class", name) for name in names]
+        case EnsureTraits(names):
+            return [_Block("make trait", name) for name in names]
+        case SetTraits(_, name, _, added, removed):
+            changes = (("  add", sorted(added)), ("  remove", sorted(removed)))
+            below = tuple((verb, family + names) for verb, traits in changes for family, names in families(traits))
+            return [_Block("traits of", name, below=below)]
+        case SetInventories():
+            return [_describe_stock(operation, before)]
+        case Reshape(several, rewrites):
+            whose = f", with all allocations of {counted(len(rewrites), 'consumer')}" if rewrites else ""
+            heading = _Block("together", f"in one transaction{whose}:")
+            return [heading, *(_describe_stock(one, before) for one in several)]
+        case Rename(_, name, old):
+            return [_Block(kind, f"{old} to {name}")]
+        case Reparent(_, name, _, parent, old):
+            return [_Block("put", name, below=(("  from", f"under {old}"), ("  to", f"under {parent}")))]
+        case ReplaceAllocations(rewrites):
+            return [_Block(kind, ", ".join(one.consumer for one in rewrites))]
+        case Claim(consumer=consumer) | DropAllocations(consumer):
+            return [_Block(kind, consumer)]
+        case Create(uuid, name) | SetAggregates(uuid, name) | Delete(uuid, name):
+            return [_Block(kind, name, f" ({uuid})")]
+        case _:
+            assert_never(operation)
 
 
-def _describe_stock(operation: SetInventoriesForm) -> _Block:
+def _describe_stock(operation: SetInventories, stood: Before) -> _Block:
     """Describe each class that changes: its terms before and after."""
-    after, before = operation["inventories"], operation["before"]
+    after, before = operation.inventories, stood.get(operation.uuid, {})
     lines: list[tuple[str, str]] = []
     for name in sorted(after.keys() | before.keys()):
         now, was = after.get(name), before.get(name)
         if now is None:
-            lines += [("  remove", f"{name} (total was {was['total']})")] if was else []
+            lines += [("  remove", f"{name} (total was {was.total})")] if was else []
         elif was is None:
-            lines.append(
-                ("  add", f"{name} total {now['total']} reserved {now['reserved']} ratio {now['allocation_ratio']:g}")
-            )
-        elif changed := [f"{term} {was[term]} -> {now[term]}" for term in ("total", *TERMS) if now[term] != was[term]]:  # type: ignore[literal-required]
-            lines.append(("  change", f"{name} {', '.join(changed)}"))
-    return _Block("inventory of", operation["provider"], below=tuple(lines))
+            lines.append(("  add", f"{name} total {now.total} reserved {now.reserved} ratio {now.allocation_ratio:g}"))
+        elif changed := ", ".join(changed_terms(was, now, ("total", *TERMS), "->")):
+            lines.append(("  change", f"{name} {changed}"))
+    return _Block("inventory of", operation.name, below=tuple(lines))

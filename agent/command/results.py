@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.allocations.operations import Ending
+from agent.audit.decide.findings import Finding
+from agent.audit.heal import Healed
 from agent.command.candidacy import Missing
 from agent.sync.journal import Entry
 from agent.sync.json_form import encode
@@ -26,6 +28,39 @@ class About:
     layout: str | None  # as configured; None: bare metal, or the configuration cannot be read
     target: str | None  # the layout that the run plans: that of --to, else the configured one
     request_id: str  # X-OpenStack-Request-ID of all requests of the run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """One consumer as a repair leaves it."""
+
+    project: str
+    user: str
+    type: str | None  # None: placement tells none, and it stays as it is
+    allocations: Mapping[str, Mapping[str, int]]
+    # all of them, by provider: its name, or its uuid where it is not of this host; empty: deleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedFinding:
+    """One finding of an audit, its repair, and what became of it."""
+
+    finding: Finding
+    since: str  # ISO 8601, UTC: the first audit that saw it
+    writes: Mapping[str, Written]  # by consumer: all that the repair writes; empty: it writes no allocations
+    outcome: Healed
+    why: str  # why the repair was not carried out, or failed; empty: it was
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """What an audit found on all nodes."""
+
+    findings: tuple[AuditedFinding, ...]
+    young: tuple[str, ...]  # consumers that changed too lately to be judged
+    light: bool
+    nova: str  # why nova's answer is missing, and what to do; empty: it is not missing, or not needed
+    names: Mapping[str, str]  # of the guests with findings, by consumer
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +119,7 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartContents:
     """One part of a bundle."""
 
     what: str
@@ -98,7 +133,7 @@ class Bundle:
 
     path: Path
     masked: bool
-    parts: tuple[Part, ...]
+    parts: tuple[PartContents, ...]
     written: bool = False
 
 
@@ -148,7 +183,7 @@ class ExplainedProvider:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GroupShare:
     """What one provider gives for a group of a request."""
 
     group: str  # its suffix; "" for the group without one
@@ -162,7 +197,7 @@ class ExplainedRequest:
 
     node: str
     candidate: bool | None  # None: not known
-    gives: tuple[Given, ...] = ()  # empty: the host is none
+    gives: tuple[GroupShare, ...] = ()  # empty: the host is none
     missing: tuple[Missing, ...] = ()  # without these wishes the host would be a candidate
     placement: str  # "agrees", "differs: ...", or "not asked: ..."
 
@@ -226,6 +261,19 @@ class ShownNodes:
     """What ``show`` reports of all bare-metal nodes together."""
 
     summary: NodeSums
+
+
+@encode.register
+def _(one: AuditedFinding) -> dict[str, object]:
+    names = ("kind", "consumer", "provider", "resource_class", "expected", "actual", "seen", "safe")
+    return {
+        **{name: encode(getattr(one.finding, name)) for name in names},
+        "since": one.since,
+        "repair": one.finding.repair.text if one.finding.repair else None,
+        "writes": encode(one.writes),
+        "outcome": one.outcome.value,
+        "why": one.why,
+    }
 
 
 @encode.register

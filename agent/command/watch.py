@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from agent.command.verb_forms import ChangeForm
+from agent.command.plan_results import ShownChange, shown_plan
 from agent.connect.choice import Choice, open_client, open_driver
 from agent.errors import USER_ERRORS, ConfigError
 from agent.service.event_batches import SOON_S, WakeUps, announce_loss
@@ -15,7 +15,6 @@ from agent.state.identity import planned_identity
 from agent.sync.decide.additions import add
 from agent.sync.decide.checks import PATIENCE
 from agent.sync.decide.view import Wishes
-from agent.sync.json_form import encode_plan
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Status
 from agent.sync.provider_yaml import read_additions
@@ -91,16 +90,16 @@ def open_watch(settings: Settings, choice: Choice, *, sync: bool) -> Iterator[It
             yield watch_and_sync(node, wake_ups)
 
 
-def encode_change(change: Change) -> ChangeForm:
-    """Encode a change: its plan, its events, its outcome and the present time."""
-    return {
-        "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "events": [{"source": event.source, "what": event.what} for event in change.events],
-        "seconds": round(change.seconds, 3),
-        "outcome": change.outcome or None,
-        "notes": list(change.notes),
-        **encode_plan(change.plan, change.before),
-    }
+def shown_change(change: Change) -> ShownChange:
+    """Return a change as it is shown: with the present time."""
+    return ShownChange(
+        at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        events=change.events,
+        seconds=round(change.seconds, 3),
+        outcome=change.outcome or None,
+        notes=change.notes,
+        plan=shown_plan(change.plan, change.before),
+    )
 
 
 def watch_host(driver: Driver, node: str, settings: Settings, wake_ups: Ticks) -> Iterator[Change]:

@@ -10,8 +10,9 @@ from agent.command.data import about, print_data
 from agent.command.plan_tables import print_change
 from agent.command.result import choice_of
 from agent.command.screen import screen
-from agent.command.watch import Change, encode_change, open_watch
+from agent.command.watch import Change, open_watch, shown_change
 from agent.connect.choice import settings_for
+from agent.sync.json_form import encode
 
 
 def watch(options: argparse.Namespace) -> None:
@@ -48,10 +49,10 @@ def _ending_by_signal() -> Iterator[None]:
 
 
 def _print(options: argparse.Namespace, change: Change) -> None:
-    data = encode_change(change)
+    data = shown_change(change)
     if options.format == "table":
         screen().show(print_change, data)
         sys.stdout.flush()
         return
 
-    print_data(options.format, {**data, "about": about(options)}, lines=True)
+    print_data(options.format, {**encode(data), "about": about(options)}, lines=True)

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from reportclient.allocations import Move
+
 FAMILIES = (
     "COMPUTE_GRAPHICS_MODEL_", "COMPUTE_IMAGE_TYPE_", "COMPUTE_NET_VIF_MODEL_", "COMPUTE_SECURITY_",
     "COMPUTE_SOUND_MODEL_", "COMPUTE_STORAGE_BUS_", "COMPUTE_VIOMMU_MODEL_", "COMPUTE_",
@@ -25,6 +27,12 @@ def alike(names: Sequence[str]) -> str:
 def written_amounts(resources: Mapping[str, int]) -> str:
     """Return amounts by class as text."""
     return ", ".join(f"{amount} {name}" for name, amount in resources.items())
+
+
+def moved(move: Move) -> str:
+    """Return what a move moves, and the classes that it gets where these change."""
+    became = f" as {written_amounts(move.to_resources)}" if move.to_resources else ""
+    return written_amounts(move.moved_resources) + became
 
 
 def guest(consumer: str, names: Mapping[str, str]) -> str:

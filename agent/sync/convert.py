@@ -26,7 +26,7 @@ from agent.sync.decide.feature import Draft
 from agent.sync.decide.owner import only_audits
 from agent.sync.decide.plan_changes import plan_changes
 from agent.sync.decide.view import Wishes
-from agent.sync.forms import KeptPlanForm, ReadPlanForm
+from agent.sync.forms import PlanForm
 from agent.sync.json_form import encode_kept
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
@@ -163,7 +163,7 @@ class Agreement:
     digest: str
     begun: Outline | None = field(default=None)  # the outline of that plan, once it was begun
     again: str = "look at it again with the same options, without --apply"  # what to do about another plan
-    shown: ReadPlanForm | None = None  # the plan as a person read it; None: this host may have kept it
+    shown: PlanForm | None = None  # the plan as a person read it; None: this host may have kept it
 
     def __call__(self, node: ComputeNode, draft: Draft) -> tuple[str, ...]:
         """Return why the plan of a draft is not the agreed one; empty if it is that one, or the rest of it."""
@@ -203,7 +203,7 @@ def remember_plan(node: ComputeNode, draft: Draft) -> None:
             remove(old)
 
 
-def read_plan(node: ComputeNode, digest: str) -> ReadPlanForm | None:
+def read_plan(node: ComputeNode, digest: str) -> PlanForm | None:
     """The plan of a digest as it was shown on this host; None when it was not, or is not readable."""
     path: Path = node.settings.state_directory / "plans" / f"{digest}.json"
     with suppress(OSError, ValueError, RecursionError):
@@ -213,7 +213,7 @@ def read_plan(node: ComputeNode, digest: str) -> ReadPlanForm | None:
     return None
 
 
-def _differences(read: ReadPlanForm | None, now: KeptPlanForm) -> str:
+def _differences(read: PlanForm | None, now: PlanForm) -> str:
     """What differs between a plan that was read and the plan of now, as ``encode_kept`` has both."""
     if read is None:
         return "no plan of that digest was shown on this host"

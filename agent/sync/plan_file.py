@@ -9,7 +9,7 @@ from agent import VERSION
 from agent.errors import ConfigError, StateError
 from agent.state.files import read_named, replace_durably, seal, unseal
 from agent.sync.decide.feature import Draft
-from agent.sync.forms import ReadPlanForm
+from agent.sync.forms import PlanForm
 from agent.sync.json_form import encode_kept
 from agent.sync.node import ComputeNode
 
@@ -22,7 +22,7 @@ class SavedPlan:
 
     node: str
     where: str  # the placement's name
-    plan: ReadPlanForm
+    plan: PlanForm
 
     def __post_init__(self) -> None:
         for name, text in (("node", self.node), ("where", self.where), ("digest", self.plan["digest"])):

@@ -19,7 +19,7 @@ from agent.sync.case import open_case
 from agent.sync.decide.checks import judge
 from agent.sync.decide.plan import draft
 from agent.sync.decide.view import Needs, View, Wishes
-from agent.sync.json_form import encode_conversion
+from agent.sync.json_form import encode, encode_kept
 from agent.sync.node import ComputeNode
 from agent.sync.recorder import Recorder, new_recorder, save_case
 from agent.sync.run import foresee
@@ -62,7 +62,7 @@ def looked(node: ComputeNode) -> str:
     except USER_ERRORS as error:
         return f"{type(error).__name__}: {error}"
     verdict = judge(found, RESHAPE, node.terms())
-    told = encode_conversion(found.plan, found.observed, found.allocations, found.allocations_after)
+    told = [encode_kept(found.plan, found.observed), encode([found.allocations, found.allocations_after])]
     return json.dumps([told, str(verdict.refused), verdict.notes, found.held], sort_keys=True)
 
 

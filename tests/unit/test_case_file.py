@@ -14,6 +14,7 @@ import pytest
 
 from agent.command.exits import Exit
 from agent.command.host_tables import print_tree
+from agent.command.plan_results import DesiredTree
 from agent.command.result import Report
 from agent.command.saved_cases import replay, save
 from agent.command.verb_options import parse_new_file
@@ -406,7 +407,7 @@ def plan(tmp_path: Path, path: Path) -> argparse.Namespace:
     return argparse.Namespace(config_file=[tmp_path / "agent.conf"], config_dir=[], save=path, rename_from=None)
 
 
-REPORT = Report(data={}, table=print_tree, exit=Exit.DIFFERENCES, remarks=["remark"])
+REPORT = Report(data=DesiredTree({}), table=print_tree, exit=Exit.DIFFERENCES, remarks=["remark"])
 
 
 def test_a_case_that_cannot_be_begun_is_refused_before_anything_is_read(tmp_path: Path) -> None:

@@ -1,81 +1,68 @@
 """What a plan changes, as people read it: provider by provider, and in one sentence."""
 
-from collections.abc import Mapping
 from io import StringIO
 
+from agent.audit.decide.findings import Finding, Kind, Repair
+from agent.audit.heal import UNASKED, Healed
 from agent.command.changes import Row, folded, in_order, rows, summary
 from agent.command.host_tables import print_findings, print_shown
+from agent.command.plan_results import Forecast, Foreseen, ShownPlan, ShownTree
 from agent.command.plan_tables import print_conversion, print_foreseen
+from agent.command.results import Audit, AuditedFinding, Written
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen
 from agent.command.wording import alike
-from agent.sync.forms import ConversionForm, MoveForm, ObservedProviderForm
-from reportclient.payload import InventoryForm
+from agent.sync.outcome import Status
+from reportclient.allocations import Allocation, Move, Observed
+from reportclient.plan import Delete, EnsureTraits, Operation, Plan
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 GUEST = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70"
-
-
-def stock(total: int, *, reserved: int = 0, ratio: float = 1.0) -> InventoryForm:
-    return {
-        "total": total,
-        "reserved": reserved,
-        "min_unit": 1,
-        "max_unit": total,
-        "step_size": 1,
-        "allocation_ratio": ratio,
-    }
+STEP = EnsureTraits(("CUSTOM_A",))
 
 
 def provider(
-    uuid: str, parent: str | None = "host", traits: tuple[str, ...] = (), used: int = 0, **stocks: InventoryForm
-) -> ObservedProviderForm:
-    return {
-        "parent": parent,
-        "inventories": stocks,
-        "traits": list(traits),
-        "aggregates": [],
-        "uuid": uuid,
-        "generation": 1,
-        "usages": dict.fromkeys(stocks, used) if used else {},
-    }
+    name: str, uuid: str, parent: str | None = "host", traits: tuple[str, ...] = (), **stocks: Inventory
+) -> ObservedProvider:
+    one = Provider(name=name, parent=parent, inventories=stocks, traits=frozenset(traits))
+    return ObservedProvider(uuid=uuid, generation=1, provider=one)
 
 
-def moved(consumer: str = GUEST, to: str = "host_NUMA0") -> MoveForm:
-    return {
-        "consumer": consumer,
-        "from_resource_provider": "host",
-        "to_resource_provider": to,
-        "moved_resources": {"VCPU": 2},
-        "because": "pinned to CPUs 0-3 in cell 0",
-    }
+def tree(*providers: ObservedProvider, held: str = "") -> Observed:
+    """Providers, with the two VCPU that the guest has on one of them."""
+    return Observed(ObservedTree(providers), (Allocation(GUEST, held, "VCPU", 2),) if held else ())
 
 
-def plan(
-    before: Mapping[str, ObservedProviderForm], after: Mapping[str, ObservedProviderForm], *moves: MoveForm
-) -> ConversionForm:
-    return {
-        "digest": "d1",
-        "operations": [{"operation": "ensure-traits", "names": ["CUSTOM_A"]}],
-        "moves": list(moves),
-        "instructions": [],
-        "before": {"providers": dict(before), "allocations": {}},
-        "after": {"providers": dict(after), "allocations": {}},
-        "capacity": {},
-        "requests": [],
-        "names": {GUEST: "web-1"},
-    }
+def move(consumer: str = GUEST) -> Move:
+    return Move(
+        consumer=consumer,
+        from_provider="host",
+        to_provider="host_NUMA0",
+        moved_resources={"VCPU": 2},
+        because="pinned to CPUs 0-3 in cell 0",
+    )
 
 
-BEFORE = {"host": provider("r", None, used=2, VCPU=stock(8)), "host_card": provider("c", VGPU=stock(4))}
-AFTER = {
-    "host": provider("r", None, ("CUSTOM_A",)),
-    "host_NUMA0": provider("n", used=2, VCPU=stock(8, reserved=1, ratio=4.0)),
-    "host_card": provider("c", "host_NUMA0", VGPU=stock(4)),
-}
+def plan(before: Observed, after: Observed, *moves: Move, steps: tuple[Operation, ...] = (STEP,)) -> Forecast:
+    return Forecast(ShownPlan(Plan(steps, moves), before.tree, "d1", {GUEST: "web-1"}), before, after)
 
 
-def told(data: ConversionForm, *, width: int = 120, whole: bool = False) -> str:
+CARD = Inventory(total=4)
+BEFORE = tree(provider("host", "r", None, VCPU=Inventory(total=8)), provider("host_card", "c", VGPU=CARD), held="host")
+AFTER = tree(
+    provider("host", "r", None, ("CUSTOM_A",)),
+    provider("host_NUMA0", "n", VCPU=Inventory(total=8, reserved=1, allocation_ratio=4.0)),
+    provider("host_card", "c", "host_NUMA0", VGPU=CARD),
+    held="host_NUMA0",
+)
+
+
+def foreseen(data: Forecast) -> Foreseen:
+    return Foreseen(node="host", outcome=Status.CHANGED, layout="devices", target="numa", notes=(), forecast=data)
+
+
+def told(data: Forecast, *, width: int = 120, whole: bool = False) -> str:
     out = StringIO()
-    print_conversion(Screen(file=out, width=width, whole=whole), {**data})  # type: ignore[typeddict-item]
+    print_conversion(Screen(file=out, width=width, whole=whole), foreseen(data))
     return out.getvalue()
 
 
@@ -90,30 +77,30 @@ def test_each_provider_says_what_becomes_of_it() -> None:
 
 
 def test_a_provider_that_goes_is_renamed_or_gets_other_terms_says_so() -> None:
-    after = {"hall": provider("r", None, VCPU=stock(8, reserved=2))}
+    after = tree(provider("hall", "r", None, VCPU=Inventory(total=8, reserved=2)))
 
-    found = [(row.mark, row.label, row.stock) for row in rows(plan(BEFORE | {"host": BEFORE["host"]}, after))]
+    found = [(row.mark, row.label, row.stock) for row in rows(plan(BEFORE, after))]
 
     assert ("~", "hall", ("was called host", "VCPU 2/8 → 0/8 (reserved 0 → 2)")) in found
     assert ("-", "host_card", ("VGPU 0/4 → gone",)) in found
 
 
 def test_of_many_traits_only_the_number_is_said() -> None:
-    after = {"host": provider("r", None, tuple(f"CUSTOM_{n}" for n in range(9)))}
+    after = tree(provider("host", "r", None, tuple(f"CUSTOM_{n}" for n in range(9))))
 
-    (row,) = rows(plan({"host": provider("r", None, ("CUSTOM_OLD",))}, after))
+    (row,) = rows(plan(tree(provider("host", "r", None, ("CUSTOM_OLD",))), after))
 
     assert row.traits == ("+9 traits", "-CUSTOM_OLD")
 
 
 def test_one_sentence_says_what_happens_to_the_tree_and_to_whom() -> None:
-    assert summary(plan(BEFORE, AFTER, moved())) == (
+    assert summary(plan(BEFORE, AFTER, move())) == (
         "1 provider made, 1 put under another parent, 1 changed; the accounting of 1 guest (web-1) is rewritten, "
         "and no guest is touched"
     )
     assert "no guest's accounting changes" in summary(plan(BEFORE, AFTER))
     assert summary(plan(AFTER, BEFORE)).startswith("1 put under another parent, 1 changed, 1 removed; ")
-    assert summary({**plan(BEFORE, AFTER), "operations": []}) == "nothing to change"
+    assert summary(plan(BEFORE, AFTER, steps=())) == "nothing to change"
 
 
 def test_siblings_that_differ_by_name_alone_are_one_row_and_parents_are_not() -> None:
@@ -135,7 +122,7 @@ def test_a_provider_whose_parent_is_not_there_counts_as_a_root() -> None:
 
 
 def test_a_guest_has_its_name_its_uuid_what_goes_where_and_the_evidence() -> None:
-    text = told(plan(BEFORE, AFTER, moved()))
+    text = told(plan(BEFORE, AFTER, move()))
 
     assert f"web-1 {GUEST}" in text
     assert "2 VCPU" in text
@@ -145,7 +132,7 @@ def test_a_guest_has_its_name_its_uuid_what_goes_where_and_the_evidence() -> Non
 
 def test_of_many_guests_the_sums_are_told_and_all_shows_each() -> None:
     guests = [f"{number:08d}-0d27-4e43-8f6f-2a3b1c9d8e70" for number in range(SHOWN_GUESTS + 1)]
-    data = plan(BEFORE, AFTER, *map(moved, guests))
+    data = plan(BEFORE, AFTER, *map(move, guests))
 
     assert guests[0] not in told(data)
     assert f"{2 * len(guests)} VCPU" in told(data)
@@ -154,8 +141,9 @@ def test_of_many_guests_the_sums_are_told_and_all_shows_each() -> None:
 
 
 def test_a_long_tree_shows_what_changes_and_all_shows_the_rest() -> None:
-    quiet = {f"host_{number:02d}": provider(f"q{number}", VGPU=stock(4)) for number in range(LONG)}
-    data = plan(BEFORE | quiet, AFTER | quiet)
+    quiet = [provider(f"host_{number:02d}", f"q{number}", VGPU=CARD) for number in range(LONG)]
+    before, after = (Observed(ObservedTree((*one.tree, *quiet)), one.allocations) for one in (BEFORE, AFTER))
+    data = plan(before, after)
 
     assert "host_07" not in told(data)
     assert f"{LONG} providers unchanged" in told(data)
@@ -165,7 +153,7 @@ def test_a_long_tree_shows_what_changes_and_all_shows_the_rest() -> None:
 def test_a_plan_begins_with_its_sentence() -> None:
     out = StringIO()
 
-    print_foreseen(Screen(file=out, width=120), plan(BEFORE, AFTER, moved()))  # type: ignore[arg-type]
+    print_foreseen(Screen(file=out, width=120), foreseen(plan(BEFORE, AFTER, move())))
 
     assert out.getvalue().startswith("1 provider made")
     assert "make trait CUSTOM_A" in out.getvalue()
@@ -173,9 +161,8 @@ def test_a_plan_begins_with_its_sentence() -> None:
 
 def test_what_placement_holds_is_told_by_guest() -> None:
     out = StringIO()
-    held = {GUEST: {"host": {"VCPU": 2}}}
 
-    print_shown(Screen(file=out, width=120), {"providers": BEFORE, "allocations": held, "names": {GUEST: "web-1"}})
+    print_shown(Screen(file=out, width=120), ShownTree(BEFORE, {GUEST: "web-1"}))
 
     assert f"1 consumer with allocations\nweb-1 {GUEST}\n  2 VCPU on host" in out.getvalue()
 
@@ -183,39 +170,24 @@ def test_what_placement_holds_is_told_by_guest() -> None:
 def test_findings_begin_with_their_sums_and_end_with_the_command_that_mends_them() -> None:
     out = StringIO()
 
-    print_findings(
-        Screen(file=out, width=160),
-        {
-            "findings": [
-                {
-                    "kind": "missing",
-                    "consumer": GUEST,
-                    "provider": "host",
-                    "resource_class": "VCPU",
-                    "expected": 2,
-                    "actual": 0,
-                    "seen": "the hypervisor runs it",
-                    "since": "2026-11-23T20:00:00+00:00",
-                    "repair": "add what is missing",
-                    "writes": {
-                        GUEST: {
-                            "project": "p",
-                            "user": "u",
-                            "type": None,
-                            "allocations": {"host": {"VCPU": 2, "DISK_GB": 40}},
-                        }
-                    },
-                    "safe": True,
-                    "outcome": "reported",
-                    "why": "not done: no --policy allows it",
-                }
-            ],
-            "young": [],
-            "light": False,
-            "nova": "",
-            "names": {GUEST: "web-1"},
-        },
+    finding = Finding(
+        kind=Kind.MISSING,
+        consumer=GUEST,
+        provider="host",
+        resource_class="VCPU",
+        expected=2,
+        actual=0,
+        seen="the hypervisor runs it",
+        repair=Repair(text="add what is missing", operation=Delete("u", "host")),
+        safe=True,
     )
+    written = Written(project="p", user="u", type=None, allocations={"host": {"VCPU": 2, "DISK_GB": 40}})
+    shown = AuditedFinding(
+        finding=finding, since="2026-11-23", writes={GUEST: written}, outcome=Healed.REPORTED, why=UNASKED
+    )
+    data = Audit(findings=(shown,), young=(), light=False, nova="", names={GUEST: "web-1"})
+
+    print_findings(Screen(file=out, width=160), data)
 
     lines = [line.strip() for line in out.getvalue().splitlines()]
     assert lines[:2] == ["1 missing: about 1 consumer", f"web-1 {GUEST}"]

@@ -3,13 +3,15 @@
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from agent.sync.json_form import encode, encode_conversion, encode_kept, encode_operation, encode_tree
+from agent.command.plan_results import Forecast, shown_plan
+from agent.sync.json_form import KINDS, encode, encode_kept, encode_operation
 from agent.sync.outcome import Status
-from reportclient.allocations import Allocation, AllocationRequest, Move
+from reportclient.allocations import Allocation, AllocationRequest, Move, Observed
+from reportclient.forecast import forecast
 from reportclient.plan import (
     Claim,
     Create,
@@ -28,7 +30,7 @@ from reportclient.plan import (
     SetInventories,
     SetTraits,
 )
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 REWRITE = Rewrite(
     consumer="guest",
@@ -181,9 +183,9 @@ MOVED = Plan(
 
 
 def test_a_conversion_is_told_with_capacity_requests_and_who_moves() -> None:
-    form = encode_conversion(
-        MOVED, TREE, [Allocation("guest", "host", "VGPU", 1)], [Allocation("guest", "host_c", "CUSTOM_GPU", 1)]
-    )
+    before = Observed(TREE, (Allocation("guest", "host", "VGPU", 1),))
+    after = Observed(forecast(MOVED, TREE), (Allocation("guest", "host_c", "CUSTOM_GPU", 1),))
+    form = encode(Forecast(shown_plan(MOVED, TREE), before, after))
 
     assert form["digest"] == MOVED.digest
     assert form["requests"] == ["POST /resource_providers", "POST /reshaper"]
@@ -213,10 +215,12 @@ def test_a_kept_plan_has_the_providers_before_it_and_after_it() -> None:
     assert form["moves"][0]["because"] == "its card"
 
 
-def test_a_desired_tree_is_told_by_the_names_of_its_providers() -> None:
-    tree = ProviderTree((ROOT, Provider(name="host_c", parent="host", traits=frozenset("ba"))))
+def test_each_operation_has_a_kind() -> None:
+    assert KINDS.keys() == set(get_args(Operation))
 
-    assert encode_tree(tree)["providers"]["host_c"] == {
+
+def test_a_desired_provider_is_told_without_its_name() -> None:
+    assert encode(Provider(name="host_c", parent="host", traits=frozenset("ba"))) == {
         "parent": "host",
         "inventories": {},
         "traits": ["a", "b"],

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,62 +10,74 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
+from agent.audit.decide.findings import Finding, Kind
+from agent.audit.heal import Healed
 from agent.command.picture.boxes import GAP, Box, Chip, corners, place_boxes
 from agent.command.picture.drawing import WIDTH, draw
 from agent.command.picture.node_boxes import of_pass, of_sums
 from agent.command.picture.page import page, write_picture
 from agent.command.picture.subjects import Subject, of_audit, of_conversion, of_shown
-from agent.command.results import NodeSums, ShownNodes
-from agent.command.verb_forms import FindingForm, NodesPassForm
+from agent.command.plan_results import Ended, Forecast, NodesPass, ShownPlan, ShownTree, shown_plan
+from agent.command.results import AuditedFinding, NodeSums, ShownNodes
 from agent.errors import ConfigError
-from agent.sync.forms import ConversionForm, ObservedTreeForm
+from agent.sync.outcome import Status
+from reportclient.allocations import Allocation, Move, Observed
+from reportclient.plan import EnsureTraits, Operation, Plan, SetInventories
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 GUEST = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70"
 OTHER = "5b607fad-1e38-4f54-9070-3b4c2dae9f81"
 
 
-def conversion(name: str = "db-primary") -> ConversionForm:
+VCPU = Inventory(total=8, allocation_ratio=4.0)
+DISK = Inventory(total=90, reserved=2)
+
+
+def seen(name: str, uuid: str, parent: str | None = "host", **stocks: Inventory) -> ObservedProvider:
+    return ObservedProvider(uuid=uuid, generation=1, provider=Provider(name=name, parent=parent, inventories=stocks))
+
+
+def tree(*providers: ObservedProvider, **held: dict[str, int]) -> Observed:
+    """Providers, and what the guest has of each of them."""
+    rows = tuple(Allocation(GUEST, name, kind, amount) for name, one in held.items() for kind, amount in one.items())
+    return Observed(ObservedTree(providers), rows)
+
+
+BEFORE = tree(seen("host", "r", None, VCPU=VCPU, DISK_GB=DISK), host={"VCPU": 2, "DISK_GB": 5})
+AFTER = tree(
+    seen("host", "r", None, DISK_GB=DISK),
+    seen("host_NUMA0", "c", VCPU=replace(VCPU, reserved=1)),
+    host={"DISK_GB": 5},
+    host_NUMA0={"VCPU": 2},
+)
+PLAN = Plan(
+    (EnsureTraits(("CUSTOM_A",)),),
+    (
+        Move(
+            consumer=GUEST,
+            from_provider="host",
+            to_provider="host_NUMA0",
+            moved_resources={"VCPU": 2},
+            because="pinned to CPUs 0-3 in cell 0",
+        ),
+    ),
+)
+
+
+def conversion(name: str = "db-primary", before: Observed = BEFORE, after: Observed = AFTER) -> Forecast:
     """Of a root with one guest, whose VCPU goes to a new cell."""
-    vcpu: Any = {"total": 8, "reserved": 0, "min_unit": 1, "max_unit": 8, "step_size": 1, "allocation_ratio": 4.0}
-    disk = {"total": 90, "reserved": 2, "min_unit": 1, "max_unit": 90, "step_size": 1, "allocation_ratio": 1.0}
-    root: Any = {"parent": None, "traits": [], "aggregates": [], "uuid": "r", "generation": 1, "usages": {"DISK_GB": 5}}
-    cell: Any = {**root, "parent": "host", "uuid": "c", "usages": {"VCPU": 2}, "inventories": {"VCPU": vcpu}}
-    sums: Any = {"total": 8, "capacity": 32, "used": 2}
-    data: Any = {
-        "digest": "d1g357",
-        "operations": [{"operation": "ensure-traits", "names": ["CUSTOM_A"]}],
-        "moves": [
-            {
-                "consumer": GUEST,
-                "from_resource_provider": "host",
-                "to_resource_provider": "host_NUMA0",
-                "moved_resources": {"VCPU": 2},
-                "because": "pinned to CPUs 0-3 in cell 0",
-            }
-        ],
-        "instructions": [],
-        "requests": [],
-        "before": {
-            "providers": {"host": {**root, "inventories": {"VCPU": vcpu, "DISK_GB": disk}}},
-            "allocations": {GUEST: {"host": {"VCPU": 2, "DISK_GB": 5}}},
-        },
-        "after": {
-            "providers": {"host": {**root, "inventories": {"DISK_GB": disk}}, "host_NUMA0": cell},
-            "allocations": {GUEST: {"host": {"DISK_GB": 5}, "host_NUMA0": {"VCPU": 2}}},
-        },
-        "names": {GUEST: name},
-        "capacity": {"VCPU": {"before": sums, "after": {**sums, "capacity": 30}}},
-    }
-    return data  # type: ignore[no-any-return]
+    return Forecast(ShownPlan(PLAN, before.tree, "d1g357", {GUEST: name}), before, after)
 
 
-def finding(**fields: object) -> FindingForm:
-    usual: Any = {
-        "kind": "misplaced", "consumer": GUEST, "provider": "host", "resource_class": "VCPU", "expected": 2,
-        "actual": 4, "seen": "4 VCPU", "since": "", "repair": None, "writes": {}, "safe": False, "outcome": "reported",
-        "why": "a person must decide",
-    }  # fmt: skip
-    return {**usual, **fields}  # type: ignore[typeddict-item]
+def finding(**fields: Any) -> AuditedFinding:
+    usual = {"kind": Kind.WRONG_AMOUNT, "consumer": GUEST, "provider": "host", "resource_class": "VCPU", "expected": 2}
+    told = Finding(**{**usual, "actual": 4, "seen": "4 VCPU", **fields})
+    return AuditedFinding(finding=told, since="", writes={}, outcome=Healed.REPORTED, why="a person must decide")
+
+
+def ending(node: str, outcome: Status, *steps: Operation, why: str = "") -> Ended:
+    plan = shown_plan(Plan(steps), ObservedTree())
+    return Ended(node=node, outcome=outcome, notes=(why,) if why else (), plan=plan)
 
 
 def every(root: Box) -> Sequence[Box]:
@@ -150,17 +163,17 @@ def test_a_plan_shows_both_trees_and_where_its_guests_go() -> None:
     assert [one.label for one in every(before)] == ["host"]
     assert [(one.label, one.mark) for one in every(after)] == [("host", "~"), ("NUMA0", "+")]
     assert subject.links == ((GUEST, "host", "host_NUMA0"),)
-    assert [chip.text for chip in before.chips] == ["db-primary: 2 VCPU, 5 GiB"]
+    assert [chip.text for chip in before.chips] == ["db-primary: 5 GiB, 2 VCPU"]
     assert corners(after).keys() == {("host", GUEST), ("host_NUMA0", GUEST)}
-    assert before.lines == ("VCPU 0/8 (ratio 4)", "DISK_GB 5/90 (2 reserved)")
+    assert before.lines == ("DISK_GB 5/90 (2 reserved)", "VCPU 2/8 (ratio 4)")
 
 
 def test_the_tables_of_a_plan_name_guests_evidence_and_why_sums_differ() -> None:
     guests, capacity = of_conversion(conversion(), ()).tables
 
     assert guests.rows == ((f"db-primary ({GUEST})", "2 VCPU", "host", "host_NUMA0", "pinned to CPUs 0-3 in cell 0"),)
-    assert capacity.rows[0][0] == "VCPU"
-    assert capacity.rows[0][-1] == "2 less by what is reserved on its providers, and by their ratios"
+    assert capacity.rows[1][0] == "VCPU"
+    assert capacity.rows[1][-1] == "4 less by what is reserved on its providers, and by their ratios"
 
 
 @pytest.mark.parametrize(
@@ -173,54 +186,39 @@ def test_the_tables_of_a_plan_name_guests_evidence_and_why_sums_differ() -> None
     ],
 )
 def test_each_difference_of_sums_has_its_reason(before: int, after: int, why: str) -> None:
-    data = conversion()
-    data["capacity"] = {
-        "VCPU": {
-            "before": {"total": before, "capacity": before, "used": 0},
-            "after": {"total": after, "capacity": after, "used": 0},
-        }
-    }
+    old, new = (tree(seen("host", "r", None, VCPU=Inventory(total=one)) if one else seen("host", "r", None))
+                for one in (before, after))  # fmt: skip
 
-    assert of_conversion(data, ()).tables[1].rows[0][-1] == why
+    assert of_conversion(conversion(before=old, after=new), ()).tables[1].rows[0][-1] == why
 
 
 def test_providers_alike_are_one_box_unless_a_guest_is_there() -> None:
-    data = conversion()["after"]
-    cell = data["providers"]["host_NUMA0"]
-    card = {**cell, "uuid": "u", "usages": {}}
-    data["providers"] |= {f"host_card{n}": card for n in range(5)}  # type: ignore[misc]
+    cards = [seen(f"host_card{n}", f"u{n}", VCPU=VCPU) for n in range(5)]
+    shown = Observed(ObservedTree((*AFTER.tree, *cards)), AFTER.allocations)
 
-    [(_, root)] = of_shown({**data, "names": {}}).trees
+    [(_, root)] = of_shown(ShownTree(shown, {})).trees
 
     assert [one.label for one in root.below] == ["NUMA0", "card0, card1 … card4 (5 alike)"]
 
 
 def test_an_audit_marks_the_guests_and_providers_with_findings() -> None:
-    tree: ObservedTreeForm = conversion()["after"]
-
-    subject = of_audit([finding(), finding(consumer=None, provider="host_NUMA0")], tree, {GUEST: "db-primary"})
+    subject = of_audit([finding(), finding(consumer=None, provider="host_NUMA0")], AFTER, {GUEST: "db-primary"})
 
     [(_, root)] = subject.trees
     assert subject.sentence == "2 findings, 1 consumer"
-    assert of_audit([finding(consumer=None)], tree, {}).sentence == "1 finding"
+    assert of_audit([finding(consumer=None)], AFTER, {}).sentence == "1 finding"
     assert [chip.wrong for chip in root.chips] == [True]
     assert [one.mark for one in root.below] == ["!"]
-    assert subject.tables[0].rows[0][:5] == (f"db-primary ({GUEST})", "misplaced", "VCPU on host", "4", "2")
+    assert subject.tables[0].rows[0][:5] == (f"db-primary ({GUEST})", "wrong-amount", "VCPU on host", "4", "2")
 
 
 def test_a_pass_over_bare_metal_is_drawn_as_sums() -> None:
-    stock = {"total": 1, "reserved": 0, "min_unit": 1, "max_unit": 1, "step_size": 1, "allocation_ratio": 1.0}
-    step = {"operation": "set-inventories", "inventories": {"CUSTOM_GOLD": stock}, "before": {}}
-    made = {"node": "n1", "outcome": "created", "notes": [], "operations": [step]}
-    same = {"node": "n2", "outcome": "unchanged", "notes": [], "operations": []}
-    lost = {"node": "n3", "outcome": "failed", "notes": ["placement is gone"], "operations": []}
-    data: NodesPassForm = {
-        "nodes": [made, same, lost],  # type: ignore[list-item]
-        "summary": {"created": 1, "unchanged": 1, "failed": 1},
-        "dry_run": True,
-    }
+    made = ending("n1", Status.CREATED, SetInventories("u", "n1", {"CUSTOM_GOLD": Inventory(total=1)}))
+    same, lost = ending("n2", Status.UNCHANGED), ending("n3", Status.FAILED, why="placement is gone")
 
-    subject = of_pass(data, "https://ironic")
+    subject = of_pass(
+        NodesPass((made, same, lost), {"created": 1, "unchanged": 1, "failed": 1}, True), "https://ironic"
+    )
 
     [(_, root)] = subject.trees
     assert subject.sentence == "1 would be created, 1 unchanged, 1 failed"
@@ -236,10 +234,9 @@ def test_a_pass_over_bare_metal_is_drawn_as_sums() -> None:
 
 @pytest.mark.parametrize(("count", "more"), [(500, ""), (503, ", and 3 more: --format json has all")])
 def test_of_very_many_nodes_that_differ_the_first_are_in_the_table(count: int, more: str) -> None:
-    nodes = [{"node": f"n{n}", "outcome": "failed", "notes": ["gone"], "operations": []} for n in range(count)]
-    data: Any = {"nodes": nodes, "summary": {"failed": count}, "dry_run": False}
+    nodes = tuple(ending(f"n{n}", Status.FAILED, why="gone") for n in range(count))
 
-    [table] = of_pass(data, "https://ironic").tables
+    [table] = of_pass(NodesPass(nodes, {"failed": count}, False), "https://ironic").tables
 
     assert (table.title, len(table.rows)) == (f"Nodes that do not stay as they are{more}", 500)
 
@@ -250,7 +247,7 @@ def test_a_drawing_joins_the_chips_of_a_guest_and_can_be_read_aloud() -> None:
 
     chips = [one for one in drawing.iter("g") if one.get("role") == "img"]
     assert [one.get("aria-label") for one in chips] == [
-        f"db-primary {GUEST} on host: 2 VCPU, 5 GiB",
+        f"db-primary {GUEST} on host: 5 GiB, 2 VCPU",
         f"db-primary {GUEST} on host: 5 GiB",
         f"db-primary {GUEST} on host_NUMA0: 2 VCPU",
     ]
@@ -283,14 +280,17 @@ def test_a_drawing_writes_what_each_provider_offers() -> None:
     drawing = fromstring(draw(of_conversion(conversion(), ()), {}))
 
     written = [one.text for one in drawing.iter("text") if one.get("class") == "stock"]
-    assert written == ["VCPU 0/8 (ratio 4)", *["DISK_GB 5/90 (2 reserved)"] * 2, "VCPU 2/8 (ratio 4)"]
+    assert written == [
+        "DISK_GB 5/90 (2 reserved)",
+        "VCPU 2/8 (ratio 4)",
+        "DISK_GB 5/90 (2 reserved)",
+        "VCPU 2/8 (1 reserved, ratio 4)",
+    ]
 
 
-@pytest.mark.parametrize("empty", ["before", "after"])
-def test_a_plan_that_makes_or_ends_a_tree_is_that_of_its_root(empty: str) -> None:
-    data: Any = {**conversion(), "moves": [], empty: {"providers": {}, "allocations": {}}}
-
-    assert of_conversion(data, ()).node == "host"
+@pytest.mark.parametrize(("before", "after"), [(tree(), AFTER), (BEFORE, tree())])
+def test_a_plan_that_makes_or_ends_a_tree_is_that_of_its_root(before: Observed, after: Observed) -> None:
+    assert of_conversion(conversion(before=before, after=after), ()).node == "host"
 
 
 def test_a_page_needs_nothing_from_elsewhere_and_escapes_what_guests_are_called() -> None:

@@ -2,20 +2,24 @@
 
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent.command.carry_out import _print_table
 from agent.command.host_tables import print_adoption, print_usages
 from agent.command.outcome_tables import print_left
+from agent.command.plan_results import Ended, Forecast, Foreseen, ShownPlan, shown_plan
 from agent.command.plan_tables import print_conversion
 from agent.command.result import Report
 from agent.command.results import Adoption, FoundRoot, Usages
 from agent.command.screen import Screen
-from agent.command.verb_forms import ApprovalForm, LeavingForm, RefusalForm, ReservingForm, ShownConversionForm
-from agent.sync.forms import DeleteForm
+from agent.sync.outcome import Status
+from reportclient.allocations import Observed
+from reportclient.plan import Delete, Plan
+from reportclient.tree import ObservedTree
 
-OPERATION: DeleteForm = {"operation": "delete", "provider": "host", "uuid": "u"}
+GONE = Plan((Delete("u", "host"),))
 
 
 def test_a_table_in_a_pipe_has_no_blanks_at_the_ends_of_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,30 +41,21 @@ def test_a_value_of_another_service_acts_on_no_terminal(capsys: pytest.CaptureFi
     assert r"\x1b[2Jevil\n" in capsys.readouterr().out
 
 
-def left(outcome: str, *notes: str) -> str:
+def left(outcome: Status, *notes: str) -> str:
     out = StringIO()
-    data: LeavingForm = {
-        "node": "host",
-        "outcome": outcome,
-        "notes": list(notes),
-        "operations": [OPERATION],
-        "moves": [],
-        "digest": "d",
-        "dry_run": False,
-        "names": {},
-    }
+    data = Ended(node="host", outcome=outcome, notes=notes, plan=shown_plan(GONE, ObservedTree()), dry_run=False)
     print_left(Screen(file=out, width=200), data)
     return out.getvalue()
 
 
 def test_a_retirement_that_is_refused_shows_no_plan() -> None:
-    text = left("unsafe", "2 VCPU on host are held")
+    text = left(Status.UNSAFE, "2 VCPU on host are held")
 
     assert text.splitlines() == ["host: refused: nothing was written", "  2 VCPU on host are held"]
 
 
-@pytest.mark.parametrize("outcome", ["unchanged", "changed"])
-def test_a_retirement_that_is_done_or_would_be_shows_its_plan_first(outcome: str) -> None:
+@pytest.mark.parametrize("outcome", [Status.UNCHANGED, Status.CHANGED])
+def test_a_retirement_that_is_done_or_would_be_shows_its_plan_first(outcome: Status) -> None:
     first, *rest = left(outcome).splitlines()
 
     assert "host: " not in first
@@ -79,26 +74,13 @@ def test_a_retirement_that_is_done_or_would_be_shows_its_plan_first(outcome: str
         ),
     ],
 )
-def test_the_last_line_of_a_conversion_says_what_comes_next(approval: ApprovalForm | RefusalForm, words: str) -> None:
+def test_the_last_line_of_a_conversion_says_what_comes_next(approval: dict[str, Any], words: str) -> None:
     out = StringIO()
-    data: ShownConversionForm = {
-        "operations": [OPERATION],
-        "moves": [],
-        "instructions": [],
-        "before": {"providers": {}, "allocations": {}},
-        "after": {"providers": {}, "allocations": {}},
-        "capacity": {},
-        "requests": ["DELETE /resource_providers/u"],
-        "digest": "d1",
-        "names": {},
-        "node": "host",
-        "outcome": "changed",
-        "layout": "devices",
-        "target": "numa",
-        "notes": [],
-        **ReservingForm(),
-        **approval,
-    }
+    nothing = Observed(ObservedTree())
+    shown = Forecast(ShownPlan(GONE, nothing.tree, "d1", {}), nothing, nothing)
+    data = Foreseen(
+        node="host", outcome=Status.CHANGED, layout="devices", target="numa", notes=(), forecast=shown, **approval
+    )
 
     print_conversion(Screen(file=out, width=200), data)
 

@@ -1,21 +1,16 @@
-"""What a picture shows, from the JSON of the verbs: trees as boxes, links of guests, and the tables below. Pure."""
+"""What a picture shows, from what the verbs found: trees as boxes, links of guests, and the tables below. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agent.command.changes import in_order, rows, summary
 from agent.command.picture.boxes import Box, Chip
-from agent.command.verb_forms import FindingForm, ShownTreeForm
-from agent.command.wording import alike, counted, written_amounts
-from agent.sync.forms import (
-    CapacityForm,
-    ConversionForm,
-    Held,
-    MoveForm,
-    ObservedProviderForm,
-    ObservedTreeForm,
-    SumsForm,
-)
+from agent.command.plan_results import Capacity, Forecast, ShownTree, Sums
+from agent.command.results import AuditedFinding
+from agent.command.wording import alike, counted, moved, written_amounts
+from agent.sync.json_form import by_consumer
+from reportclient.allocations import Allocation, Move, Observed, usages
+from reportclient.tree import ObservedProvider
 
 Links = tuple[tuple[str, str, str], ...]
 """(guest, provider before, provider after) of each amount that is counted elsewhere."""
@@ -44,12 +39,12 @@ class Subject:
     names: Mapping[str, str] = field(default_factory=dict)  # of guests, by consumer
 
 
-def of_conversion(data: ConversionForm, refusals: Iterable[str]) -> Subject:
+def of_conversion(data: Forecast, refusals: Iterable[str]) -> Subject:
     """Return the subject of a plan: both trees, whose accounting is rewritten, and the sums before and after."""
-    names = data.get("names", {})
+    plan, names = data.shown.plan, data.shown.names or {}
     marks = {name: row.mark for row in rows(data) for name in row.names}
-    moving = {move["consumer"] for move in data["moves"]}
-    before, after = data["before"], data["after"]
+    moving = {move.consumer for move in plan.moves}
+    before, after = data.before, data.after
     root = _root(after) or _root(before)
     return Subject(
         node=root,
@@ -58,45 +53,45 @@ def of_conversion(data: ConversionForm, refusals: Iterable[str]) -> Subject:
             ("before", _tree(before, names, moving, {name: "-" for name, mark in marks.items() if mark == "-"})),
             ("after", _tree(after, names, moving, marks)),
         ),
-        links=tuple(
-            (one["consumer"], one["from_resource_provider"], one["to_resource_provider"]) for one in data["moves"]
-        ),
+        links=tuple((one.consumer, one.from_provider, one.to_provider) for one in plan.moves),
         refusals=tuple(refusals),
-        digest=data["digest"],
-        tables=(_guests(data["moves"], names), _capacity(data["capacity"])),
+        digest=data.shown.digest,
+        tables=(_guests(plan.moves, names), _capacity(data.capacity)),
         names=names,
     )
 
 
-def of_shown(data: ShownTreeForm) -> Subject:
+def of_shown(data: ShownTree) -> Subject:
     """Return the subject of a tree as placement holds it."""
-    held = len(data["allocations"])
-    providers = counted(len(data["providers"]), "provider")
+    observed, names = data.observed, data.names
+    held = len({one.consumer for one in observed.allocations})
+    providers = counted(len(observed.tree.providers), "provider")
     return Subject(
-        node=_root(data),
+        node=_root(observed),
         sentence=f"{providers}, and {counted(held, 'consumer')} with allocations",
-        trees=(("in placement", _tree(data, data["names"], (), {})),),
-        tables=(_holdings(data["allocations"], data["names"]),),
-        names=data["names"],
+        trees=(("in placement", _tree(observed, names, (), {})),),
+        tables=(_holdings(observed.allocations, names),),
+        names=names,
     )
 
 
-def of_audit(found: Sequence[FindingForm], tree: ObservedTreeForm, names: Mapping[str, str]) -> Subject:
+def of_audit(found: Sequence[AuditedFinding], tree: Observed, names: Mapping[str, str]) -> Subject:
     """Return the subject of an audit: the tree, with the guests that have findings."""
-    wrong = {one["consumer"] for one in found if one["consumer"]}
-    ill = {one["provider"]: "!" for one in found if one["provider"] and not one["consumer"]}
+    findings = [one.finding for one in found]
+    wrong = {one.consumer for one in findings if one.consumer}
+    ill = {one.provider: "!" for one in findings if one.provider and not one.consumer}
     columns = ("who", "finding", "class", "is", "should be", "seen", "repair")
     told = tuple(
         (
-            _called(one["consumer"] or one["provider"] or "", names),
-            one["kind"],
-            " on ".join(filter(None, (one["resource_class"], one["provider"] if one["consumer"] else None))),
-            "" if one["actual"] is None else str(one["actual"]),
-            "" if one["expected"] is None else str(one["expected"]),
-            one["seen"],
-            one["repair"] or one["why"],
+            _called(one.consumer or one.provider or "", names),
+            one.kind.value,
+            " on ".join(filter(None, (one.resource_class, one.provider if one.consumer else None))),
+            "" if one.actual is None else str(one.actual),
+            "" if one.expected is None else str(one.expected),
+            one.seen,
+            one.repair.text if one.repair else why,
         )
-        for one in found
+        for one, why in zip(findings, (one.why for one in found), strict=True)
     )
     return Subject(
         node=_root(tree),
@@ -107,8 +102,8 @@ def of_audit(found: Sequence[FindingForm], tree: ObservedTreeForm, names: Mappin
     )
 
 
-def _root(tree: ObservedTreeForm) -> str:
-    return next((name for name, one in tree["providers"].items() if one["parent"] is None), "")
+def _root(observed: Observed) -> str:
+    return next((one.name for one in observed.tree if one.provider.parent is None), "")
 
 
 def _called(consumer: str, names: Mapping[str, str]) -> str:
@@ -116,7 +111,7 @@ def _called(consumer: str, names: Mapping[str, str]) -> str:
 
 
 def _tree(
-    tree: ObservedTreeForm,
+    observed: Observed,
     names: Mapping[str, str],
     moving: Collection[str],
     marks: Mapping[str, str],
@@ -124,24 +119,26 @@ def _tree(
     wrong: Collection[str] = (),
 ) -> Box:
     """Return a tree as boxes; siblings that are alike and hold nothing are one box."""
-    providers = tree["providers"]
-    root = _root(tree)
+    providers, used = observed.tree.by_name, usages(observed.allocations)
+    root = _root(observed)
     chips: dict[str, list[Chip]] = {}
-    for consumer, held in sorted(tree["allocations"].items(), key=lambda one: (names.get(one[0], "~"), one[0])):
+    for consumer, held in sorted(
+        by_consumer(observed.allocations).items(), key=lambda one: (names.get(one[0], "~"), one[0])
+    ):
         called = names.get(consumer, consumer[:8])
         for provider, resources in held.items():
             chip = Chip(consumer, f"{called}: {_short(resources)}", consumer in moving, consumer in wrong)
             chips.setdefault(provider, []).append(chip)
     boxes: dict[str, Box] = {}
     below: dict[str, list[Box]] = {}
-    order = [*in_order({name: one["parent"] for name, one in providers.items()})]
+    order = [*in_order({name: one.provider.parent for name, one in providers.items()})]
     for name, _depth in reversed(order):
-        parent = providers[name]["parent"]
+        parent = providers[name].provider.parent
         boxes[name] = Box(
             name=name,
             label=name.removeprefix(f"{root}_"),
             mark=marks.get(name, " "),
-            lines=tuple(_stock(providers[name])),
+            lines=tuple(_stock(providers[name], used)),
             chips=tuple(chips.get(name, ())),
             below=_folded([*reversed(below.get(name, []))]),
         )
@@ -150,11 +147,11 @@ def _tree(
     return boxes.get(root, Box(name="", label="nothing", mark=" "))
 
 
-def _stock(provider: ObservedProviderForm) -> Iterable[str]:
-    for name, one in provider["inventories"].items():
-        terms = [f"{one['reserved']} reserved"] if one["reserved"] else []
-        terms += [f"ratio {one['allocation_ratio']:g}"] if one["allocation_ratio"] != 1 else []
-        yield f"{name} {provider['usages'].get(name, 0)}/{one['total']}{' (' + ', '.join(terms) + ')' if terms else ''}"
+def _stock(seen: ObservedProvider, used: Mapping[tuple[str, str], int]) -> Iterable[str]:
+    for name, one in sorted(seen.provider.inventories.items()):
+        terms = [f"{one.reserved} reserved"] if one.reserved else []
+        terms += [f"ratio {one.allocation_ratio:g}"] if one.allocation_ratio != 1 else []
+        yield f"{name} {used.get((seen.name, name), 0)}/{one.total}{' (' + ', '.join(terms) + ')' if terms else ''}"
 
 
 _UNITS = {
@@ -181,66 +178,55 @@ def _folded(boxes: Sequence[Box]) -> tuple[Box, ...]:
     )
 
 
-def _guests(moves: Iterable[MoveForm], names: Mapping[str, str]) -> Table:
+def _guests(moves: Iterable[Move], names: Mapping[str, str]) -> Table:
     columns = ("guest", "amount", "counted on", "will be counted on", "evidence")
-    several = sorted(moves, key=lambda one: (names.get(one["consumer"], "~"), one["consumer"]))
+    several = sorted(moves, key=lambda one: (names.get(one.consumer, "~"), one.consumer))
     return Table(
         title="Guests whose accounting is rewritten",
         columns=columns,
         rows=tuple(
-            (
-                _called(one["consumer"], names),
-                written_amounts(one["moved_resources"]) + _as(one),
-                one["from_resource_provider"],
-                one["to_resource_provider"],
-                one["because"],
-            )
+            (_called(one.consumer, names), moved(one), one.from_provider, one.to_provider, one.because)
             for one in several
         ),
     )
 
 
-def _as(move: MoveForm) -> str:
-    """Return the classes that a move's amounts get; empty where they keep theirs."""
-    return f" as {written_amounts(move['to_resources'])}" if "to_resources" in move else ""
-
-
-def _capacity(capacity: Mapping[str, CapacityForm]) -> Table:
+def _capacity(capacity: Mapping[str, Capacity]) -> Table:
     columns = ("class", "total before", "total after", "can be allocated before", "after", "used", "why it differs")
     return Table(
         title="Sums over the whole tree",
         columns=columns,
-        rows=tuple((name, *_sums(one["before"], one["after"])) for name, one in sorted(capacity.items())),
+        rows=tuple((name, *_sums(one.before, one.after)) for name, one in sorted(capacity.items())),
     )
 
 
-def _sums(before: SumsForm, after: SumsForm) -> tuple[str, ...]:
-    numbers = (before["total"], after["total"], before["capacity"], after["capacity"])
-    used = str(after["used"]) if before["used"] == after["used"] else f"{before['used']} → {after['used']}"
+def _sums(before: Sums, after: Sums) -> tuple[str, ...]:
+    numbers = (before.total, after.total, before.capacity, after.capacity)
+    used = str(after.used) if before.used == after.used else f"{before.used} → {after.used}"
     return (*map(str, numbers), used, _why(before, after))
 
 
-def _why(before: SumsForm, after: SumsForm) -> str:
+def _why(before: Sums, after: Sums) -> str:
     """Return why what can be allocated of a class differs; empty where it does not."""
     if before == after:
         return ""
-    if not before["total"] or not after["total"]:
-        return "the class is new in this tree" if after["total"] else "the class is gone from this tree"
-    if before["total"] != after["total"]:
-        return f"the host offers {after['total'] - before['total']:+d}"
-    lost = before["capacity"] - after["capacity"]
+    if not before.total or not after.total:
+        return "the class is new in this tree" if after.total else "the class is gone from this tree"
+    if before.total != after.total:
+        return f"the host offers {after.total - before.total:+d}"
+    lost = before.capacity - after.capacity
     if lost:
         return f"{abs(lost)} {'less' if lost > 0 else 'more'} by what is reserved on its providers, and by their ratios"
     return "the same amount, used otherwise"
 
 
-def _holdings(held: Held, names: Mapping[str, str]) -> Table:
+def _holdings(allocations: Iterable[Allocation], names: Mapping[str, str]) -> Table:
     return Table(
         title="What consumers have",
         columns=("consumer", "amount", "of"),
         rows=tuple(
             (_called(consumer, names), written_amounts(resources), provider)
-            for consumer, several in held.items()
+            for consumer, several in by_consumer(allocations).items()
             for provider, resources in several.items()
         ),
     )

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
-from agent.sync.forms import KeptPlanForm, MoveForm, OperationForm, PlanForm, ProviderForm, ReadPlanForm
+from agent.sync.forms import MoveForm, OperationForm, PlanForm, ProviderForm
 from reportclient.payload import InventoryForm
 
 _Aspect = Literal["parent", "inventories", "traits", "aggregates"]
@@ -24,7 +24,7 @@ _WHOLE: tuple[_Aspect, ...] = ("parent", "inventories", "traits", "aggregates") 
 NOT_KEPT = "further differences are not known: an older release saved that plan without its providers"
 
 
-def plan_changes(read: ReadPlanForm, now: KeptPlanForm) -> tuple[str, ...]:
+def plan_changes(read: PlanForm, now: PlanForm) -> tuple[str, ...]:
     """
     Return a sentence for each difference, differences of providers first; empty where the kept plans show none.
 
@@ -143,7 +143,7 @@ def _what(move: MoveForm) -> str:
     return f"{resources} of {move['consumer']}"
 
 
-def _of_allocations(read: ReadPlanForm, now: KeptPlanForm) -> list[str]:
+def _of_allocations(read: PlanForm, now: PlanForm) -> list[str]:
     """Return amounts that differ after the plans, of consumers that move, on this host's providers or on others."""
     names = {one["uuid"]: name for providers in (read["after"], now["after"]) for name, one in providers.items()}
     before, after = _rows(read), _rows(now)
