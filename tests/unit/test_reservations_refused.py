@@ -246,6 +246,28 @@ def test_what_is_lost_is_reserved_though_a_person_forces_a_plan_that_is_refused(
     assert (done.status in REFUSED, one.stock(NIC)) == (True, {VF: (4, 2)})
 
 
+def test_more_than_stands_that_an_operator_reserved_stays_when_another_class_is_given_back(start: Start) -> None:
+    one = start("flat")
+    well = one.policy
+    one.set_by_hand("", VF, reserved=4)
+    assert one.sync(facts=host(*card(NIC, 3), gpu(), parents=(parent(gpu(), a=8),))).status is Status.CHANGED
+    assert one.stock()[VF] == (3, 3)
+    one.sync(facts=host(*card(NIC, 3)), policy=unsafe(one))
+    one.sync(facts=WHOLE)
+
+    one.sync(policy=well)
+
+    assert one.stock() == {**one.stock(), VF: (4, 4), "VGPU": (8, 0)}
+
+
+def test_marks_that_a_cut_off_give_back_left_go_while_the_refusal_lasts(start: Start) -> None:
+    one = start()
+    one.sync(facts=NO_CARD, policy=unsafe(one))
+    cut_off(one, 1, WHOLE)
+
+    assert (one.stock(NIC), one.marks(NIC)) == ({VF: (4, 0)}, frozenset())
+
+
 # the state file
 
 

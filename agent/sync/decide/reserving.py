@@ -76,9 +76,15 @@ def _reserved(
         stock[name] = replace(now, reserved=min(now.total, max(least, off_offer)))
     ours = any(stock[name].reserved > theirs.get(name, 0) for name in names)
     marks = frozenset(filter(is_mark, whole.traits))
-    if stock == stands or (ours and not is_reserved_by_us(marks) and ONE_TIME not in whole.traits):
+    unmarked = ours and not is_reserved_by_us(marks) and ONE_TIME not in whole.traits
+    kept = any(one.reserved > theirs.get(name, 0) for name, one in stock.items() if name not in NO_DEVICES)
+    ends = is_reserved_by_us(said.traits) and not kept  # the marks are left of a pass that was cut off
+    ends &= not is_reserved_by_us(marks)
+    if unmarked or (stock == stands and not ends):
         return seen.provider
     marks = (marks - {HELD}) | {UNHEALTHY} if is_reserved_by_us(marks) else marks
+    if any(amount > stock[name].reserved for name, amount in theirs.items() if name in stock):
+        marks |= frozenset(filter(is_mark, said.traits))  # an operator reserved more than stands
     return replace(said, inventories=stock, traits=frozenset(t for t in said.traits if not is_mark(t)) | marks)
 
 
