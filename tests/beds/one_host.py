@@ -48,9 +48,10 @@ class Cut(Exception):
 
 @dataclass
 class Sender:
-    """Before a placement in memory: counts what is written, and ends the process at one of the writes."""
+    """Before a placement in memory: counts what is asked and written, and ends the process at one of the writes."""
 
     placement: MemoryPlacement = field(default_factory=MemoryPlacement)
+    reads: int = 0
     writes: int = 0
     left: int | None = None  # writes until the end; None: it lives
 
@@ -60,6 +61,7 @@ class Sender:
                 raise Cut(f"{method} {url}")
             self.left = None if self.left is None else self.left - 1
             self.writes += 1
+        self.reads += method == "GET"
         return self.placement.request(url, method, **kwargs)
 
 

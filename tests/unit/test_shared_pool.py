@@ -545,6 +545,19 @@ def test_a_host_cut_off_between_two_pools_goes_back_to_the_first_whole(tmp_path:
             break
 
 
+def test_a_pass_of_the_service_between_full_ones_reads_no_consumer(one: OneHost) -> None:
+    share(one)
+    one.sync(Wishes(deep=True))
+    one.sender.reads = 0
+
+    assert one.sync(Wishes(deep=False)).status is Status.UNCHANGED
+    assert one.sender.reads == 5  # the tree, and the pool with its three aspects
+
+    one.put(ROOT, "aggregates", aggregates=[])  # and where the aggregate is gone, it looks for the disks again
+    assert one.sync(Wishes(deep=False, reshape=True)).status is Status.CHANGED
+    assert (rows(one), one.aggregates()) == ({"pool": 20}, {aggregate_of(UUID)})
+
+
 def test_an_older_memory_of_the_first_pool_leaves_no_disk_on_the_second(one: OneHost) -> None:
     share(one)
     saved = {path: path.read_bytes() for path in one.folder.rglob("*") if path.is_file()}

@@ -9,7 +9,6 @@ from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Shaper, View, Wishes
 from agent.sync.outcome import Status
-from reportclient.hold import device_classes
 from reportclient.names import BANDWIDTH
 
 
@@ -41,12 +40,7 @@ class OddDevices(Feature):
 
     def refuse(self, draft: Draft, wishes: Wishes, terms: Terms) -> Refusal | None:
         """Refuse to divide a total on the root: what odd devices are of it has no place below the root."""
-        root = draft.observed.root
-        if wishes.force or draft.beside or not root or not self.odd:
-            return None
-        if draft.stands_in != "flat" or draft.layout == "flat":
-            return None
-        if not device_classes(root.provider.inventories.keys() & draft.ours.classes(root)):
+        if wishes.force or draft.beside or not self.odd or draft.layout == "flat" or draft.stands_in != "flat":
             return None
         why = (
             f"devices are undecided, and a conversion from flat to {draft.layout} would forget them: repair or reset "
