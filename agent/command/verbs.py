@@ -34,12 +34,11 @@ from agent.command.verb_options import (
     parse_uuid,
 )
 
+_OF_ONE = ("apply", "approve", "withdraw")  # what a rehearsal does not do
 ONE_HOST: tuple[Contradiction, ...] = (
     (
-        lambda options: (
-            len(options.host) > 1 and (getattr(options, "apply", False) or getattr(options, "approve", False))
-        ),
-        "several --host are a rehearsal: give one with --apply or --approve",
+        lambda options: len(options.host) > 1 and any(getattr(options, one, False) for one in _OF_ONE),
+        "several --host are a rehearsal: give one with --apply, --approve or --withdraw",
     ),
     (
         lambda options: len(options.host) > 1 and options.save,
