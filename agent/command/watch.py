@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from agent.command.plan_results import ShownChange, shown_plan
@@ -36,18 +35,6 @@ _FIRST = (
 TICK_S = 60.0  # longest time without a look: a link that goes down or an allocation that ends sends no event
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """Result of one look: the events that caused it, and what changed."""
-
-    events: tuple[Event, ...]
-    plan: Plan = field(default_factory=Plan)
-    before: ObservedTree = field(default_factory=ObservedTree)
-    outcome: str = ""  # of the pass; empty: changes are not written
-    notes: tuple[str, ...] = ()
-    seconds: float = 0.0  # from the first event to the end
-
-
 class Ticks:
     """Source of batches of events; a batch is empty if a look is due without an event, and the first is due at once."""
 
@@ -68,7 +55,7 @@ class Ticks:
 
 
 @contextmanager
-def open_watch(settings: Settings, choice: Choice, *, sync: bool) -> Iterator[Iterator[Change]]:
+def open_watch(settings: Settings, choice: Choice, *, sync: bool) -> Iterator[Iterator[ShownChange]]:
     """
     Yield an iterator over the changes of the chosen host as they come; with ``sync`` each is written to placement.
 
@@ -90,19 +77,7 @@ def open_watch(settings: Settings, choice: Choice, *, sync: bool) -> Iterator[It
             yield watch_and_sync(node, wake_ups)
 
 
-def shown_change(change: Change) -> ShownChange:
-    """Return a change as it is shown: with the present time."""
-    return ShownChange(
-        at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        events=change.events,
-        seconds=round(change.seconds, 3),
-        outcome=change.outcome or None,
-        notes=change.notes,
-        plan=shown_plan(change.plan, change.before),
-    )
-
-
-def watch_host(driver: Driver, node: str, settings: Settings, wake_ups: Ticks) -> Iterator[Change]:
+def watch_host(driver: Driver, node: str, settings: Settings, wake_ups: Ticks) -> Iterator[ShownChange]:
     """Yield each change of the desired tree, without end; write nothing."""
     stood = ObservedTree()
     while True:
@@ -111,16 +86,16 @@ def watch_host(driver: Driver, node: str, settings: Settings, wake_ups: Ticks) -
             tree = _desired(driver, node, settings)
         except USER_ERRORS as error:
             wake_ups.again(RETRY_S)
-            yield Change(events=events, notes=(str(error),))
+            yield _change(events, None, notes=(str(error),))
             continue
         plan = _compare(stood, tree)
         if events or plan.operations or not stood.providers:
             notes = () if stood.providers else (_FIRST,)
-            yield Change(events=events, plan=plan, before=stood, notes=notes, seconds=time.monotonic() - since)
+            yield _change(events, None, plan, stood, notes=notes, seconds=time.monotonic() - since)
         stood = _as_observed(tree)
 
 
-def watch_and_sync(node: ComputeNode, wake_ups: Ticks) -> Iterator[Change]:
+def watch_and_sync(node: ComputeNode, wake_ups: Ticks) -> Iterator[ShownChange]:
     """Run a pass at the start and after each batch of events, without end; yield what each changed."""
     started = False
     hardware: frozenset[str] = frozenset()  # PCI addresses of reported devices; their loss is confirmed at once
@@ -132,7 +107,7 @@ def watch_and_sync(node: ComputeNode, wake_ups: Ticks) -> Iterator[Change]:
             outcome = run_pass(node, Wishes(counts=not events or looks < PATIENCE))
         except USER_ERRORS as error:
             wake_ups.again(RETRY_S)
-            yield Change(events=events, outcome=Status.FAILED.value, notes=(str(error),))
+            yield _change(events, Status.FAILED.value, notes=(str(error),))
             continue
         refused = outcome.status is Status.UNSAFE
         hardware = hardware | outcome.hardware if refused else outcome.hardware
@@ -142,14 +117,30 @@ def watch_and_sync(node: ComputeNode, wake_ups: Ticks) -> Iterator[Change]:
         if not events and outcome.status is Status.UNCHANGED and started:
             continue
         started = True
-        yield Change(
-            events=events,
-            plan=outcome.plan,
-            before=outcome.observed,
-            outcome=outcome.status.value,
-            notes=outcome.notes,
-            seconds=time.monotonic() - since,
+        seconds = time.monotonic() - since
+        yield _change(
+            events, outcome.status.value, outcome.plan, outcome.observed, notes=outcome.notes, seconds=seconds
         )
+
+
+def _change(
+    events: tuple[Event, ...],
+    outcome: str | None,
+    plan: Plan = Plan(),
+    before: ObservedTree = ObservedTree(),
+    *,
+    notes: tuple[str, ...],
+    seconds: float = 0.0,
+) -> ShownChange:
+    """Return the result of one look, as of now."""
+    return ShownChange(
+        at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        events=events,
+        seconds=round(seconds, 3),
+        outcome=outcome,
+        notes=notes,
+        plan=shown_plan(plan, before),
+    )
 
 
 def _desired(driver: Driver, node: str, settings: Settings) -> ProviderTree:

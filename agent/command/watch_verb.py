@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from agent.command.data import about, print_data
+from agent.command.plan_results import ShownChange
 from agent.command.plan_tables import print_change
 from agent.command.result import choice_of
 from agent.command.screen import screen
-from agent.command.watch import Change, open_watch, shown_change
+from agent.command.watch import open_watch
 from agent.connect.choice import settings_for
 from agent.sync.json_form import encode
 
@@ -48,11 +49,10 @@ def _ending_by_signal() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _print(options: argparse.Namespace, change: Change) -> None:
-    data = shown_change(change)
+def _print(options: argparse.Namespace, change: ShownChange) -> None:
     if options.format == "table":
-        screen().show(print_change, data)
+        screen().show(print_change, change)
         sys.stdout.flush()
         return
 
-    print_data(options.format, {**encode(data), "about": about(options)}, lines=True)
+    print_data(options.format, {**encode(change), "about": about(options)}, lines=True)
