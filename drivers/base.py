@@ -1,10 +1,11 @@
 """The interface of a virt driver: what the agent calls, and what one look at a node returns."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from drivers.errors import DiscoveryError
 from drivers.events import Wake
 from drivers.facts import HostFacts
 from drivers.policy import Policy
@@ -78,6 +79,39 @@ class Driver(Protocol):
     def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
         """Return one sentence for each part of the policy that matches nothing on this node."""
         ...
+
+
+class SurveyedElsewhere:
+    """Driver whose nodes and surveys come from two functions; the driver ``pure``, of any host, does the rest."""
+
+    def __init__(
+        self, pure: Driver | None, nodes: Callable[[], tuple[str, ...]], survey: Callable[[str], Survey]
+    ) -> None:
+        self._driver = pure
+        self.nodes = nodes
+        self.survey = survey
+
+    @property
+    def _pure(self) -> Driver:
+        if self._driver is None:  # there is no survey either, and only surveys are shaped
+            raise DiscoveryError("no host was read")
+        return self._driver
+
+    @property
+    def emitted(self) -> Names:
+        return self._pure.emitted
+
+    def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
+        return self._pure.shape(survey, policy, observed)
+
+    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
+        return self._pure.explain(survey, policy, observed)
+
+    def present(self, survey: Survey) -> frozenset[str]:
+        return self._pure.present(survey)
+
+    def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
+        return self._pure.idle(survey, policy)
 
 
 @runtime_checkable

@@ -6,9 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from drivers import FAKE, INSIDE, IRONIC, LIBVIRT
-from drivers.base import Driver
+from drivers.base import Driver, SurveyedElsewhere
 from drivers.events import OnOperation, untold
-from drivers.fake.driver import FakeDriver
 from drivers.host.archive import HostArchive
 from drivers.host.commands import NAMESPACES, read_namespaces
 from drivers.host.disk import DiskProbe
@@ -79,7 +78,9 @@ def _load_libvirt(options: DriverOptions) -> Driver:
 
 def _load_fake(options: DriverOptions) -> Driver:
     archives = (options.archive,) if options.archive else options.fleet
-    return FakeDriver([_load_recorded(archive, options) for archive in archives])
+    drivers = [_load_recorded(archive, options) for archive in archives]
+    hosts = {node: driver for driver in drivers for node in driver.nodes()}
+    return SurveyedElsewhere(drivers[0], lambda: tuple(hosts), lambda node: hosts[node].survey(node))
 
 
 def _load_recorded(archive: HostArchive, options: DriverOptions) -> Driver:

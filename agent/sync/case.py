@@ -18,8 +18,8 @@ from agent.settings.saved import check_options
 from agent.state.clock import Clock, StoppedClock
 from agent.sync.case_archive import unpacked
 from agent.sync.case_form import CaseFailureForm, CaseForm, decode_about
-from agent.sync.recorder import FAILURES, SeenDriver
-from drivers.base import Driver, Survey
+from agent.sync.recorder import FAILURES
+from drivers.base import Driver, Survey, SurveyedElsewhere
 from drivers.errors import DiscoveryError
 from drivers.facts import ServiceSigns
 from drivers.host.archive import HostArchive
@@ -104,7 +104,7 @@ class Case:
                 raise _error({"failed": mine[0]["failed"], "kind": mine[0]["kind"]})
             return hosts[mine[0]["host"]].survey(node)
 
-        return SeenDriver(next(iter(hosts.values()), None), nodes, look)
+        return SurveyedElsewhere(next(iter(hosts.values()), None), nodes, look)
 
 
 def _error(failure: CaseFailureForm) -> Exception:

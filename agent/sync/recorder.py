@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,17 +18,12 @@ from agent.state.node_records import MEMORY_NAME
 from agent.sync.archive_files import archive_files
 from agent.sync.case_archive import pack_case, write_packed
 from agent.sync.case_form import FORMAT, CaseFailureForm, CaseForm, LookForm
-from drivers.base import Driver, Survey
+from drivers.base import Driver, Survey, SurveyedElsewhere
 from drivers.errors import DiscoveryError, MalformedFact, PolicyError, Vanished
 from drivers.facts import ServiceSigns
 from drivers.host.services import probe_service
-from drivers.policy import Policy
-from drivers.reasons import Explained
-from reportclient.allocations import Holdings
 from reportclient.errors import mask
-from reportclient.ownership import Names
-from reportclient.recording import Exchange, Unrecorded, encode_exchanges
-from reportclient.tree import ObservedTree, ProviderTree
+from reportclient.recording import Exchange, encode_exchanges
 
 FAILURES = {one.__name__: one for one in (DiscoveryError, MalformedFact, Vanished, PolicyError)}  # errors of a look
 _MEMORY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.json")  # what the agent remembers of one root
@@ -74,40 +69,7 @@ class Recorder:
             self.looks.append((node, survey))
             return survey
 
-        return SeenDriver(driver, nodes, look)
-
-
-class SeenDriver:
-    """Driver whose nodes and looks come from two functions; the driver ``pure`` does the rest."""
-
-    def __init__(
-        self, pure: Driver | None, nodes: Callable[[], tuple[str, ...]], look: Callable[[str], Survey]
-    ) -> None:
-        self._driver = pure
-        self.nodes = nodes
-        self.survey = look
-
-    @property
-    def _pure(self) -> Driver:
-        if self._driver is None:  # no look came to a survey, and only surveys are shaped
-            raise Unrecorded("the case has no host")
-        return self._driver
-
-    @property
-    def emitted(self) -> Names:
-        return self._pure.emitted
-
-    def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
-        return self._pure.shape(survey, policy, observed)
-
-    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
-        return self._pure.explain(survey, policy, observed)
-
-    def present(self, survey: Survey) -> frozenset[str]:
-        return self._pure.present(survey)
-
-    def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
-        return self._pure.idle(survey, policy)
+        return SurveyedElsewhere(driver, nodes, look)
 
 
 def new_recorder() -> Recorder:

@@ -19,7 +19,6 @@ PRELOADED = (
     "agent.command.host_verbs",
     "agent.connect.adapters",
     "agent.service.loop",
-    "drivers.fake.driver",
     "drivers.fake.fleet",
     "drivers.libvirt.driver",
     "gunicorn.app.wsgiapp",
