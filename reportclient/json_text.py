@@ -1,24 +1,83 @@
 """Decodes JSON of others, but for texts of so many values that these would fill the memory: a list takes 64 bytes."""
 
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
 
 MOST_VALUES = 1 << 20  # a record of a provider has about 30, so as many as 30,000 of them have
+_MOST = 1e15  # no number with a point is larger, be it seconds or a ratio
+T = TypeVar("T")
 
 
-def decode_json(text: str, parse_constant: Callable[[str], Any] | None = None) -> Any:
+def decode_json(text: str) -> Any:
     """
-    Decode a text; ``parse_constant`` as for ``json.loads``.
+    Decode a text.
 
     Raises:
         ValueError, RecursionError: it is not JSON, or has more than ``MOST_VALUES`` values.
     """
     check_values(text.encode(errors="surrogatepass") if len(text) > MOST_VALUES else b"")
-    return json.loads(text, parse_constant=parse_constant)
+    return json.loads(text)
 
 
 def check_values(text: bytes) -> None:
     """Raise ValueError where a text may have more than ``MOST_VALUES`` values; counts those in strings too."""
     if len(text) > MOST_VALUES and sum(map(text.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise ValueError(f"it has more than {MOST_VALUES} values")
+
+
+def decode_as(kind: type[T], value: object) -> T:
+    """
+    Return decoded JSON as a value of ``kind``: a dataclass or a TypedDict, with all that their fields can have.
+
+    A field that the JSON lacks has its default; keys that ``kind`` does not have are passed over.
+
+    Raises:
+        ValueError: the JSON does not fit; the message names the place. Also as ``kind``.
+    """
+    found: T = _decode(kind, value, "")
+    return found
+
+
+def _decode(kind: Any, value: Any, place: str) -> Any:
+    origin, of = get_origin(kind), get_args(kind)
+    if kind in (object, Any):
+        return value
+    if origin is UnionType:
+        return None if value is None else _decode(of[0], value, place)
+    if (is_dataclass(kind) or is_typeddict(kind)) and isinstance(value, dict):
+        return kind(**_decode_fields(kind, value, place))
+    if origin in (dict, Mapping) and isinstance(value, dict):
+        return {key: _decode(of[1], one, f"{place}.{key}") for key, one in value.items()}
+    if origin in (list, tuple, frozenset) and isinstance(value, list):
+        kinds = of if origin is tuple and of[-1] is not ... else of[:1] * len(value)
+        pairs = enumerate(zip(kinds, value, strict=True))
+        return origin(_decode(each, one, f"{place}[{number}]") for number, (each, one) in pairs)
+    if _fits(kind, value):
+        return value
+    raise ValueError(f"{place.lstrip('.') or 'the file'} is of the wrong kind")
+
+
+def _decode_fields(kind: Any, value: Mapping[str, Any], place: str) -> dict[str, Any]:
+    kinds, needed = _fields_of(kind)
+    if missing := needed - value.keys():
+        raise ValueError(f"{place.lstrip('.') or 'the file'} lacks {', '.join(sorted(missing))}")
+    return {name: _decode(each, value[name], f"{place}.{name}") for name, each in kinds.items() if name in value}
+
+
+@cache
+def _fields_of(kind: Any) -> tuple[Mapping[str, Any], frozenset[str]]:
+    """Return the types of all fields by name, and the names of those without a default."""
+    if is_typeddict(kind):
+        return get_type_hints(kind), kind.__required_keys__
+    bare = (one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING)
+    return get_type_hints(kind), frozenset(bare)
+
+
+def _fits(kind: Any, value: object) -> bool:
+    if kind is float:
+        return type(value) in (int, float) and abs(value) <= _MOST  # type: ignore[arg-type]
+    return type(value) is kind

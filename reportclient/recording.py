@@ -9,18 +9,11 @@ from typing import Any
 from keystoneauth1 import exceptions
 
 from reportclient.errors import Rejected, mask
-from reportclient.json_text import decode_json
+from reportclient.json_text import decode_as, decode_json
 from reportclient.keystone import FAILURES, Sender
 
 _KEPT = ("Age", "Content-Type", "Date", "Last-Modified", "Retry-After", "x-openstack-request-id")
 """Headers of an answer that the agent reads; no others are recorded."""
-
-_KINDS = {
-    **dict.fromkeys(("method", "path", "microversion", "text", "failure", "cause"), str),
-    **{"body": object, "status": int, "headers": dict},
-}
-"""Kind of each field of an exchange."""
-_REQUIRED = {"method", "path", "microversion"}
 
 
 class Unrecorded(Rejected):
@@ -143,19 +136,7 @@ def decode_exchanges(text: str) -> tuple[Exchange, ...]:
     Raises:
         ValueError, RecursionError: the text is in another form.
     """
-    return tuple(_decode(count, decode_json(line)) for count, line in enumerate(text.split("\n"), 1) if line)
-
-
-def _decode(count: int, record: object) -> Exchange:
-    """Return the exchange of one line; ValueError if it is not in the form of ``Exchange``."""
-    if not isinstance(record, dict) or not _REQUIRED <= record.keys() <= _KINDS.keys():
-        raise ValueError(f"line {count} is no request with its answer")
-    for name, value in record.items():
-        if not isinstance(value, _KINDS[name]) or (isinstance(value, bool) and name != "body"):
-            raise ValueError(f"line {count}: {name} is of the wrong kind")
-    if not all(isinstance(text, str) for text in record.get("headers", {}).values()):
-        raise ValueError(f"line {count}: a header is no text")
-    return Exchange(**record)
+    return tuple(decode_as(Exchange, decode_json(line)) for line in text.split("\n") if line)
 
 
 def _failure(found: Exchange) -> Exception:

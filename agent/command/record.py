@@ -10,7 +10,7 @@ from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.state.identity import read_identity
 from agent.state.rights import owners_rights
-from agent.sync.archive_files import archive_files
+from agent.sync.recorder import archive_files
 from drivers.host.commands import read_namespaces
 from drivers.host.disk import probe_disk
 from drivers.host.sysfs import KernelFiles

@@ -36,7 +36,6 @@ from drivers.rules import rule_attributes
 from drivers.table import DRIVERS, DriverOptions, HostDriver, NodesDriver, NodesOptions
 from reportclient.client import PlacementClient
 from reportclient.keystone import Sender
-from reportclient.recording import RecordedSender, RecordingSender
 from reportclient.transport import Transport
 
 
@@ -194,7 +193,7 @@ def open_nodes(
     adapter, where = _ironic_of(choice.case) if choice.case else open_ironic(settings)
     adapter = TracedSender(adapter, choice.trace)
     if choice.recorder:
-        adapter, choice.recorder.called["ironic"] = RecordingSender(adapter, choice.recorder.ironic), where
+        adapter, choice.recorder.called["ironic"] = choice.recorder.sender("ironic", adapter), where
     ours = settings.ironic
     options = NodesOptions(
         sender=_timed(adapter, told), where=where, shard=ours.shard, conductor_group=ours.conductor_group
@@ -223,7 +222,7 @@ def open_nodes(
 
 
 def _ironic_of(case: Case) -> tuple[Sender, str]:
-    return RecordedSender(case.ironic), case.name_of("ironic")
+    return case.sender("ironic"), case.name_of("ironic")
 
 
 def _timed(sender: Sender, told: OnOperation) -> Sender:
@@ -245,15 +244,15 @@ def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> 
     """
     if choice.case:
         case = choice.case
-        name, answers = case.name_of("placement"), RecordedSender(case.placement)
-        transport = Transport(answers, where=name, now=case.clock.now_s)
+        name = case.name_of("placement")
+        transport = Transport(case.sender("placement"), where=name, now=case.clock.now_s)
         choice.trace.placement = name
         return PlacementClient(transport), case.name_of("where")
     sender, where, name = open_sender(settings, choice, writes=writes)
     if choice.recorder:
         kept = choice.recorder
         kept.called |= {"placement": name, "where": where}
-        transport = Transport(RecordingSender(sender, kept.placement), where=name, now=kept.clock.now_s)
+        transport = Transport(kept.sender("placement", sender), where=name, now=kept.clock.now_s)
         return PlacementClient(transport, workers_for(settings, choice)), where
     workers = workers_for(settings, choice)
     if counts := choice.counts:
@@ -275,8 +274,8 @@ def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
         ConfigError: keystoneauth does not accept the options.
     """
     if choice.case:
-        where = choice.case.about["called"].get("nova")
-        return NovaClient(RecordedSender(choice.case.nova), where) if where else None
+        where = choice.case.verb.called.get("nova")
+        return NovaClient(choice.case.sender("nova"), where) if where else None
     if not settings.nova_chosen:
         return None
 
@@ -284,7 +283,7 @@ def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
     sender: Sender = TracedSender(adapter, choice.trace)
     if choice.recorder:
         choice.recorder.called["nova"] = where
-        sender = RecordingSender(sender, choice.recorder.nova, essential)
+        sender = choice.recorder.sender("nova", sender, essential)
     return NovaClient(sender, where)
 
 

@@ -18,7 +18,6 @@ from agent.sync.case_archive import remove_left_over, write_packed
 from agent.sync.recorder import Recorder, begin_anew, keep_state, new_recorder, packed_case
 from drivers.base import Driver
 from reportclient.keystone import Sender
-from reportclient.recording import RecordingSender
 
 LOG = logging.getLogger(__name__)
 _FOLDER = "cases"
@@ -52,7 +51,7 @@ class KeptCases:
     def recording(self, sender: Sender, **called: str) -> Sender:
         """Return the sender in a form that keeps each request; ``called`` are the names that a case gives again."""
         self.recorder.called.update(called)
-        return RecordingSender(sender, self.recorder.placement) if self._active else sender
+        return self.recorder.sender("placement", sender) if self._active else sender
 
     def hearing(self, choice: Choice) -> Choice:
         """Return the choice in a form that keeps what nova answers."""

@@ -8,53 +8,133 @@ the requests, and from the guests' XML and from nova's answers only what the age
 ``agent/sync/recorder.py`` writes cases.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.settings.read import Settings
 from agent.settings.saved import check_options
 from agent.state.clock import Clock, StoppedClock
 from agent.sync.case_archive import unpacked
-from agent.sync.case_form import CaseFailureForm, CaseForm, decode_about
-from agent.sync.recorder import FAILURES
 from drivers.base import Driver, Survey, SurveyedElsewhere
-from drivers.errors import DiscoveryError
+from drivers.errors import DiscoveryError, MalformedFact, PolicyError, Vanished
 from drivers.facts import ServiceSigns
 from drivers.host.archive import HostArchive
-from reportclient.recording import Exchange, Unrecorded, decode_exchanges
+from reportclient.json_text import decode_as, decode_json
+from reportclient.recording import Exchange, RecordedSender, Unrecorded, decode_exchanges
+
+CASE_FORMAT = 1
+SERVICES = ("placement", "ironic", "nova")  # the requests to each with their answers are in NAME.jsonl
+FAILURES = {one.__name__: one for one in (DiscoveryError, MalformedFact, Vanished, PolicyError)}  # errors of a look
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class SavedFailure:
+    """An error of the driver."""
+
+    failed: str  # its message
+    kind: str  # its class
+
+    def error(self) -> Exception:
+        """Return it as it was raised."""
+        return FAILURES.get(self.kind, DiscoveryError)(self.failed)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedLook:
+    """One look at a node: the number of its host archive, or how it failed, as in ``SavedFailure``."""
+
+    node: str
+    host: int | None = None
+    failed: str | None = None
+    kind: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.host is None and (self.failed is None or self.kind is None):
+            raise ValueError(f"the look at {self.node} has neither a host nor an error")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedClock:
+    """The clock when a case was saved."""
+
+    boot: str
+    offset_s: float
+    now_s: float  # seconds since the epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedVerb:
+    """What was carried out, when and where. ``case.json`` has the keys of this, of ``SavedHost`` and ``SavedFiles``."""
+
+    format: int
+    version: str  # of the agent that saved the case
+    verb: str
+    options: Mapping[str, object]
+    called: Mapping[str, str]  # names of services
+    clock: SavedClock
+
+    def __post_init__(self) -> None:
+        if self.format != CASE_FORMAT:
+            raise ValueError(f"its format is {self.format}, and this version reads {CASE_FORMAT}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedHost:
+    """What was read of the host."""
+
+    recorded: bool
+    nodes: tuple[str, ...]
+    unlisted: SavedFailure | None = None  # why the driver could not list its nodes; None: it could
+    looks: tuple[SavedLook, ...]
+    processes: Mapping[str, tuple[int, ...]]  # of other services, by program
+    units: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the same; older cases have none
+    hidden: bool = False  # whether some processes could not be seen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedFiles:
+    """The operator's files, and all files of the case."""
+
+    provider_config: str
+    provider_config_is_there: bool
+    provider_config_named: bool
+    members: tuple[str, ...] = ()  # without ``case.json``; older cases have no list
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """A saved case, unpacked in ``folder``."""
 
     folder: Path
-    about: CaseForm
-    placement: tuple[Exchange, ...]
-    ironic: tuple[Exchange, ...]
-    nova: tuple[Exchange, ...]
+    verb: SavedVerb
+    host: SavedHost
+    files: SavedFiles
+    exchanges: Mapping[str, tuple[Exchange, ...]]  # by service
 
     @property
     def clock(self) -> Clock:
         """The clock as it stood when the case was saved."""
-        told = self.about["clock"]
-        return StoppedClock(told["boot"], float(told["offset_s"]), float(told["now_s"]))
+        noted = self.verb.clock
+        return StoppedClock(noted.boot, noted.offset_s, noted.now_s)
 
     def settings(self, settings: Settings) -> Settings:
         """Return settings (of the case's own ``agent.conf``) with the files of the case instead of this host's."""
         state = self.folder / "state"
-        named = Path(self.about["provider_config"])
         return replace(
             settings,
             state_directory=state,
             identity_folders=(state,),
-            recorded=self.about["recorded"],
+            recorded=self.host.recorded,
             provider_config=self.folder / "provider_config",
-            provider_config_shown=named,
-            provider_config_named=self.about["provider_config_named"],
+            provider_config_shown=Path(self.files.provider_config),
+            provider_config_named=self.files.provider_config_named,
         )
+
+    def sender(self, service: str) -> RecordedSender:
+        """Return a sender that gives the answers of a service again."""
+        return RecordedSender(self.exchanges[service])
 
     def name_of(self, service: str) -> str:
         """
@@ -63,7 +143,7 @@ class Case:
         Raises:
             Unrecorded: the verb failed before it had chosen one.
         """
-        name = self.about["called"].get(service)
+        name = self.verb.called.get(service)
         if name is None:
             raise Unrecorded(
                 f"the case has no {'Ironic' if service == 'ironic' else 'placement'}: the command that saved it failed "
@@ -73,42 +153,37 @@ class Case:
 
     def probe(self, program: str) -> ServiceSigns:
         """Return what was found of another service when the case was saved; empty if nothing."""
-        return ServiceSigns(
-            processes=tuple(self.about["processes"].get(program, ())),
-            units=tuple(self.about.get("units", {}).get(program, ())),
-            hidden=self.about.get("hidden", False),
-        )
+        processes, units = self.host.processes.get(program, ()), self.host.units.get(program, ())
+        return ServiceSigns(processes=processes, units=units, hidden=self.host.hidden)
 
     def driver(self, load: Callable[[HostArchive], Driver]) -> Driver:
         """Return a driver that gives the saved looks in their order; ``load`` makes a driver from a host archive."""
-        looks = list(self.about["looks"])
-        hosts = {one["host"]: load(HostArchive(self.folder / f"hosts/{one['host']}")) for one in looks if "host" in one}
+        looks = list(self.host.looks)
+        hosts = {
+            one.host: load(HostArchive(self.folder / f"hosts/{one.host}")) for one in looks if one.host is not None
+        }
 
         def nodes() -> tuple[str, ...]:
-            if unlisted := self.about.get("unlisted"):
-                raise _error(unlisted)
-            if not self.about["nodes"]:
+            if self.host.unlisted:
+                raise self.host.unlisted.error()
+            if not self.host.nodes:
                 raise Unrecorded(
                     "the case has no nodes: the command that saved it failed before it had listed them; see what that "
                     "command printed"
                 )
-            return tuple(self.about["nodes"])
+            return self.host.nodes
 
         def look(node: str) -> Survey:
-            mine = [one for one in looks if one["node"] == node]
+            mine = [one for one in looks if one.node == node]
             if not mine:
                 raise Unrecorded(f"the case has no data of node {node}")
             if len(mine) > 1:
                 looks.remove(mine[0])
-            if "host" not in mine[0]:
-                raise _error({"failed": mine[0]["failed"], "kind": mine[0]["kind"]})
-            return hosts[mine[0]["host"]].survey(node)
+            if mine[0].host is None:
+                raise SavedFailure(str(mine[0].failed), str(mine[0].kind)).error()
+            return hosts[mine[0].host].survey(node)
 
         return SurveyedElsewhere(next(iter(hosts.values()), None), nodes, look)
-
-
-def _error(failure: CaseFailureForm) -> Exception:
-    return FAILURES.get(failure["kind"], DiscoveryError)(failure["failed"])
 
 
 @contextmanager
@@ -120,24 +195,29 @@ def open_case(path: Path) -> Iterator[Case]:
         DiscoveryError: the file cannot be unpacked, or is not a whole case of this format.
     """
     with unpacked(path) as folder:
-        yield _read(folder, path)
+        try:
+            case = _read(folder)
+        except (OSError, ValueError, RecursionError) as error:
+            raise DiscoveryError(
+                f"{path} is not a case in the form that --save and the service write: {error}"
+            ) from error
+        yield case
 
 
-def _read(folder: Path, path: Path) -> Case:
-    try:
-        about = decode_about((folder / "case.json").read_text(encoding="utf-8"))
-        lost = [name for name in about.get("members", ()) if not (folder / name).is_file()]
-        if lost:
-            raise ValueError(f"it lacks {', '.join(lost[:5])}: copy the whole file again")
-        check_options(folder / "agent.conf")
-        (folder / "state").mkdir(exist_ok=True)
-        if about["provider_config_is_there"]:
-            (folder / "provider_config").mkdir(exist_ok=True)
-        placement, ironic = (
-            decode_exchanges((folder / f"{name}.jsonl").read_text(encoding="utf-8")) for name in ("placement", "ironic")
-        )
-        novas = folder / "nova.jsonl"  # a case of a version that did not ask nova has none
-        nova = decode_exchanges(novas.read_text(encoding="utf-8")) if novas.exists() else ()
-    except (OSError, ValueError, RecursionError) as error:
-        raise DiscoveryError(f"{path} is not a case in the form that --save and the service write: {error}") from error
-    return Case(folder, about, placement, ironic, nova)
+def _read(folder: Path) -> Case:
+    record = decode_json((folder / "case.json").read_text(encoding="utf-8"))
+    verb, host, files = decode_as(SavedVerb, record), decode_as(SavedHost, record), decode_as(SavedFiles, record)
+    if lost := [name for name in files.members if not (folder / name).is_file()]:
+        raise ValueError(f"it lacks {', '.join(lost[:5])}: copy the whole file again")
+    check_options(folder / "agent.conf")
+    (folder / "state").mkdir(exist_ok=True)
+    if files.provider_config_is_there:
+        (folder / "provider_config").mkdir(exist_ok=True)
+    return Case(folder, verb, host, files, {name: _exchanges(folder / f"{name}.jsonl") for name in SERVICES})
+
+
+def _exchanges(path: Path) -> tuple[Exchange, ...]:
+    """Return what was sent to a service; nothing of nova in a case of a version that did not ask it."""
+    if path.name == "nova.jsonl" and not path.exists():
+        return ()
+    return decode_exchanges(path.read_text(encoding="utf-8"))

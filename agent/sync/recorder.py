@@ -1,10 +1,12 @@
-"""Keep everything that a verb reads of a host and of placement, and write it as a case."""
+"""Keep everything that a verb reads of a host and of placement, and write it as a case, or a host as an archive."""
 
 import json
 import os
+import platform
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from agent import VERSION
@@ -15,17 +17,29 @@ from agent.state.clock import Clock, StoppedClock, probe_clock
 from agent.state.files import read_whole
 from agent.state.identity import FILE, read_identity
 from agent.state.node_records import MEMORY_NAME
-from agent.sync.archive_files import archive_files
+from agent.sync.case import (
+    CASE_FORMAT,
+    FAILURES,
+    SERVICES,
+    SavedClock,
+    SavedFailure,
+    SavedFiles,
+    SavedHost,
+    SavedLook,
+    SavedVerb,
+)
 from agent.sync.case_archive import pack_case, write_packed
-from agent.sync.case_form import FORMAT, CaseFailureForm, CaseForm, LookForm
+from agent.sync.json_form import encode
 from drivers.base import Driver, Survey, SurveyedElsewhere
-from drivers.errors import DiscoveryError, MalformedFact, PolicyError, Vanished
 from drivers.facts import ServiceSigns
+from drivers.host.archive import FORMAT, Document
 from drivers.host.services import probe_service
+from drivers.libvirt.prune import prune_domain
+from drivers.libvirt.recorded import DOMAINS
 from reportclient.errors import mask
-from reportclient.recording import Exchange, encode_exchanges
+from reportclient.keystone import Sender
+from reportclient.recording import Exchange, RecordingSender, encode_exchanges
 
-FAILURES = {one.__name__: one for one in (DiscoveryError, MalformedFact, Vanished, PolicyError)}  # errors of a look
 _MEMORY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.json")  # what the agent remembers of one root
 
 
@@ -35,14 +49,16 @@ class Recorder:
 
     clock: Clock
     state: Mapping[str, bytes] = field(default_factory=dict)  # by file name
-    placement: list[Exchange] = field(default_factory=list)
-    ironic: list[Exchange] = field(default_factory=list)
-    nova: list[Exchange] = field(default_factory=list)
+    exchanges: Mapping[str, list[Exchange]] = field(default_factory=lambda: {name: [] for name in SERVICES})
     nodes: tuple[str, ...] = ()
     unlisted: Exception | None = None  # why the nodes could not be listed; None: they were, or nobody asked
     looks: list[tuple[str, Survey | Exception]] = field(default_factory=list)
     services: dict[str, ServiceSigns] = field(default_factory=dict)  # by program
     called: dict[str, str] = field(default_factory=dict)  # names of services, for messages and the memory
+
+    def sender(self, service: str, sender: Sender, reduced: Callable[[str], str] = str) -> Sender:
+        """Return the sender to a service in a form that keeps each request; ``reduced`` as ``RecordingSender``."""
+        return RecordingSender(sender, self.exchanges[service], reduced)
 
     def probe(self, program: str) -> ServiceSigns:
         """Look for another service, as ``probe_service``, and keep what was found."""
@@ -79,8 +95,10 @@ def new_recorder() -> Recorder:
 
 def begin_anew(kept: Recorder) -> None:
     """Forget what was kept, before a pass begins; the names of placement and Ironic stay, like the connections."""
-    for old in (kept.placement, kept.ironic, kept.nova, kept.looks, kept.services):
-        old.clear()
+    for sent in kept.exchanges.values():
+        sent.clear()
+    kept.looks.clear()
+    kept.services.clear()
     kept.clock, kept.state, kept.nodes, kept.unlisted = _stopped(), {}, (), None
 
 
@@ -144,49 +162,41 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
     """
     files = {f"state/{name}": data for name, data in kept.state.items()}
     files |= _files_of_operators(settings)
-    looks: list[LookForm] = []
+    looks: list[SavedLook] = []
     for number, (node, seen) in enumerate(kept.looks):
         if isinstance(seen, Exception):
-            failure = _failure(seen)
-            looks.append({"node": node, "failed": failure["failed"], "kind": failure["kind"]})
+            looks.append(SavedLook(node, **asdict(_failure(seen))))
             continue
         archive = archive_files(seen, node, seen.compute_id)
         files |= {f"hosts/{number}/{name}": text.encode() for name, text in archive.items()}
-        looks.append({"node": node, "host": number})
+        looks.append(SavedLook(node, number))
     files["agent.conf"] = encode_options(settings).encode()
-    files["placement.jsonl"] = encode_exchanges(kept.placement).encode()
-    files["ironic.jsonl"] = encode_exchanges(kept.ironic).encode()
-    files["nova.jsonl"] = encode_exchanges(kept.nova).encode()
-    about = _about(kept, settings, verb, options) | {"looks": looks, "members": sorted(files)}
-    return pack_case({**files, "case.json": f"{json.dumps(about, indent=1)}\n".encode()})
+    files |= {f"{name}.jsonl": encode_exchanges(sent).encode() for name, sent in kept.exchanges.items()}
+    clock = SavedClock(kept.clock.boot, kept.clock.offset_s, kept.clock.now_s())
+    about = (
+        SavedVerb(format=CASE_FORMAT, version=VERSION, verb=verb, options=options, called=kept.called, clock=clock),
+        SavedHost(
+            recorded=settings.recorded,
+            nodes=kept.nodes,
+            unlisted=_failure(kept.unlisted) if kept.unlisted else None,
+            looks=tuple(looks),
+            processes={program: signs.processes for program, signs in kept.services.items()},
+            units={program: signs.units for program, signs in kept.services.items()},
+            hidden=any(signs.hidden for signs in kept.services.values()),
+        ),
+        SavedFiles(
+            provider_config=str(settings.provider_config),
+            provider_config_is_there=settings.provider_config.is_dir(),
+            provider_config_named=settings.provider_config_named,
+            members=tuple(sorted(files)),
+        ),
+    )
+    record = {key: value for part in about for key, value in encode(part).items()}
+    return pack_case({**files, "case.json": f"{json.dumps(record, indent=1)}\n".encode()})
 
 
-def _about(kept: Recorder, settings: Settings, verb: str, options: Mapping[str, object]) -> CaseForm:
-    """Return the contents of ``case.json``, still without looks and members."""
-    about: CaseForm = {
-        "format": FORMAT,
-        "version": VERSION,
-        "verb": verb,
-        "options": dict(options),
-        "nodes": kept.nodes,
-        "looks": (),
-        "processes": {program: signs.processes for program, signs in kept.services.items()},
-        "units": {program: signs.units for program, signs in kept.services.items()},
-        "hidden": any(signs.hidden for signs in kept.services.values()),
-        "called": kept.called,
-        "recorded": settings.recorded,
-        "provider_config": str(settings.provider_config),
-        "provider_config_is_there": settings.provider_config.is_dir(),
-        "provider_config_named": settings.provider_config_named,
-        "clock": {"boot": kept.clock.boot, "offset_s": kept.clock.offset_s, "now_s": kept.clock.now_s()},
-    }
-    if kept.unlisted is not None:
-        about["unlisted"] = _failure(kept.unlisted)
-    return about
-
-
-def _failure(error: Exception) -> CaseFailureForm:
-    return {"failed": mask(str(error)), "kind": type(error).__name__}
+def _failure(error: Exception) -> SavedFailure:
+    return SavedFailure(mask(str(error)), type(error).__name__)
 
 
 def _files_of_operators(settings: Settings) -> dict[str, bytes]:
@@ -202,3 +212,23 @@ def _files_of_operators(settings: Settings) -> dict[str, bytes]:
         return {f"provider_config/{one.name}": one.read_bytes() for one in paths if not one.name.startswith(".")}
     except OSError as error:
         raise StateError(f"no case is saved, as {error.filename} cannot be read: {error.strerror}") from error
+
+
+def archive_files(survey: Survey, node: str, identity: str | None) -> dict[str, str]:
+    """
+    Return a host archive of a survey: file name -> text; of its guests only what the agent reads.
+
+    ``identity`` is the host's compute_id, None without one.
+    """
+    files = {**survey.files, **({FILE: identity + "\n"} if identity else {})}
+    guests = {name: text for name, text in files.items() if name.startswith(f"{DOMAINS}/") and name.endswith(".xml")}
+    files |= {name: prune_domain(Document(text, name)) for name, text in guests.items()}
+    uname = platform.uname()
+    host = {
+        "format": FORMAT,
+        "hostname": node,
+        "recorded_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "uname": {"sysname": uname.system, "release": uname.release, "machine": uname.machine},
+        "files": sorted(files),
+    }
+    return {**files, "host.json": json.dumps(host, indent=1) + "\n"}

@@ -92,17 +92,15 @@ def test_a_look_at_what_was_recorded_is_the_same_look(
     world = changed_world(make, layout, guests, several)
     node = world.node()
     kept = Recorder(StoppedClock("boot", 0.0, world.clock()), {})
-    first = looked(asking(replace(node, driver=kept.driver(node.driver)), _recording(world, kept), kept))
+    first = looked(
+        asking(replace(node, driver=kept.driver(node.driver)), kept.sender("placement", world.crashing), kept)
+    )
     event("a plan" if first.startswith("[") else "a refusal")
 
-    answers = decode_exchanges(encode_exchanges(kept.placement))
+    answers = decode_exchanges(encode_exchanges(kept.exchanges["placement"]))
     again = looked(asking(node, RecordedSender(answers), kept))
 
     assert again == first
-
-
-def _recording(world: World, kept: Recorder) -> RecordingSender:
-    return RecordingSender(world.crashing, kept.placement)
 
 
 @given(layouts, st.lists(st.tuples(cards, st.sampled_from(STYLES)), max_size=3), st.lists(changes, max_size=3))

@@ -54,7 +54,7 @@ def whole(tmp_path: Path) -> dict[str, bytes]:
     kept = new_recorder()
     kept.nodes, kept.called = ("host",), {"placement": "P", "where": "P"}
     kept.looks.append(("host", Survey(FACTS, None, {})))
-    kept.placement.append(Exchange(**ONE))
+    kept.exchanges["placement"].append(Exchange(**ONE))
     save_case(tmp_path / "whole.tar.gz", kept, configured(tmp_path), "plan", {"rename_from": None})
     with tarfile.open(tmp_path / "whole.tar.gz") as tar:
         members = {member.name.removeprefix("case/"): tar.extractfile(member) for member in tar}
@@ -162,7 +162,7 @@ def test_a_failed_look_is_kept_without_the_password_in_its_words(tmp_path: Path)
     save_case(tmp_path / "case.tar.gz", kept, configured(tmp_path), "plan", {})
 
     with open_case(tmp_path / "case.tar.gz") as case:
-        assert case.about["looks"][0].get("failed") == "libvirt at qemu+tcp://***@there/system is gone"
+        assert case.host.looks[0].failed == "libvirt at qemu+tcp://***@there/system is gone"
 
 
 class Unlisted:
@@ -225,9 +225,9 @@ def test_a_case_without_a_list_of_its_files_is_read_as_before(tmp_path: Path) ->
     about = json.loads(files["case.json"])
     del about["members"]
 
-    assert opened(tmp_path, files | {"case.json": json.dumps(about).encode()}, lambda case: case.about["nodes"]) == [
-        "host"
-    ]
+    assert opened(tmp_path, files | {"case.json": json.dumps(about).encode()}, lambda case: case.host.nodes) == (
+        "host",
+    )
 
 
 @pytest.mark.parametrize("name", ["agent.conf", "ironic.jsonl", "hosts/0/host.json"])
@@ -240,7 +240,7 @@ def test_a_case_that_lost_a_file_is_refused(tmp_path: Path, name: str) -> None:
 
 
 ILL: tuple[Any, ...] = (None, 7, "x", [], {}, True, [1], {"a": 1}, 1e400)
-HOSTS: tuple[Any, ...] = ([], -1, 0.5, True, "../../../etc", "0")
+HOSTS: tuple[Any, ...] = ([], 0.5, True, "../../../etc", "0")
 LOOKS: tuple[object, ...] = (
     [{}],
     [{"node": "host"}],
@@ -280,13 +280,13 @@ def test_each_wrong_value_of_a_case_is_refused(tmp_path: Path) -> None:
         with pytest.raises(DiscoveryError, match="is not a case in the form that"):
             opened(tmp_path, about_with(files, **more))
     for name in about.keys() - {"members", "units", "hidden"}:
-        with pytest.raises(DiscoveryError, match=f"case.json: the file lacks {name}"):
+        with pytest.raises(DiscoveryError, match=f"the file lacks {name}"):
             opened(tmp_path, files | {"case.json": json.dumps({k: v for k, v in about.items() if k != name}).encode()})
 
 
 FIELDS: tuple[tuple[str, Any], ...] = (
     *(("method", 1), ("path", None), ("microversion", []), ("status", "x"), ("status", True), ("text", 7)),
-    *(("headers", []), ("headers", {"Date": 1}), ("failure", 7), ("cause", 7), ("more", "x")),
+    *(("headers", []), ("headers", {"Date": 1}), ("failure", 7), ("cause", 7)),
 )
 
 
@@ -455,4 +455,4 @@ def test_the_report_of_a_verb_with_a_case_is_its_report(tmp_path: Path) -> None:
 
 def opened_again(path: Path) -> str:
     with open_case(path) as case:
-        return case.about["verb"]
+        return case.verb.verb

@@ -16,7 +16,7 @@ from agent.service.cases import KeptCases, case_files
 from agent.service.rounds import Rounds
 from agent.settings.read import Settings, load_settings
 from agent.state.locks import locked
-from agent.sync.case import open_case
+from agent.sync.case import SavedFailure, open_case
 from agent.sync.outcome import Outcome, Status
 from drivers.base import Survey
 from drivers.errors import DiscoveryError
@@ -257,4 +257,4 @@ def test_a_host_that_cannot_be_opened_is_a_case(tmp_path: Path, monkeypatch: pyt
 
     with open_case(case_files(tmp_path)[0]) as case:
         assert case.name_of("placement") == "P"
-        assert case.about.get("unlisted") == {"failed": "libvirt is gone", "kind": "DiscoveryError"}
+        assert case.host.unlisted == SavedFailure("libvirt is gone", "DiscoveryError")
