@@ -41,7 +41,7 @@ from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
 from agent.sync.approval import approvals, approve, tell_approval, withdraw
 from agent.sync.case_archive import check_folder
-from agent.sync.convert import Agreement, convert, convert_approved, remember_plan, sync_node, sync_saved
+from agent.sync.convert import Agreement, convert, convert_approved, sync_node, sync_saved
 from agent.sync.decide.additions import add
 from agent.sync.decide.checks import Verdict, judge, notes_on
 from agent.sync.decide.feature import Draft
@@ -50,7 +50,7 @@ from agent.sync.decide.searched import tell_more_searched
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
-from agent.sync.plan_file import read_plans, write_plans
+from agent.sync.plan_file import read_plans, remember_plan, write_plans
 from agent.sync.pool_node import pool_nodes
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee

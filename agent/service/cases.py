@@ -12,7 +12,7 @@ from pathlib import Path
 from agent.connect.choice import Choice
 from agent.errors import StateError
 from agent.settings.read import Settings
-from agent.state.files import files_in, remove
+from agent.state.files import remove, state_files
 from agent.state.rights import owners_rights
 from agent.sync.case_archive import remove_left_over, write_packed
 from agent.sync.recorder import Recorder, begin_anew, keep_state, new_recorder, packed_case
@@ -120,11 +120,7 @@ def case_files(directory: Path) -> list[Path]:
     Raises:
         StateError: the folder cannot be read.
     """
-    try:
-        found = files_in(directory / _FOLDER, ".tar.gz")
-    except OSError as error:
-        raise StateError(f"cannot read {directory / _FOLDER}: {error.strerror}") from error
-    return sorted(found, key=lambda path: (_number(path), path.name))
+    return sorted(state_files(directory / _FOLDER, ".tar.gz"), key=lambda path: (_number(path), path.name))
 
 
 def _number(path: Path) -> int:

@@ -11,9 +11,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from agent.errors import StateError
 from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
-from agent.state.files import read_whole, remove, replace_durably, seal, unseal
+from agent.state.files import read_state, remove_state, seal, unseal, write_state
 from agent.state.same_service import same_place
 from reportclient.allocations import Allocation
 
@@ -54,7 +53,7 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | N
     """
     path = _path(directory, root_uuid)
     try:
-        body = _unseal(read_whole(path).decode())
+        body = _unseal(read_state(path).decode())
         if not same_place(body["where"], where):
             return AuditMemory(where=where)
         # Older files have no names: everything is then read once, as providers may have other names by now.
@@ -78,8 +77,6 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | N
         )
     except FileNotFoundError:
         return AuditMemory(where=where)
-    except OSError as error:
-        raise StateError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         LOG.warning("the saved data of the last audit is not valid, everything is read file=%s reason=%s", path, error)
         return AuditMemory(where=where)
@@ -92,7 +89,6 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock:
     Raises:
         StateError: the file cannot be written; the old one stays.
     """
-    path = _path(directory, root_uuid)
     body: dict[str, object] = {
         "where": memory.where,
         "generations": dict(memory.generations),
@@ -103,10 +99,7 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock:
         "clock": encode_clock(clock or probe_clock()),
         "sightings": {key: [one.first_s, one.looks, one.shown] for key, one in sorted(memory.sightings.items())},
     }
-    try:
-        replace_durably(path, seal(body, form=_FORMAT))
-    except OSError as error:
-        raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
+    write_state(_path(directory, root_uuid), seal(body, form=_FORMAT))
 
 
 def forget_memory(directory: Path, root_uuid: str) -> None:
@@ -116,11 +109,7 @@ def forget_memory(directory: Path, root_uuid: str) -> None:
     Raises:
         StateError: the file cannot be removed.
     """
-    path = _path(directory, root_uuid)
-    try:
-        remove(path)
-    except OSError as error:
-        raise StateError(f"cannot remove {path}: {error.strerror}") from error
+    remove_state(_path(directory, root_uuid))
 
 
 @lru_cache(4)  # the text seldom changes, and is read at each pass; nobody changes what it holds

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from agent.errors import StateError
 from agent.state.rights import owners_rights
 
 _PART = 1 << 16  # bytes read at a time
@@ -161,6 +162,62 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_state(path: Path) -> bytes:
+    """
+    Read a file of the state directory, as ``read_whole``.
+
+    Raises:
+        FileNotFoundError: there is none. StateError: it cannot be read.
+    """
+    try:
+        return read_whole(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StateError(f"cannot read {path}: {error.strerror}") from error
+
+
+def write_state(path: Path, text: str) -> None:
+    """
+    Replace a file of the state directory, as ``replace_durably``.
+
+    Raises:
+        StateError: it cannot be written; the old one stays.
+    """
+    try:
+        replace_durably(path, text)
+    except OSError as error:
+        raise StateError(f"cannot write {path}: {error.strerror}: make room or set [agent] state_directory") from error
+
+
+def remove_state(path: Path) -> None:
+    """
+    Remove a file of the state directory for good; nothing happens where there is none.
+
+    Raises:
+        StateError: it cannot be removed.
+    """
+    try:
+        if path.exists():
+            remove(path)
+            sync_folder(path.parent)
+    except OSError as error:
+        raise StateError(f"cannot remove {path}: {error.strerror}: remove it by hand") from error
+
+
+def state_files(folder: Path, suffix: str) -> list[Path]:
+    """
+    Return the files of a folder of the state directory, as ``files_in``.
+
+    Raises:
+        StateError: the folder cannot be read.
+    """
+    try:
+        return files_in(folder, suffix)
+    except OSError as error:
+        raise StateError(f"cannot read {folder}: {error.strerror}") from error
 
 
 def seal(body: Mapping[str, object], *, form: int, indent: int | None = None) -> str:

@@ -8,8 +8,7 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agent.errors import StateError
-from agent.state.files import read_whole, replace_durably, seal, unseal
+from agent.state.files import read_state, seal, unseal, write_state
 
 FILE = "machine.json"
 _FORMAT = 1
@@ -81,15 +80,13 @@ def read_machine(directory: Path, identity: str) -> Machine:
     """
     path = directory / FILE
     try:
-        body = unseal(read_whole(path).decode(), form=_FORMAT)
+        body = unseal(read_state(path).decode(), form=_FORMAT)
         if body.pop("identity") != identity:
             return Machine()
         lasting = body.pop("lasting", False) is True
         return Machine(**{name: str(value) for name, value in body.items()}, lasting=lasting)
     except FileNotFoundError:
         return Machine()
-    except OSError as error:
-        raise StateError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Machine()
 
@@ -111,10 +108,7 @@ def tie_machine(directory: Path, identity: str, machine: Machine, *, anew: bool 
     if told == before:
         return
     body = {"identity": identity, **asdict(told)}
-    try:
-        replace_durably(directory / FILE, seal(body, form=_FORMAT))
-    except OSError as error:
-        raise StateError(f"cannot write {directory / FILE}: {error.strerror}: set [agent] state_directory") from error
+    write_state(directory / FILE, seal(body, form=_FORMAT))
 
 
 def _is_later(machine: Machine, before: Machine) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import StateError
-from agent.state.files import read_whole, remove, replace_durably, temporary_path, write_durably
+from agent.state.files import read_state, remove, remove_state, replace_durably, temporary_path, write_durably
 from agent.state.memory import NodeState, decode_state, encode_state
 from agent.state.same_service import same_place
 
@@ -39,11 +39,9 @@ class StateFile:
             StateError: the file exists and cannot be read.
         """
         try:
-            text = read_whole(self._path).decode(errors="replace")  # the checksum finds wrong characters
+            text = read_state(self._path).decode(errors="replace")  # the checksum finds wrong characters
         except FileNotFoundError:
             return NodeState(where=where)
-        except OSError as error:
-            raise StateError(f"cannot read {self._path}: {error}") from error
         try:
             state = decode_state(text)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -103,10 +101,7 @@ class StateFile:
         Raises:
             StateError: the file cannot be removed.
         """
-        try:
-            remove(self._path)
-        except OSError as error:
-            raise StateError(f"cannot remove {self._path}: {error.strerror}") from error
+        remove_state(self._path)
 
     def _replace(self, state: NodeState) -> None:
         replace_durably(self._path, encode_state(state))

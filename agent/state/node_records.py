@@ -17,7 +17,7 @@ from uuid import uuid4
 
 from agent.errors import StateError
 from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
-from agent.state.files import checksum, read_whole, replace_durably
+from agent.state.files import checksum, read_state, write_state
 from agent.state.same_service import same_place
 from drivers.ironic.shape import given_traits, node_classes
 from reportclient.payload import decode_inventory, encode_inventory
@@ -66,7 +66,7 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
     """
     path, fresh = directory / MEMORY_NAME, NodesMemory(where=where, ironic=ironic)
     try:
-        text = read_whole(path).decode()
+        text = read_state(path).decode()
         head, _, body = text.partition("\n")
         record = json.loads(head)
         if (record["format"], record.pop("checksum")) != (_FORMAT, checksum(record, body)):
@@ -87,8 +87,6 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
         return replace(found, where=where) if same_place(found.where, where) else replace(fresh, elsewhere=found)
     except FileNotFoundError:
         return fresh
-    except OSError as error:
-        raise StateError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
         LOG.warning(
             "the saved data of bare-metal nodes is not valid, all nodes are read file=%s reason=%s", path, error
@@ -103,7 +101,6 @@ def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = N
     Raises:
         StateError: the file cannot be written; the old one stays.
     """
-    path = directory / MEMORY_NAME
     body = "".join(json.dumps(_encode(known)) + "\n" for known in memory.nodes.values())
     head = {
         "format": _FORMAT,
@@ -116,10 +113,7 @@ def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = N
         "behind": sorted(memory.behind),
         "clock": encode_clock(clock or probe_clock()),
     }
-    try:
-        replace_durably(path, f"{json.dumps(head | {'checksum': checksum(head, body)})}\n{body}")
-    except OSError as error:
-        raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
+    write_state(directory / MEMORY_NAME, f"{json.dumps(head | {'checksum': checksum(head, body)})}\n{body}")
 
 
 def own_mark(directory: Path, *, writes: bool) -> str:
@@ -133,16 +127,13 @@ def own_mark(directory: Path, *, writes: bool) -> str:
     """
     path = directory / "agent_id"
     try:
-        return read_whole(path).decode().strip()
+        return read_state(path).decode().strip()
     except FileNotFoundError:
         mark = str(uuid4())
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise StateError(f"cannot read {path}: {error}") from error
     if writes:
-        try:
-            replace_durably(path, mark + "\n")
-        except OSError as error:
-            raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
+        write_state(path, mark + "\n")
     return mark
 
 

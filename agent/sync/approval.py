@@ -7,15 +7,16 @@ conversion begins, and removed when any conversion of the node is done, as it wa
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent.errors import StateError
-from agent.state.files import files_in, read_whole, remove, replace_durably, seal, sync_folder, unseal
+from agent.state.files import read_state, remove_state, seal, state_files, unseal, write_state
 from agent.state.same_service import same_place
 from agent.sync.decide.feature import Draft
+from agent.sync.json_form import encode
 from agent.sync.node import ComputeNode
+from reportclient.json_text import decode_as
 from reportclient.plan import Outline
 
 _FORMAT = 1
@@ -32,10 +33,6 @@ class Approval:
     approved: str  # the time of the approval, as ISO 8601 in UTC
     outline: Outline  # tells whether a later plan is the rest of this one, after a conversion that was cut off
     begun: bool = False  # True: the conversion may have been carried out, in part or in full
-
-    def __post_init__(self) -> None:
-        if not all(isinstance(text, str) for text in (self.node, self.where, self.digest, self.approved)):
-            raise TypeError("a name, a digest or a time is no text")
 
 
 class UntrustedApproval(Exception):
@@ -92,12 +89,10 @@ def read_approval(path: Path) -> Approval | None:
         UntrustedApproval: it is damaged. StateError: it cannot be read.
     """
     try:
-        return _decode(read_whole(path).decode(errors="replace"))
+        return decode_as(Approval, unseal(read_state(path).decode(errors="replace"), form=_FORMAT))
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise StateError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UntrustedApproval(f"{path} is damaged ({type(error).__name__})") from error
 
 
@@ -108,7 +103,7 @@ def forget_approval(node: ComputeNode, root_uuid: str) -> None:
     Raises:
         StateError: it cannot be removed.
     """
-    _remove(approval_path(node, root_uuid), "used up")
+    remove_state(approval_path(node, root_uuid))
 
 
 def withdraw(directory: Path) -> tuple[tuple[Path, ...], tuple[tuple[Path, Approval], ...]]:
@@ -126,18 +121,9 @@ def withdraw(directory: Path) -> tuple[tuple[Path, ...], tuple[tuple[Path, Appro
         if isinstance(one, Approval) and one.begun:
             begun.append((path, one))
         else:
-            _remove(path, "withdrawn")
+            remove_state(path)
             gone.append(path)
     return tuple(gone), tuple(begun)
-
-
-def _remove(path: Path, why: str) -> None:
-    try:
-        if path.exists():
-            remove(path)
-            sync_folder(path.parent)
-    except OSError as error:
-        raise StateError(f"cannot remove {path}, which is {why}: {error.strerror}: remove it by hand") from error
 
 
 def approvals(directory: Path) -> tuple[tuple[Path, Approval | str], ...]:
@@ -148,11 +134,7 @@ def approvals(directory: Path) -> tuple[tuple[Path, Approval | str], ...]:
         StateError: an approval, or the folder of all, cannot be read.
     """
     found: list[tuple[Path, Approval | str]] = []
-    try:
-        paths = files_in(directory / _FOLDER, ".json")
-    except OSError as error:
-        raise StateError(f"cannot read {directory / _FOLDER}: {error.strerror}") from error
-    for path in paths:
+    for path in state_files(directory / _FOLDER, ".json"):
         try:
             if approval := read_approval(path):
                 found.append((path, approval))
@@ -191,36 +173,4 @@ def spent(node: ComputeNode, draft: Draft) -> Iterator[None]:
 
 
 def _write(path: Path, approval: Approval) -> None:
-    try:
-        replace_durably(path, _encode(approval))
-    except OSError as error:
-        raise StateError(f"cannot write {path}: {error.strerror}: make room or set [agent] state_directory") from error
-
-
-def _encode(approval: Approval) -> str:
-    outline = approval.outline
-    body = asdict(approval) | {
-        "outline": {
-            "steps": sorted(outline.steps),
-            "traits": sorted([uuid, sorted(names)] for uuid, names in outline.traits),
-            "moves": outline.moves,
-        }
-    }
-    return seal(body, form=_FORMAT, indent=1)
-
-
-def _decode(text: str) -> Approval:
-    body = unseal(text, form=_FORMAT)
-    outline = body["outline"]
-    return Approval(
-        node=body["node"],
-        where=body["where"],
-        digest=body["digest"],
-        approved=body["approved"],
-        begun=body["begun"],
-        outline=Outline(
-            steps=frozenset(outline["steps"]),
-            traits=frozenset((uuid, frozenset(names)) for uuid, names in outline["traits"]),
-            moves=outline["moves"],
-        ),
-    )
+    write_state(path, seal(encode(approval), form=_FORMAT, indent=1))

@@ -1,12 +1,10 @@
 """Convert a host's tree to another shape, with what its guests hold: by a command, or before the service starts."""
 
-import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 
 from tenacity import (
     RetryCallState,
@@ -17,7 +15,6 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from agent.state.files import files_in, read_whole, remove, replace_durably
 from agent.state.locks import locked
 from agent.state.same_service import same_place
 from agent.sync.approval import UntrustedApproval, find_approval, forget_approval
@@ -30,13 +27,12 @@ from agent.sync.forms import PlanForm
 from agent.sync.json_form import encode_kept
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
-from agent.sync.plan_file import SavedPlan
+from agent.sync.plan_file import SavedPlan, remembered_plan
 from agent.sync.run import Agree, anything, foresee, outcome_of, run_pass
 from reportclient.errors import Conflict, Unavailable
 from reportclient.plan import Outline
 
 LOG = logging.getLogger(__name__)
-_KEPT = 50  # shown plans that are kept, the latest ones
 _NAMED = 4  # differences between two plans that a message names
 APPROVE = "look at it with compute-node-agent reshape, and approve what it shows with reshape --approve --digest D"
 _SHORT, _LONG = wait_random(0, 0.1), wait_random_exponential(multiplier=0.2, max=10)
@@ -178,7 +174,7 @@ class Agreement:
         if self.begun is not None and self.begun.covers(plan):
             return ()  # the rest of that plan, after a lost answer or a conflict
         try:
-            changed = _differences(self.shown or read_plan(node, self.digest), encode_kept(plan, draft.observed))
+            changed = _differences(self.shown or remembered_plan(node, self.digest), encode_kept(plan, draft.observed))
         except (KeyError, TypeError, AttributeError):
             changed = f"the differences are not known: the saved copy of plan {self.digest} is damaged"
         return (f"the plan is not {self.digest} any more but {plan.digest} ({changed}): {self.again}",)
@@ -190,26 +186,6 @@ def _begun_by(node: ComputeNode, draft: Draft, digest: str) -> Outline | None:
         approval = find_approval(node, draft.root_uuid)
         if approval and approval.begun and approval.digest == digest:
             return approval.outline
-    return None
-
-
-def remember_plan(node: ComputeNode, draft: Draft) -> None:
-    """Keep a plan that is shown, so that a refusal can say later what changed; skip it where no file can be written."""
-    folder = node.settings.state_directory / "plans"
-    text = json.dumps(encode_kept(draft.plan, draft.observed))
-    with suppress(OSError):
-        replace_durably(folder / f"{draft.plan.digest}.json", text)
-        for old in sorted(files_in(folder, ".json"), key=lambda path: path.lstat().st_mtime)[:-_KEPT]:
-            remove(old)
-
-
-def read_plan(node: ComputeNode, digest: str) -> PlanForm | None:
-    """The plan of a digest as it was shown on this host; None when it was not, or is not readable."""
-    path: Path = node.settings.state_directory / "plans" / f"{digest}.json"
-    with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(read_whole(path))
-        whole = isinstance(found, dict) and all(isinstance(found.get(key), list) for key in ("moves", "operations"))
-        return found if whole else None
     return None
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import StateError
-from agent.state.files import checksum, files_in, read_whole, remove, replace_durably
+from agent.state.files import checksum, files_in, read_state, remove, state_files, write_state
 from agent.sync.decide.feature import Draft
 from agent.sync.json_form import encode_after, encode_observed_tree, encode_plan
 from agent.sync.node import ComputeNode
@@ -98,15 +98,9 @@ def read_journal(folder: Path) -> tuple[Entry, ...]:
         StateError: an entry cannot be read, or is no entry.
     """
     found = []
-    try:
-        paths = files_in(folder / _FOLDER, ".json")
-    except OSError as error:
-        raise StateError(f"cannot read {folder / _FOLDER}: {error.strerror}") from error
-    for path in paths:
+    for path in state_files(folder / _FOLDER, ".json"):
         try:
-            found.append(_decode(path, json.loads(read_whole(path))))
-        except OSError as error:
-            raise StateError(f"cannot read {path}: {error.strerror}") from error
+            found.append(_decode(path, json.loads(read_state(path))))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise StateError(
                 f"{path} is damaged ({type(error).__name__}): what was done last is not known, so nothing is taken "
@@ -182,7 +176,4 @@ def _decode(path: Path, record: Any) -> Entry:
 
 
 def _write(path: Path, entry: Mapping[str, object]) -> None:
-    try:
-        replace_durably(path, json.dumps({**entry, "checksum": checksum(entry)}, indent=1))
-    except OSError as error:
-        raise StateError(f"cannot write {path}: {error.strerror}: make room or set [agent] state_directory") from error
+    write_state(path, json.dumps({**entry, "checksum": checksum(entry)}, indent=1))
