@@ -300,16 +300,18 @@ class PlacementClient:
         with payload.in_form(f"the usages of project {project}"):
             return payload.decode_usages(body)
 
-    def has_candidates(self, query: str) -> bool:
+    def candidate(self, query: str) -> dict[str, dict[str, int]] | None:
         """
-        Return whether placement has an allocation candidate for the query of a request. One request.
+        Return what each provider, by uuid, gives in one candidate for a query; None: there is none. One request.
 
         Raises:
             Rejected: the query is wrong, or names a class or a trait that placement does not know.
         """
         body, _ = self._transport.get(f"/allocation_candidates?limit=1&{query}")
         with payload.in_form("its allocation candidates"):
-            return bool(body["allocation_requests"])
+            for one in body["allocation_requests"]:
+                return {uuid: dict(rows["resources"]) for uuid, rows in one["allocations"].items()}
+        return None
 
     def known_traits(self, names: Iterable[str]) -> frozenset[str]:
         """Return those of ``names`` that placement has as traits. One request per 100 names."""

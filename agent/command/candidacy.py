@@ -1,10 +1,10 @@
-"""Why a host is, or is not, among the allocation candidates of a request: for ``explain --request``. Pure."""
+"""What a host lacks for a request for allocation candidates, by placement's answers to parts of it. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from reportclient.candidates import Giver, Offered, Part, Unsearched, can_give, find_candidate
-from reportclient.request import Criterion, Wish
+from reportclient.request import IN_TREE, MEMBER_OF, REQUIRED, RESOURCES, Wish
+from reportclient.tree import Inventory, ObservedProvider
 
 _SHOWN = 4  # providers that a reason names
 
@@ -18,127 +18,139 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidacy:
-    """What a host gives for a request, or what it lacks."""
+class Givers:
+    """The providers that can give to a request for one host."""
 
-    gives: tuple[tuple[Part, Giver], ...] | None  # who gives each part; None: the host is no candidate
-    missing: tuple[Missing, ...] = ()  # with any one of these it is none; empty: it is one, or not known
+    tree: tuple[ObservedProvider, ...]  # of this host, root first
+    sharing: tuple[ObservedProvider, ...]  # of other trees
+    used: Mapping[tuple[str, str], int]  # by provider's name and class; at least of all classes that are asked for
+
+    @property
+    def every(self) -> tuple[ObservedProvider, ...]:
+        """Return both."""
+        return (*self.tree, *self.sharing)
+
+    @property
+    def shared(self) -> dict[str, str]:
+        """Return the uuid of a provider that shares it, by class."""
+        return {name: one.uuid for one in self.sharing for name in one.provider.inventories}
+
+    def can_share(self, wish: Wish) -> bool:
+        """Return whether a wish asks for a class that others share."""
+        return wish.kind == RESOURCES and not wish.names.isdisjoint(self.shared)
+
+    def is_foreign(self, wish: Wish) -> bool:
+        """Return whether a wish names a provider that cannot give to this host."""
+        return wish.kind == IN_TREE and wish.names.isdisjoint(one.uuid for one in self.every)
 
 
-def candidacy(givers: Sequence[Giver], wishes: Sequence[Wish]) -> Candidacy:
+def bind(wishes: Sequence[Wish], givers: Givers) -> list[Wish]:
     """
-    Return what providers give for a request; ``givers`` as in ``find_candidate``.
+    Return the request for candidates of one tree: placement gives all groups of one tree, so one group names it.
 
-    Raises:
-        Unsearched: it is not known.
+    Where only the group without a suffix can name it, what others share is asked for in groups of their own.
     """
-    gives = find_candidate(givers, wishes)
-    if gives is not None:
-        return Candidacy(gives)
-    try:
-        return Candidacy(None, _missing(givers, wishes))
-    except Unsearched:  # that the host is none is known all the same
-        return Candidacy(None)
+    own = _own_groups(wishes, givers)
+    shared = [one for one in wishes if givers.can_share(one)]
+    if not own and not shared:
+        return [*wishes]
+    groups, tree = (own, givers.tree[0].uuid) if own else ([shared[0].group], givers.shared[min(shared[0].names)])
+    if any(one.kind == IN_TREE and one.group in groups for one in wishes):
+        return [*wishes]
+    apart = _apart(wishes, givers)
+    bound = [*[one for one in wishes if one not in apart], Wish(IN_TREE, groups[-1], tree)]
+    of_each = [
+        one for one in wishes if not one.group and (one.kind == MEMBER_OF or (one.kind == REQUIRED and one.unwanted))
+    ]
+    for number, one in enumerate(apart, 991):  # before microversion 1.33 a suffix is a number
+        bound += [Wish(each.kind, str(number), each.value) for each in (one, *of_each)]
+    return bound
 
 
-def _missing(givers: Sequence[Giver], wishes: Sequence[Wish]) -> tuple[Missing, ...]:
-    """Return the wishes that cannot be fulfilled; errors as ``candidacy``."""
+def is_sure(wishes: Sequence[Wish], givers: Givers) -> bool:
+    """Return whether a request has no candidate of this host if it has none as ``bind`` returns it."""
+    apart = _apart(wishes, givers)
+    traits = frozenset().union(*(one.provider.traits for one in givers.sharing))
+    own = frozenset().union(*(one.provider.inventories for one in givers.tree))
+    return not apart or not any(
+        one.group or one.names & own
+        if givers.can_share(one)
+        else one.kind == REQUIRED and not one.group and one.names & traits
+        for one in wishes
+    )
+
+
+def missing(offers: Callable[[Sequence[Wish]], bool], givers: Givers, wishes: Sequence[Wish]) -> tuple[Missing, ...]:
+    """
+    Return the wishes without which the host is a candidate; it is none with any one of them.
+
+    ``offers`` asks placement whether the host is a candidate for some of the wishes.
+    """
     kept: list[Wish] = []
     left = [*wishes]
-    while fulfilled := _first(givers, kept, left):  # what forbids alone finds no place, and beside a trait it may
-        kept += fulfilled
-        left = [one for one in left if one not in kept]
+    found = True
+    while found:  # again: a group that only forbids finds no place alone, and may beside a trait
+        found = False
+        for wish in [one for one in left if not givers.is_foreign(one)]:
+            if offers([*kept, wish]):
+                kept.append(wish)
+                left.remove(wish)
+                found = True
     return tuple(Missing(one, _why(givers, kept, one)) for one in left)
 
 
-def _first(givers: Sequence[Giver], kept: Sequence[Wish], left: Iterable[Wish]) -> list[Wish]:
-    """Return those of the wishes left that can be fulfilled beside the kept ones and each other, in their order."""
-    taken: list[Wish] = []
-    for wish in left:
-        if find_candidate(givers, [*kept, *taken, wish]) is not None:
-            taken.append(wish)
-    return taken
-
-
-def _why(givers: Sequence[Giver], kept: Sequence[Wish], wish: Wish) -> str:
-    root = givers[0].name
+def _why(givers: Givers, kept: Sequence[Wish], wish: Wish) -> str:
+    root = givers.tree[0]
     match wish.kind:
-        case Criterion.RESOURCES:
+        case "resources":
             return _why_no_amount(givers, kept, wish)
-        case Criterion.REQUIRED:
-            return _why_no_trait(givers, kept, wish)
-        case Criterion.FORBIDDEN:
-            return _each([one for one in givers if not one.traits.isdisjoint(wish.names)], "has it")
-        case Criterion.MEMBER_OF:
-            return f"no provider that could give the rest is in {'one of them' if len(wish.names) > 1 else 'it'}"
-        case Criterion.NOT_MEMBER_OF:
-            return _each([one for one in givers if not one.aggregates.isdisjoint(wish.names)], "is in it")
-        case Criterion.IN_TREE:
-            strange = all(one.shares or one.uuid not in wish.names for one in givers)
-            return "this is no provider of this host" if strange else "part of the group is given by what others share"
-        case Criterion.ROOT_REQUIRED:
-            return f"{root}, the root, does not have it"
-        case Criterion.ROOT_FORBIDDEN:
-            return f"{root}, the root, has it"
-        case Criterion.SAME_SUBTREE:
+        case "root_required":
+            return f"{root.name}, the root, {'has it' if wish.unwanted else 'does not have it'}"
+        case "same_subtree":
             return "the groups find no providers of which one is above the others"
-        case _:
+        case "group_policy":
             return "the groups find no providers of their own: at least two need the same one"
-
-
-def _why_no_amount(givers: Sequence[Giver], kept: Sequence[Wish], wish: Wish) -> str:
-    (name,) = wish.names
-    holders = [one for one in givers if name in one.stock]
-    if not holders:
-        return f"no provider of this host has {name}"
-    return _told({one.name: _lacks(one, givers, [*kept, wish], wish) for one in holders})
-
-
-def _why_no_trait(givers: Sequence[Giver], kept: Sequence[Wish], wish: Wish) -> str:
-    having = [one for one in givers if not one.traits.isdisjoint(wish.names)]
+    verb = {REQUIRED: "has", MEMBER_OF: "is in"}.get(wish.kind, "is")
+    having = [one for one in givers.every if wish.names & (one.provider.traits | one.provider.aggregates | {one.uuid})]
     if not having:
-        return f"no provider of this host has {'any of them' if len(wish.names) > 1 else 'it'}"
-    return _told({one.name: f"has it, but {_lacks(one, givers, kept, wish)}" for one in having})
+        return f"no provider of this host {verb} {'any of them' if len(wish.names) > 1 else 'it'}"
+    lacks = {one.name: "" if wish.unwanted else f", but {_lacks(one, givers, kept, wish.group)}" for one in having}
+    return _by_reason({name: f"{verb} it{why}" for name, why in lacks.items()})
 
 
-def _lacks(giver: Giver, givers: Sequence[Giver], kept: Sequence[Wish], wish: Wish) -> str:
-    """Say what a provider lacks of the group of a wish."""
-    own = [one for one in kept if one.group == wish.group]
-    asked = [one for one in own if one.kind is Criterion.RESOURCES]
-    if not wish.group:  # several providers give it: each one class
-        asked = [one for one in asked if one.names[0] in giver.stock]
-        if not asked:
-            return "gives none of the classes of the group"
-    for one in asked:
-        if told := _short_of(giver.stock.get(one.names[0]), one.names[0], one.amount):
-            return told
-    tree = frozenset(one.uuid for one in givers if not one.shares)
-    if refused := [one for one in own if not can_give(giver, givers[0], [one], tree)]:
-        return f"does not fulfil {refused[0]}"
-    return "is needed for another part of the request, or stands elsewhere in the tree than that"
+def _why_no_amount(givers: Givers, kept: Sequence[Wish], wish: Wish) -> str:
+    holders = [one for one in givers.every if not wish.names.isdisjoint(one.provider.inventories)]
+    if not holders:
+        return f"no provider of this host has {min(wish.names)}"
+    return _by_reason({one.name: _lacks(one, givers, [*kept, wish], wish.group) for one in holders})
 
 
-def _short_of(stock: Offered | None, name: str, amount: int) -> str:
+def _lacks(one: ObservedProvider, givers: Givers, kept: Iterable[Wish], group: str) -> str:
+    """Say what a provider lacks for a group; several providers give the group without a suffix."""
+    for wish in (each for each in kept if each.kind == RESOURCES and each.group == group):
+        name, _, amount = wish.value.partition(":")
+        stock = one.provider.inventories.get(name)
+        if stock is None and group:
+            return f"has no {name}"
+        if stock and (short := _short_of(stock, givers.used.get((one.name, name), 0), name, int(amount))):
+            return short
+    return "cannot give it beside the rest of the request"
+
+
+def _short_of(stock: Inventory, used: int, name: str, amount: int) -> str:
     """Say why an inventory does not give an amount; empty: it does."""
-    if stock is None:
-        return f"has no {name}"
-    unit = stock.inventory
-    if amount > stock.free:
-        reserved = f", {unit.reserved} are reserved" if unit.reserved else ""
-        return f"has {max(stock.free, 0)} of {unit.capacity} {name} free{reserved}"
-    if amount > unit.max_unit:
-        return f"gives at most {unit.max_unit} {name} to one consumer (max_unit)"
-    if amount < unit.min_unit:
-        return f"gives at least {unit.min_unit} {name} to one consumer (min_unit)"
-    return f"gives {name} in multiples of {unit.step_size} (step_size)" if amount % unit.step_size else ""
+    free = stock.capacity - used
+    if amount > free:
+        reserved = f", {stock.reserved} are reserved" if stock.reserved else ""
+        return f"has {max(free, 0)} of {stock.capacity} {name} free{reserved}"
+    if amount > stock.max_unit:
+        return f"gives at most {stock.max_unit} {name} to one consumer (max_unit)"
+    if amount < stock.min_unit:
+        return f"gives at least {stock.min_unit} {name} to one consumer (min_unit)"
+    return f"gives {name} in multiples of {stock.step_size} (step_size)" if amount % stock.step_size else ""
 
 
-def _each(givers: Iterable[Giver], what: str) -> str:
-    told = _told({one.name: what for one in givers})
-    return told or "a group that asks for nothing else finds no place"
-
-
-def _told(reasons: Mapping[str, str]) -> str:
+def _by_reason(reasons: Mapping[str, str]) -> str:
     """Say a reason by provider; the same one of several providers once."""
     by_reason: dict[str, list[str]] = {}
     for name, why in reasons.items():
@@ -149,3 +161,15 @@ def _told(reasons: Mapping[str, str]) -> str:
 def _named(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return f"{'each of ' * (len(names) > 1)}{', '.join(names[:_SHOWN])}{more}"
+
+
+def _own_groups(wishes: Iterable[Wish], givers: Givers) -> list[str]:
+    """Return the groups that ask for what no other host shares; the one without a suffix first."""
+    return sorted({one.group for one in wishes if one.kind == RESOURCES and not givers.can_share(one)})
+
+
+def _apart(wishes: Sequence[Wish], givers: Givers) -> list[Wish]:
+    """Return what others can share of the group without a suffix, where no other group can name this host's tree."""
+    if _own_groups(wishes, givers) != [""] or any(one.kind == IN_TREE and not one.group for one in wishes):
+        return []
+    return [one for one in wishes if not one.group and givers.can_share(one)]

@@ -1,19 +1,18 @@
-"""Explain whether placement offers a host for a request, and why not."""
+"""Explain whether placement offers a host for a request, and what is missing."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
-from agent.command.candidacy import Candidacy, candidacy
-from agent.command.results import ExplainedRequest, GroupShare
+from agent.command.candidacy import Givers, bind, is_sure, missing
+from agent.command.results import ExplainedRequest
 from agent.errors import ConfigError
 from agent.state.files import read_named
 from reportclient.allocations import usages
-from reportclient.candidates import Giver, Offered, Unsearched
 from reportclient.client import PlacementClient
-from reportclient.errors import Rejected, mask, shorten
-from reportclient.request import Criterion, Wish, format_request, parse_request
-from reportclient.tree import ObservedProvider, ObservedTree
+from reportclient.errors import Forbidden, Rejected, mask, shorten
+from reportclient.request import RESOURCES, Wish, format_request, parse_request
+from reportclient.tree import ObservedTree
 
 
 def read_request(path: Path) -> tuple[Wish, ...]:
@@ -21,7 +20,7 @@ def read_request(path: Path) -> tuple[Wish, ...]:
     Read the query of a request from a file: alone, in a URL, or in a line of a log. Lines that begin with # are left.
 
     Raises:
-        ConfigError: the file cannot be read, or has no query, or one that placement refuses.
+        ConfigError: the file cannot be read, or has no query.
     """
     try:
         lines = [one.strip() for one in read_named(path, 1).splitlines()]
@@ -36,7 +35,7 @@ def read_request(path: Path) -> tuple[Wish, ...]:
 
 def explain_request(client: PlacementClient, node: str, wishes: tuple[Wish, ...]) -> ExplainedRequest:
     """
-    Say why the tree of a node is, or is not, among the candidates of a request; ask placement too where it can tell.
+    Ask placement whether the tree of a node is among the candidates of a request, and if not, for which parts it is.
 
     Raises:
         ConfigError: placement has no such tree.
@@ -45,61 +44,31 @@ def explain_request(client: PlacementClient, node: str, wishes: tuple[Wish, ...]
     standing = client.find(node)
     if standing is None:
         raise ConfigError(f"placement has no provider {node}: run compute-node-agent sync first")
-    tree = client.observe(standing)
-    classes = {one.names[0] for one in wishes if one.kind is Criterion.RESOURCES}
-    sharing = [
-        one
-        for one in client.sharing_with(frozenset().union(*(each.provider.aggregates for each in tree)))
-        if one.uuid not in tree.by_uuid
-    ]
-    givers = tuple(_givers(client, tree, sharing, classes))
+    givers = _givers(client, client.observe(standing), wishes)
+    foreign = any(givers.is_foreign(one) for one in wishes)
     try:
-        found = candidacy(givers, wishes)
-    except Unsearched as error:
-        return ExplainedRequest(node=node, candidate=None, placement=f"not asked: {error}")
-    told = ExplainedRequest(
-        node=node,
-        candidate=found.gives is not None,
-        gives=tuple(_given(found)),
-        missing=found.missing,
-        placement="not asked: it cannot be asked about one host that gives what others share",
-    )
-    if sharing:
-        return told
-    try:
-        offers = client.has_candidates(format_request(wishes, standing))
+        gives = None if foreign else client.candidate(format_request(bind(wishes, givers)))
+    except Forbidden:
+        raise
     except Rejected as error:  # whatever the host has, nobody is a candidate then
-        return replace(told, candidate=False, gives=(), placement=f"refuses the request: {error}")
-    if offers is told.candidate:
-        return replace(told, placement="agrees")
-    return replace(told, candidate=None, placement=f"differs: it has {'a' if offers else 'no'} candidate")
+        return ExplainedRequest(node=node, candidate=False, refusal=str(error))
+    if gives is not None:
+        names = {one.uuid: one.name for one in givers.every}
+        return ExplainedRequest(node=node, candidate=True, gives={names.get(uuid, uuid): gives[uuid] for uuid in gives})
+    lacks = missing(partial(_offers, client, givers), givers, wishes)
+    return ExplainedRequest(node=node, candidate=False if is_sure(wishes, givers) else None, missing=lacks)
 
 
-def _givers(
-    client: PlacementClient, tree: ObservedTree, sharing: Iterable[ObservedProvider], classes: set[str]
-) -> Iterator[Giver]:
-    """Return the providers, with what they have of the classes that are asked for."""
-    parents = {one.name: one.uuid for one in tree}
-    shared = frozenset(one.uuid for one in sharing)
-    every = (*tree, *sharing)
-    used = usages(client.allocations(one for one in every if classes & one.provider.inventories.keys()))
-    for one in every:
-        has = one.provider.inventories
-        yield Giver(
-            uuid=one.uuid,
-            name=one.name,
-            parent=parents[one.provider.parent] if one.provider.parent else None,
-            shares=one.uuid in shared,
-            traits=one.provider.traits,
-            aggregates=one.provider.aggregates,
-            stock={name: Offered(has[name], used.get((one.name, name), 0)) for name in sorted(classes & has.keys())},
-        )
+def _givers(client: PlacementClient, tree: ObservedTree, wishes: Iterable[Wish]) -> Givers:
+    """Read what can give to a request for the host of this tree."""
+    aggregates = frozenset().union(*(one.provider.aggregates for one in tree))
+    sharing = tuple(one for one in client.sharing_with(aggregates) if one.uuid not in tree.by_uuid)
+    classes = frozenset().union(*(one.names for one in wishes if one.kind == RESOURCES))
+    holders = (one for one in (*tree, *sharing) if classes & one.provider.inventories.keys())
+    return Givers(tree.providers, sharing, usages(client.allocations(holders)))
 
 
-def _given(found: Candidacy) -> Iterator[GroupShare]:
-    """Return what each provider gives for each group, the group without a suffix first."""
-    given: dict[tuple[str, str], dict[str, int]] = {}
-    for part, giver in found.gives or ():
-        given.setdefault((part.group, giver.name), {}).update(part.amounts)
-    for (group, provider), resources in given.items():
-        yield GroupShare(group, provider, resources)
+def _offers(client: PlacementClient, givers: Givers, wishes: Sequence[Wish]) -> bool:
+    """Return whether the host is a candidate for a part of a request; it is one for a part without resources."""
+    query = format_request(bind(wishes, givers))
+    return not query or client.candidate(query) is not None

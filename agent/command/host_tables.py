@@ -281,14 +281,14 @@ def print_candidacy(out: Screen, data: ExplainedRequest) -> None:
     known = {
         True: ("is a candidate", "green"),
         False: ("is no candidate", "bold red"),
-        None: ("may be a candidate", ""),
+        None: ("may be a candidate: placement has none without what other hosts share", ""),
     }
     verdict, style = known[data.candidate]
-    out.print(Text.assemble((data.node, "bold"), " ", (verdict, style)), f"(placement: {data.placement})")
-    for given in data.gives:
-        what = ", ".join(f"{amount} {name}" for name, amount in given.resources.items()) or "the place"
-        group = f" for group {given.group}" if given.group else ""
-        out.print(Text.assemble("  ", (given.provider, "bold"), f" gives {what}{group}"))
+    refusal = f"placement refuses the request: {data.refusal}" if data.refusal else ""
+    out.print(Text.assemble((data.node, "bold"), " ", (verdict, style)), refusal)
+    for provider, resources in data.gives.items():
+        what = ", ".join(f"{amount} {name}" for name, amount in resources.items())
+        out.print(Text.assemble("  ", (provider, "bold"), f" gives {what}"))
     for one in data.missing:
         out.print(Text.assemble("  ", (str(one.wish), "bold"), f": {one.why}"))
 

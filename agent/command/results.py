@@ -1,7 +1,7 @@
 """What the verbs found, as values: ``encode`` makes their JSON, and tables and pictures read them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -182,24 +182,15 @@ class ExplainedProvider:
     reasons: tuple[Explanation, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupShare:
-    """What one provider gives for a group of a request."""
-
-    group: str  # its suffix; "" for the group without one
-    provider: str
-    resources: Mapping[str, int]  # by class; empty: a place in the tree alone
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedRequest:
     """Whether a host is among the allocation candidates of a request."""
 
     node: str
     candidate: bool | None  # None: not known
-    gives: tuple[GroupShare, ...] = ()  # empty: the host is none
+    gives: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by provider and class; empty: it is none
     missing: tuple[Missing, ...] = ()  # without these wishes the host would be a candidate
-    placement: str  # "agrees", "differs: ...", or "not asked: ..."
+    refusal: str = ""  # why placement refuses the request, whatever the host has; empty: it does not
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,20 +1,22 @@
-"""Whether a tree is a candidate, and what it lacks: as placement's own application answers."""
+"""``explain --request`` on placement's own application: its answer for one tree, and what is missing there."""
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
-from agent.command.candidacy import candidacy
-from beds.requests import adds_up_wrongly, without
-from reportclient.candidates import Giver, Offered
-from reportclient.request import Criterion, Wish, format_request, groups_of
+from agent.command.explain_request import explain_request
+from agent.command.results import ExplainedRequest
+from beds.requests import adds_up_wrongly
+from reportclient.client import PlacementClient
+from reportclient.request import Wish, format_request, parse_request
+from reportclient.transport import Transport
 from reportclient.tree import Inventory
 
 pytestmark = pytest.mark.contract
@@ -25,13 +27,27 @@ CLASSES = ("MEMORY_MB", "VGPU", "SRIOV_NET_VF", "PCPU")
 AGGREGATES = tuple(str(uuid.UUID(int=0xA0 + number)) for number in range(3))
 SHARES = "MISC_SHARES_VIA_AGGREGATE"
 GROUPS = ("", "_A", "_B")
+FEW = st.sampled_from((0, 0, 0, 1, 2))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Giver:
+    """A provider of the tree, or one that shares with it."""
+
+    uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
+    name: str = ""  # empty: as its uuid
+    parent: str | None = None  # uuid; None: the root, or a provider that shares
+    traits: frozenset[str] = frozenset()
+    aggregates: frozenset[str] = frozenset()
+    stock: Mapping[str, tuple[Inventory, int]] = field(default_factory=dict)  # with what is used of it
+
 
 some_traits = st.frozensets(st.sampled_from(TRAITS))
 some_aggregates = st.frozensets(st.sampled_from(AGGREGATES), max_size=2)
 
 
 @st.composite
-def stocks(draw: st.DrawFn, classes: Sequence[str]) -> dict[str, Offered]:
+def stocks(draw: st.DrawFn, classes: Sequence[str]) -> dict[str, tuple[Inventory, int]]:
     found = {}
     for name in draw(st.sets(st.sampled_from(classes))):
         total = draw(st.integers(1, 4))
@@ -43,28 +59,20 @@ def stocks(draw: st.DrawFn, classes: Sequence[str]) -> dict[str, Offered]:
             step_size=draw(st.sampled_from((1, 1, 1, 2))),
             allocation_ratio=draw(st.sampled_from((1.0, 1.0, 1.5, 16.0))),
         )
-        found[name] = Offered(inventory, draw(st.integers(0, min(2, inventory.capacity))))
+        found[name] = inventory, draw(st.integers(0, min(2, inventory.capacity)))
     return found
 
 
 @st.composite
 def givers(draw: st.DrawFn) -> tuple[Giver, ...]:
     """A root with ample VCPU, up to five providers anywhere below it, and up to two that share."""
-    ample = {"VCPU": Offered(Inventory(total=64), 0)}
-    root = Giver(
-        uuid=str(uuid.uuid4()),
-        name="",
-        parent=None,
-        traits=draw(some_traits),
-        aggregates=draw(some_aggregates),
-        stock=ample | draw(stocks(CLASSES)),
-    )
+    ample = {"VCPU": (Inventory(total=64), 0)}
+    stock = ample | draw(stocks(CLASSES))
+    root = Giver(traits=draw(some_traits), aggregates=draw(some_aggregates), stock=stock)
     tree = [root]
     for _ in range(draw(st.integers(0, 5))):
         tree.append(
             Giver(
-                uuid=str(uuid.uuid4()),
-                name="",
                 parent=draw(st.sampled_from(tree)).uuid,
                 traits=draw(some_traits),
                 aggregates=draw(some_aggregates),
@@ -75,10 +83,6 @@ def givers(draw: st.DrawFn) -> tuple[Giver, ...]:
     for _ in range(draw(st.integers(0, 2)) if within else 0):
         tree.append(
             Giver(
-                uuid=str(uuid.uuid4()),
-                name="",
-                parent=None,
-                shares=True,
                 traits=draw(some_traits) | {SHARES},
                 aggregates=draw(some_aggregates) | {draw(st.sampled_from(sorted(within)))},
                 stock=draw(stocks((*CLASSES[:2], "DISK_GB"))),
@@ -90,44 +94,38 @@ def givers(draw: st.DrawFn) -> tuple[Giver, ...]:
 @st.composite
 def requests(draw: st.DrawFn, tree: Sequence[Giver]) -> tuple[Wish, ...]:
     """A request that placement takes; the group without a suffix has VCPU."""
-    wishes = {Wish(Criterion.RESOURCES, "", ("VCPU",), draw(st.integers(1, 2)))}
+    asked = [f"resources=VCPU:{draw(st.integers(1, 2))}"]
     groups = GROUPS[: draw(st.integers(1, 3))]
     related = len(groups) == 3 and draw(st.booleans())
     for group in groups:
         bare = group and related and draw(st.booleans())
-        for name in draw(st.sets(st.sampled_from((*CLASSES, "DISK_GB")), min_size=bool(group), max_size=2)):
-            if not bare:
-                wishes.add(Wish(Criterion.RESOURCES, group, (name,), draw(st.integers(1, 3))))
-        for kind, names in (
-            (Criterion.REQUIRED, TRAITS),
-            (Criterion.FORBIDDEN, TRAITS),
-            (Criterion.MEMBER_OF, AGGREGATES),
-            (Criterion.NOT_MEMBER_OF, AGGREGATES),
-        ):
-            several = 1 if kind is Criterion.FORBIDDEN else 2
-            for _ in range(draw(st.sampled_from((0, 0, 0, 1, 2)))):
-                chosen = draw(st.sets(st.sampled_from(names), min_size=1, max_size=several))
-                wishes.add(Wish(kind, group, tuple(sorted(chosen))))
+        classes = draw(st.sets(st.sampled_from((*CLASSES, "DISK_GB")), min_size=bool(group), max_size=2))
+        amounts = ",".join(f"{name}:{draw(st.integers(1, 3))}" for name in sorted(classes))
+        if amounts and not group:
+            asked[0] += f",{amounts}"
+        elif not bare:
+            asked += [f"resources{group}={amounts}"] * bool(amounts)
+        wanted = [draw(names_of(TRAITS)) for _ in range(draw(FEW))]
+        unwanted = [draw(st.sampled_from(TRAITS)) for _ in range(draw(FEW))]
+        assume(not any({*unwanted} >= {*names.split(",")} for names in wanted))
+        asked += [f"required{group}=in:{names}" for names in wanted] + [f"required{group}=!{name}" for name in unwanted]
+        for no in ("", "!"):
+            asked += [f"member_of{group}={no}in:{draw(names_of(AGGREGATES))}" for _ in range(draw(FEW))]
         if not draw(st.integers(0, 9)):
-            wishes.add(Wish(Criterion.IN_TREE, group, (draw(st.sampled_from(tree)).uuid,)))
-        forbidden = {one.names[0] for one in wishes if one.kind is Criterion.FORBIDDEN and one.group == group}
-        assume(
-            not any(
-                one.kind is Criterion.REQUIRED and forbidden >= {*one.names} for one in wishes if one.group == group
-            )
-        )
-        assume(sum(one.kind is Criterion.IN_TREE and one.group == group for one in wishes) < 2)
-        assume(group in groups_of(wishes))
+            asked.append(f"in_tree{group}={draw(st.sampled_from(tree)).uuid}")
+        assume(any(f"{kind}{group}=" in "&".join(asked) for kind in ("resources", "required", "member_of", "in_tree")))
     if related:
-        wishes.add(Wish(Criterion.SAME_SUBTREE, "", GROUPS[1:]))
-    if draw(st.booleans()) and len(groups) == 3:
-        wishes.add(Wish(Criterion.ISOLATE, "", ()))
+        asked.append(f"same_subtree={','.join(GROUPS[1:])}")
+    asked.append(f"group_policy={draw(st.sampled_from(('none', 'isolate'))) if len(groups) == 3 else 'none'}")
     if not draw(st.integers(0, 9)):
-        kind = draw(st.sampled_from((Criterion.ROOT_REQUIRED, Criterion.ROOT_FORBIDDEN)))
-        wishes.add(Wish(kind, "", (draw(st.sampled_from(TRAITS)),)))
+        asked.append(f"root_required={draw(st.sampled_from(('', '!')))}{draw(st.sampled_from(TRAITS))}")
+    wishes = parse_request("&".join(asked))
     assume(not adds_up_wrongly(wishes))
-    order = [*Criterion]
-    return tuple(sorted(wishes, key=lambda one: (order.index(one.kind), one)))
+    return wishes
+
+
+def names_of(names: Sequence[str]) -> st.SearchStrategy[str]:
+    return st.sets(st.sampled_from(names), min_size=1, max_size=2).map(lambda chosen: ",".join(sorted(chosen)))
 
 
 class World:
@@ -140,9 +138,11 @@ class World:
     def holding(self, tree: Sequence[Giver]) -> Iterator[None]:
         """Parents first; one consumer uses what is used, and took it before the units of today were set."""
         consumer = f"/allocations/{uuid.uuid4()}"
-        used = {one.uuid: {name: stock.used for name, stock in one.stock.items() if stock.used} for one in tree}
+        used = {one.uuid: {name: taken for name, (_, taken) in one.stock.items() if taken} for one in tree}
         for one in tree:
-            self._send("POST", "/resource_providers", name=one.uuid, uuid=one.uuid, parent_provider_uuid=one.parent)
+            self._send(
+                "POST", "/resource_providers", name=one.name or one.uuid, uuid=one.uuid, parent_provider_uuid=one.parent
+            )
             self._put(one, "inventories", {name: {"total": 100} for name in used[one.uuid]})
             self._put(one, "traits", sorted(one.traits))
             self._put(one, "aggregates", sorted(one.aggregates))
@@ -151,7 +151,7 @@ class World:
             who = {"project_id": "p", "user_id": "u", "consumer_generation": None, "consumer_type": "INSTANCE"}
             self._send("PUT", consumer, allocations=rows, **who)
         for one in tree:
-            self._put(one, "inventories", {name: asdict(stock.inventory) for name, stock in one.stock.items()})
+            self._put(one, "inventories", {name: asdict(stock) for name, (stock, _) in one.stock.items()})
         try:
             yield
         finally:
@@ -161,9 +161,13 @@ class World:
                 self._send("DELETE", f"/resource_providers/{one.uuid}")
 
     def offers(self, tree: Sequence[Giver], wishes: Sequence[Wish]) -> bool:
-        """Whether placement has a candidate whose VCPUs are of this tree."""
+        """Whether placement has a candidate whose VCPUs are of this tree, among those of all."""
         body = self._send("GET", f"/allocation_candidates?{format_request(wishes)}")
         return any(tree[0].uuid in one["allocations"] for one in body["allocation_requests"])
+
+    def explain(self, tree: Sequence[Giver], wishes: Sequence[Wish]) -> ExplainedRequest:
+        client = PlacementClient(Transport(self._sender, where="placement in this process"))
+        return explain_request(client, tree[0].name or tree[0].uuid, tuple(wishes))
 
     def _put(self, giver: Giver, what: str, value: object) -> None:
         path = f"/resource_providers/{giver.uuid}"
@@ -179,7 +183,7 @@ class World:
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_placement_says_the_same_and_what_is_missing_is_what_is_missing(
+def test_placement_has_the_tree_among_all_candidates_and_misses_what_is_missing(
     placement_sender: Any, data: st.DataObject
 ) -> None:
     tree = data.draw(givers())
@@ -187,12 +191,125 @@ def test_placement_says_the_same_and_what_is_missing_is_what_is_missing(
     world = World(placement_sender)
 
     with world.holding(tree):
-        found = candidacy(tree, wishes)
+        found = world.explain(tree, wishes)
         missing = [one.wish for one in found.missing]
 
-        assert world.offers(tree, wishes) is (found.gives is not None)
-        if missing:
-            assert world.offers(tree, without(wishes, missing))
+        if found.candidate is not None:
+            assert world.offers(tree, wishes) is found.candidate
+            assert bool(missing) is not found.candidate
+        if missing and found.candidate is not None:
+            left = [one for one in wishes if one not in missing]
+            assert world.offers(tree, left)
             for one in missing:
-                assert not world.offers(tree, without(wishes, [each for each in missing if each != one])), one
-    event(f"missing: {', '.join(sorted({one.kind for one in missing})) or 'nothing'}")
+                assert not world.offers(tree, [each for each in wishes if each in left or each == one]), one
+    event(f"{found.candidate}, missing: {', '.join(sorted({one.kind for one in missing})) or 'nothing'}")
+
+
+ROOT = Giver(
+    name="host-1",
+    traits=frozenset({"COMPUTE_NODE"}),
+    aggregates=frozenset(AGGREGATES[:1]),
+    stock={
+        "VCPU": (Inventory(total=16, reserved=4, max_unit=8), 8),
+        "MEMORY_MB": (Inventory(total=1000), 0),
+    },
+)
+PORTS = tuple(
+    Giver(
+        name=f"port-{number}",
+        parent=ROOT.uuid,
+        traits=frozenset({TRAITS[number - 1]}),
+        stock={"SRIOV_NET_VF": (Inventory(total=2), 0)},
+    )
+    for number in (1, 2)
+)
+POOL = Giver(
+    name="pool",
+    traits=frozenset({SHARES}),
+    aggregates=frozenset(AGGREGATES[:1]),
+    stock={"DISK_GB": (Inventory(total=100, step_size=10, min_unit=20, max_unit=50), 0)},
+)
+NET1, NET2, SSD = TRAITS
+A1, A2, A3 = AGGREGATES
+
+
+@pytest.fixture(scope="module")
+def ask(placement_sender: Any) -> Iterator[Any]:
+    """Explains a query on a host with two ports and a pool that it shares with others."""
+    world, tree = World(placement_sender), (ROOT, *PORTS, POOL)
+    with world.holding(tree):
+        yield lambda query: world.explain(tree, parse_request(query))
+
+
+def test_what_each_provider_gives_is_told(ask: Any) -> None:
+    found = ask(f"resources=VCPU:2,DISK_GB:20&required=!{NET1}&resources_A=SRIOV_NET_VF:1&required_A={NET2}")
+
+    assert found.candidate
+    assert found.gives == {"host-1": {"VCPU": 2}, "pool": {"DISK_GB": 20}, "port-2": {"SRIOV_NET_VF": 1}}
+    assert found.missing == ()
+
+
+def test_a_request_that_placement_refuses_is_told_in_its_words(ask: Any) -> None:
+    found = ask("resources=VCPU:1&required=HW_NO_SUCH")
+
+    assert found.candidate is False
+    assert "HW_NO_SUCH" in found.refusal
+
+
+def test_a_wish_that_a_pool_may_fulfil_is_not_called_missing_for_certain(ask: Any) -> None:
+    assert ask(f"resources=VCPU:1,DISK_GB:20&required={SHARES}").candidate is None
+
+
+def test_a_pool_gives_a_group_with_a_suffix_that_names_it(ask: Any) -> None:
+    assert ask(f"resources=VCPU:1&resources_D=DISK_GB:20&in_tree_D={POOL.uuid}").candidate
+    assert ask("resources=DISK_GB:20").candidate
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        ("resources=VCPU:5", "resources=VCPU:5: host-1 has 4 of 12 VCPU free, 4 are reserved"),
+        ("resources=VGPU:1", "resources=VGPU:1: no provider of this host has VGPU"),
+        ("resources=DISK_GB:60", "resources=DISK_GB:60: pool gives at most 50 DISK_GB to one consumer (max_unit)"),
+        ("resources=DISK_GB:10", "resources=DISK_GB:10: pool gives at least 20 DISK_GB to one consumer (min_unit)"),
+        ("resources=DISK_GB:25", "resources=DISK_GB:25: pool gives DISK_GB in multiples of 10 (step_size)"),
+        (
+            "resources_A=SRIOV_NET_VF:3",
+            "resources_A=SRIOV_NET_VF:3: each of port-1, port-2 has 2 of 2 SRIOV_NET_VF free",
+        ),
+        (f"resources=VCPU:1&required={SSD}", f"required={SSD}: no provider of this host has it"),
+        (
+            f"resources=VCPU:1&required=in:{SSD},HW_GPU_API_VULKAN",
+            f"required=in:{SSD},HW_GPU_API_VULKAN: no provider of this host has any of them",
+        ),
+        (f"resources_A=VCPU:1&required_A={NET1}", f"required_A={NET1}: port-1 has it, but has no VCPU"),
+        (
+            f"resources_A=SRIOV_NET_VF:1&required_A={NET1},{NET2}",
+            f"required_A={NET2}: port-2 has it, but cannot give it beside the rest of the request",
+        ),
+        ("resources=VCPU:1&required=!COMPUTE_NODE", "required=!COMPUTE_NODE: host-1 has it"),
+        (f"resources=VCPU:1&member_of={A2}", f"member_of={A2}: no provider of this host is in it"),
+        (
+            f"resources=VCPU:1&member_of=in:{A2},{A3}",
+            f"member_of=in:{A2},{A3}: no provider of this host is in any of them",
+        ),
+        (f"resources=VCPU:1&member_of=!{A1}", f"member_of=!{A1}: each of host-1, pool is in it"),
+        (f"resources=VCPU:1&in_tree={A3}", f"in_tree={A3}: no provider of this host is it"),
+        (f"resources=VCPU:1&root_required={SSD}", f"root_required={SSD}: host-1, the root, does not have it"),
+        ("resources=VCPU:1&root_required=!COMPUTE_NODE", "root_required=!COMPUTE_NODE: host-1, the root, has it"),
+        (
+            "resources_A=SRIOV_NET_VF:2&resources_B=SRIOV_NET_VF:2&same_subtree=_A,_B&group_policy=none",
+            "same_subtree=_A,_B: the groups find no providers of which one is above the others",
+        ),
+        (
+            f"resources_A=SRIOV_NET_VF:1&required_A={NET1}&resources_B=SRIOV_NET_VF:1&required_B={NET1}"
+            "&group_policy=isolate",
+            "group_policy=isolate: the groups find no providers of their own: at least two need the same one",
+        ),
+    ],
+)
+def test_what_is_missing_is_told_with_the_providers_that_come_near(ask: Any, query: str, why: str) -> None:
+    found = ask(query)
+
+    assert found.candidate is False
+    assert [f"{one.wish}: {one.why}" for one in found.missing] == [why]

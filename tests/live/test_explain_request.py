@@ -13,8 +13,8 @@ from beds import placement
 from beds.agents import Result, run_agent
 from beds.golden import GoldenHost, golden_hosts, write_layout
 from beds.placement import NOAUTH_HEADERS
-from beds.requests import adds_up_wrongly, without
-from reportclient.request import Criterion, Wish, format_request
+from beds.requests import adds_up_wrongly
+from reportclient.request import format_request, parse_request
 
 pytestmark = pytest.mark.live
 
@@ -78,25 +78,26 @@ def lab(request: pytest.FixtureRequest, placement_template: Path, tmp_path: Path
         yield Lab(server.url, host, layout, tmp_path)
 
 
-def drawn(chance: random.Random, tree: list[tuple[dict[str, int], list[str]]]) -> Iterator[Wish]:
+def drawn(chance: random.Random, tree: list[tuple[dict[str, int], list[str]]]) -> Iterator[str]:
     """A request for what is there, or a little more than that."""
     stocked = [one for one in tree if one[0]]
     for group in ("", "_PORT", "_GPU")[: chance.randint(1, 3)]:
         capacity, traits = chance.choice(stocked)
+        asked = {}
         for name in chance.sample(sorted(capacity), min(len(capacity), chance.randint(1, 2))):
             most = capacity[name]
-            amount = chance.choice((1, 1, max(1, most // 2), max(1, most), most + 1))
-            yield Wish(Criterion.RESOURCES, group, (name,), amount)
-        for name in chance.sample(traits, min(len(traits), chance.randint(0, 2))):
-            yield Wish(Criterion.REQUIRED, group, (name,))
+            asked[name] = chance.choice((1, 1, max(1, most // 2), max(1, most), most + 1))
+        yield f"resources{group}={','.join(f'{name}:{amount}' for name, amount in asked.items())}"
+        wanted = chance.sample(traits, min(len(traits), chance.randint(0, 2)))
         if not chance.randrange(3):
-            yield Wish(Criterion.REQUIRED, group, tuple(sorted(chance.sample(ABSENT, chance.randint(1, 2)))))
+            wanted.append(f"!{chance.choice(ABSENT)}")
+        if wanted:
+            yield f"required{group}={','.join(wanted)}"
         if not chance.randrange(3):
-            yield Wish(Criterion.FORBIDDEN, group, (chance.choice(ABSENT),))
-        if traits and not chance.randrange(8):
-            yield Wish(Criterion.ROOT_REQUIRED, "", (chance.choice(traits),))
-    if chance.randrange(2):
-        yield Wish(Criterion.ISOLATE, "", ())
+            yield f"required{group}=in:{','.join(sorted(chance.sample(ABSENT, chance.randint(1, 2))))}"
+        if traits and not chance.randrange(8) and not group:
+            yield f"root_required={chance.choice(traits)}"
+    yield f"group_policy={chance.choice(('none', 'isolate'))}"
 
 
 def test_placement_says_the_same_of_requests_on_the_test_hosts(lab: Lab, request: pytest.FixtureRequest) -> None:
@@ -106,24 +107,22 @@ def test_placement_says_the_same_of_requests_on_the_test_hosts(lab: Lab, request
     asked = 0
 
     while asked < EACH:
-        wishes = {*drawn(chance, tree)}
-        refused = {one.names[0] for one in wishes if one.kind is Criterion.FORBIDDEN}
-        if adds_up_wrongly(wishes) or any(one.kind is Criterion.REQUIRED and refused & {*one.names} for one in wishes):
+        query = "&".join(drawn(chance, tree))
+        wishes = parse_request(query)
+        refused = {name for one in wishes if one.unwanted for name in one.names}
+        if adds_up_wrongly(wishes) or any(not one.unwanted and refused & one.names for one in wishes):
             continue  # placement refuses what is wanted and not wanted
-        query = format_request(sorted(wishes))
         told = lab.explain(query)
         assert told.code == 0, told.err
         answer = told.json
 
         missing = [one for one in wishes if str(one) in {each["wish"] for each in answer["missing"]}]
         assert answer["candidate"] is bool(lab.candidates(query)), (query, answer)
-        assert answer["placement"] == "agrees"
         assert bool(missing) is not answer["candidate"]
-        left = without([*wishes], missing)
-        if any(one.kind is Criterion.RESOURCES for one in left):
-            assert lab.candidates(format_request(left)), (query, answer)
+        left = [one for one in wishes if one not in missing]
+        if rest := format_request(left):
+            assert lab.candidates(rest), (query, answer)
         for one in missing:
-            others = without([*wishes], [each for each in missing if each != one])
-            if any(each.kind is Criterion.RESOURCES for each in others):  # else it is no request that placement takes
-                assert not lab.candidates(format_request(others)), (query, answer, one)
+            if more := format_request([each for each in wishes if each in left or each == one]):
+                assert not lab.candidates(more), (query, answer, one)
         asked += 1
