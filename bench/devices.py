@@ -38,7 +38,7 @@ def discover_wide(scratch: Path, template: Path) -> tuple[Goal, ...]:
 
 
 def plug(scratch: Path, template: Path) -> tuple[Goal, ...]:
-    """``watch --sync`` on a synthetic host: seconds from the event to what placement answers."""
+    """The service on a synthetic host: seconds from the event to what placement answers."""
     (scratch / "plug").mkdir()
     with (
         placement.serving(scratch / "plug/placement", template) as server,

@@ -12,7 +12,6 @@ from agent.command import (
     run_verb,
     undo_verb,
     upgrade_verb,
-    watch_verb,
 )
 from agent.command.result import Act
 
@@ -28,7 +27,6 @@ ACTS: Mapping[str, Act] = {
     "adopt": adopt_verb.adopt,
     "bundle": bundle_verb.bundle,
     "explain": host_verbs.explain,
-    "watch": watch_verb.watch,
     "claim": allocation_verbs.claim,
     "move": allocation_verbs.move,
     "confirm": allocation_verbs.confirm,

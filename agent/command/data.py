@@ -20,13 +20,13 @@ from agent.errors import ConfigError
 from agent.sync.json_form import encode
 
 
-def print_data(form: str, data: Mapping[str, object], *, lines: bool = False) -> None:
-    """Print values by their keys as ``json`` or ``yaml``; with ``lines`` as one of many, at once."""
+def print_data(form: str, data: Mapping[str, object]) -> None:
+    """Print values by their keys as ``json`` or ``yaml``."""
     told = encode(data)
     if form == "yaml":
-        print(yaml.safe_dump(told, sort_keys=True, explicit_start=lines), end="", flush=lines)
+        print(yaml.safe_dump(told, sort_keys=True), end="")
     else:
-        print(json.dumps(told, indent=None if lines else 1, sort_keys=True), flush=lines)
+        print(json.dumps(told, indent=1, sort_keys=True))
 
 
 def print_failure(options: argparse.Namespace, error: BaseException, ending: Exit) -> None:

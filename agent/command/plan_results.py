@@ -7,7 +7,6 @@ from typing import Literal
 
 from agent.sync.json_form import encode, encode_plan
 from agent.sync.outcome import Status
-from drivers.events import Event
 from reportclient.allocations import Instruction, Observed, instructions, usages
 from reportclient.payload import requests_of
 from reportclient.plan import Plan
@@ -128,18 +127,6 @@ class Rehearsal:
     summary: Mapping[str, int]  # hosts by outcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownChange:
-    """One line of the verb ``watch``: a batch of events and what it changes."""
-
-    at: str  # ISO 8601, UTC
-    events: tuple[Event, ...]
-    seconds: float  # from the first event to the end of the look
-    outcome: str | None  # of the pass; None without --sync
-    notes: tuple[str, ...]
-    plan: ShownPlan
-
-
 @dataclass(frozen=True, slots=True)
 class NodesPass:
     """A pass over all bare-metal nodes, or its dry run."""
@@ -197,7 +184,7 @@ def _(one: Instruction) -> dict[str, object]:
 
 
 @encode.register
-def _(one: Ended | Foreseen | ShownChange) -> dict[str, object]:
+def _(one: Ended | Foreseen) -> dict[str, object]:
     """Encode a value, with the keys of its plan beside its own."""
     form = encode.dispatch(object)(one)
     return {**form.pop("forecast" if isinstance(one, Foreseen) else "plan"), **form}
@@ -206,8 +193,3 @@ def _(one: Ended | Foreseen | ShownChange) -> dict[str, object]:
 @encode.register
 def _(one: Rehearsed) -> dict[str, object]:
     return {**one.form, "archive": str(one.archive)}
-
-
-@encode.register
-def _(event: Event) -> dict[str, object]:
-    return {"source": event.source, "what": event.what}

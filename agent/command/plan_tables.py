@@ -8,7 +8,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from agent.command.changes import TERMS, Row, changed_terms, folded, rows, summary
-from agent.command.plan_results import Capacity, Foreseen, Rehearsal, ShownChange, ShownPlan
+from agent.command.plan_results import Capacity, Foreseen, Rehearsal, ShownPlan
 from agent.command.results import Withdrawn
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen
 from agent.command.wording import alike, counted, families, guest, moved, written_amounts
@@ -31,7 +31,6 @@ from reportclient.plan import (
     SetTraits,
 )
 
-SHOWN_EVENTS = 4  # of one batch: a card with its VFs makes dozens
 _SUMS = (("total", "total"), ("capacity", "can be allocated"), ("used", "used"))
 _STYLES = {"+": "green", "-": "red", "~": "yellow", ">": "cyan", " ": "dim"}
 
@@ -83,27 +82,6 @@ def print_conversion(out: Screen, data: Foreseen) -> None:
         counts[kind] = counts.get(kind, 0) + 1
     out.print(Text.assemble(("requests ", "bold"), ", ".join(f"{count} {kind}" for kind, count in counts.items())))
     out.print(f"digest {data.forecast.shown.digest}: {_next_step(data)}")
-
-
-def print_change(out: Screen, data: ShownChange) -> None:
-    """Print one batch of events, and what it changes."""
-    time = data.at.partition("T")[2][:12]
-    events = data.events
-    for event in events[:SHOWN_EVENTS]:
-        out.print(Text(f"{time} {event.source}: {event.what}", "dim"))
-    if len(events) > SHOWN_EVENTS:
-        out.print(Text(f"{time} and {len(events) - SHOWN_EVENTS} more events", "dim"))
-    if not events:
-        out.print(Text(f"{time} the host was read, no event came", "dim"))
-    if data.plan.plan.operations:
-        print_plan(out, data.plan)
-    else:
-        out.print(f"{time} nothing changes")
-    if data.outcome:
-        since = " after the first event" if events else ""
-        out.print(f"{time} placement: {data.outcome}, {data.seconds:.2f} s{since}")
-    for note in data.notes:
-        out.print(Text(f"  {note}"))
 
 
 def _print_rows(out: Screen, every: list[Row]) -> None:

@@ -332,12 +332,6 @@ _TABLE = (
         ),
     ),
     Verb(
-        name="watch",
-        help="show events as they come, with what each changes",
-        example="--sync --embedded",
-        options=(Option("--sync", "bring placement up to date after each change"),),
-    ),
-    Verb(
         name="claim",
         help="give a guest what an allocation candidate offered",
         doing="asking placement",

@@ -1,4 +1,4 @@
-"""Rounds of hot-plug on a synthetic host under ``watch --sync``, timed from the event to what placement answers."""
+"""Rounds of hot-plug on a synthetic host under the service, timed from the event to what placement answers."""
 
 import signal
 import subprocess
@@ -25,26 +25,27 @@ POLL_S = 0.03  # placement answers one request at a time here: asking more often
 
 
 class Plugging:
-    """An agent that watches and writes; each round plugs and unplugs, and waits for placement to show it."""
+    """The service on a host; each round plugs and unplugs, and waits for placement to show it."""
 
     def __init__(self, host: Host, placement: str, folder: Path) -> None:
         self._host, self._url, self._folder = host, placement, folder
         self._http = requests.Session()
         self._http.trust_env = False
         self._http.headers.update({**NOAUTH_HEADERS, **VERSION})
-        self._log = folder / "watch.log"
+        self._log = folder / "run.log"
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         inside = self._stack.enter_context(self._host.doorway(self._url))
-        config = self._folder / "watch.conf"
+        config = self._folder / "run.conf"
         config.write_text(
             f"[libvirt]\nconnection_uri = {self._host.libvirtd.uri}\nvirt_type = qemu\n"
             f"[pci]\ndiscover = all\n[devices]\nenabled_mdev_types = nvidia-222\n"
-            f"[placement]\nauth_type = none\nendpoint = {inside}\n[agent]\nstate_directory = {self._folder}/state\n"
+            f"[placement]\nauth_type = none\nendpoint = {inside}\n"
+            f"[agent]\nstate_directory = {self._folder}/state\nstart_spread = 0\n"
         )
         log = self._stack.enter_context(self._log.open("w"))
-        process = self._host.start("watch", "--sync", "--config-file", config, log=log)
+        process = self._host.start("run", "--config-file", config, log=log)
         self._stack.callback(self._end, process)
         self._wait(lambda: self._stock(self._name("0000:01:00.0")) == {"SRIOV_NET_VF": 8})
         return self

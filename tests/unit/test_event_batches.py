@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from agent.command.watch import Ticks
 from agent.service import event_batches as batches
 from drivers.events import Event
 from drivers.libvirt.listener import device_event
@@ -13,27 +12,21 @@ from drivers.libvirt.listener import device_event
 ADD, REMOVE = Event("udev", "add pci 0000:81:10.0"), device_event("pci_0000_81_10_0", 1)
 
 
-def test_the_first_look_comes_at_once_and_without_an_event() -> None:
-    assert Ticks().next()[0] == ()
-
-
 def test_events_that_come_close_to_each_other_are_one_batch_timed_from_the_first() -> None:
-    wake_ups = Ticks()
-    wake_ups.next()
+    wake_ups = batches.WakeUps()
     before = time.monotonic()
     wake_ups.wake(ADD)
     wake_ups.wake(REMOVE)
     time.sleep(0.05)
 
-    batch, since = wake_ups.next()
+    batch, since = wake_ups.wait(1)
 
     assert batch == (ADD, REMOVE)
     assert before <= since <= before + 0.04  # when it came, not when it was taken
 
 
 def test_a_flood_does_not_keep_us_from_looking() -> None:
-    wake_ups = Ticks()
-    wake_ups.next()
+    wake_ups = batches.WakeUps()
     over = threading.Event()
 
     def flood() -> None:
@@ -43,20 +36,12 @@ def test_a_flood_does_not_keep_us_from_looking() -> None:
     thread = threading.Thread(target=flood)
     thread.start()
     try:
-        batch, _ = wake_ups.next()
+        batch, _ = wake_ups.wait(1)
     finally:
         over.set()
         thread.join()
 
     assert len(batch) > 1
-
-
-def test_a_look_can_be_asked_for_again() -> None:
-    wake_ups = Ticks()
-    wake_ups.next()
-    wake_ups.again(0.01)
-
-    assert wake_ups.next()[0] == ()
 
 
 @pytest.mark.parametrize(
