@@ -16,12 +16,13 @@ import pytest
 from agent.connect.adapters import EMBEDDED_URL, open_embedded
 from agent.connect.embedded import open_application
 from beds.forked import run_command
+from beds.written import hear
 from reportclient.client import PlacementClient
 from reportclient.transport import Transport
 
 COMMAND = Path(sys.executable).parent / "compute-node-agent"
 MAIN = "agent.command.arguments:main"  # what the command calls, as setup.py says
-INSTALLED = 8
+INSTALLED = 40
 _runs = itertools.count()
 
 
@@ -80,6 +81,7 @@ def run_agent(*arguments: object, timeout: float = 300, **environment: str) -> R
     if not environment and next(_runs) % INSTALLED:
         result = Result(*run_command(MAIN, words, timeout))
         assert "Traceback" not in result.err, result.err
+        hear(result.raw)
         return result
     done = subprocess.run(
         words,
@@ -90,6 +92,7 @@ def run_agent(*arguments: object, timeout: float = 300, **environment: str) -> R
         check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr
+    hear(done.stdout)
     return Result(done.returncode, done.stdout, done.stderr)
 
 

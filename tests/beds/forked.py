@@ -68,9 +68,13 @@ def start_gunicorn(directory: Path, log: Path, environment: Mapping[str, str]) -
     return Forked(process)
 
 
-def run_command(main: str, arguments: Sequence[str], timeout_s: float) -> tuple[int, str, str]:
+def run_command(
+    main: str, arguments: Sequence[str], timeout_s: float, *, inside: int | None = None, **environment: str
+) -> tuple[int, str, str]:
     """
     Run a function of a module, ``package.module:function``, as a command; its exit code, output and errors.
+
+    ``inside`` is a process in whose namespaces it runs, ``environment`` is laid over ours.
 
     Raises:
         subprocess.TimeoutExpired: it did not end in time, and was killed.
@@ -78,7 +82,9 @@ def run_command(main: str, arguments: Sequence[str], timeout_s: float) -> tuple[
     with tempfile.TemporaryDirectory() as folder:
         out, err = Path(folder, "out"), Path(folder, "err")
         process = context().Process(
-            target=_command, args=(main, tuple(arguments), Path.cwd(), dict(os.environ), out, err), daemon=True
+            target=_command,
+            args=(main, tuple(arguments), Path.cwd(), os.environ | environment, out, err, inside),
+            daemon=True,
         )
         process.start()
         process.join(timeout_s)
@@ -94,6 +100,20 @@ def context() -> ForkServerContext:
     found = multiprocessing.get_context("forkserver")
     found.set_forkserver_preload(list(PRELOADED))
     return found
+
+
+def enter(process: int, *kinds: str) -> None:
+    """
+    Enter namespaces of a process, by their names in ``/proc/PID/ns``, as setns(2) says.
+
+    Raises:
+        OSError: the process is gone, or we may not.
+    """
+    namespaces = [os.open(f"/proc/{process}/ns/{kind}", os.O_RDONLY) for kind in kinds]
+    for namespace in namespaces:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace, 0):
+            raise OSError(ctypes.get_errno(), "setns")
+        os.close(namespace)
 
 
 def take_streams(out: Path, err: Path) -> None:
@@ -117,10 +137,19 @@ def _gunicorn(directory: Path, log: Path, environment: Mapping[str, str]) -> Non
 
 
 def _command(
-    main: str, arguments: tuple[str, ...], directory: Path, environment: Mapping[str, str], out: Path, err: Path
+    main: str,
+    arguments: tuple[str, ...],
+    directory: Path,
+    environment: Mapping[str, str],
+    out: Path,
+    err: Path,
+    inside: int | None,
 ) -> None:
     """The forked process of a command."""
     _become(directory, environment, out, err)
+    if inside:
+        enter(inside, "mnt", "net", "uts")
+        os.chdir(directory)
     sys.argv[:] = arguments
     sys.exit(resolve_name(main)())
 

@@ -12,6 +12,7 @@ from typing import Final, assert_never
 from beds import template, wsgi
 from beds.process import free_port, run
 from beds.tls import Certificates
+from beds.written import check_writes
 
 DATABASE = "placement.sqlite"
 NOAUTH_HEADERS: Final = MappingProxyType({"X-Auth-Token": "admin", "X-Roles": "service"})
@@ -107,6 +108,7 @@ def serving_on(
         pauses=pauses,
     ) as log:
         yield PlacementServer(wsgi.base_url(port, None), directory, log, None)
+    check_writes(log)
 
 
 @contextmanager
@@ -119,6 +121,7 @@ def _serving(
         "placement.wsgi.api:application", directory=directory, port=port, tls=tls, environment=environment
     ) as log:
         yield PlacementServer(wsgi.base_url(port, tls), directory, log, tls.ca if tls else None)
+    check_writes(log)
 
 
 def _make_template(made: Path) -> None:

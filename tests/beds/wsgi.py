@@ -8,6 +8,7 @@ from pathlib import Path
 from beds.forked import start_gunicorn
 from beds.process import LOOPBACK, Child, answering, laid_over, start
 from beds.tls import Certificates
+from beds.written import FORMAT
 
 # A thread of gunicorn waits for a new client's first bytes. So a connection is not accepted before they are there,
 # as Apache has it on Linux.
@@ -86,6 +87,7 @@ def _settings(
         "keepalive": 3600,  # a client must not meet a connection that is just closed
         "graceful_timeout": 0,  # stop at once, whoever still holds a connection: SQLite survives it
         "accesslog": "-",
+        "access_log_format": FORMAT,
         "control_socket_disable": True,
     }
     if tls:

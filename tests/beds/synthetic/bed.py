@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import IO
 
 from beds import libvirtd
-from beds.agents import COMMAND, Result
+from beds.agents import COMMAND, MAIN, Result
+from beds.forked import run_command
 from beds.libvirtd import HOST_UUID, NO_UDEV_CHECK, Libvirtd
 from beds.process import BedError
 from beds.synthetic.doorway import relaying
 from beds.synthetic.model import Machine
 from beds.synthetic.sysfs import Files
+from beds.written import hear
 
 HERE = Path(__file__).parent
 EMULATOR = HERE / "emulator.py"
@@ -38,13 +40,12 @@ class Host:
         return ("nsenter", f"--target={self.events.pid}", "--mount", "--net", "--uts", "--")
 
     def run(self, *arguments: object, timeout: float = 120) -> Result:
-        """The installed command on this host, to its end."""
-        command = [*self.inside, str(COMMAND), *map(str, arguments)]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout, env=os.environ | NO_UDEV_CHECK, check=False
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return Result(done.returncode, done.stdout, done.stderr)
+        """The command on this host, to its end: the installed one by ``start``."""
+        words = [str(COMMAND), *map(str, arguments)]
+        result = Result(*run_command(MAIN, words, timeout, inside=self.events.pid, **NO_UDEV_CHECK))
+        assert "Traceback" not in result.err, result.err
+        hear(result.raw)
+        return result
 
     def virsh(self, *arguments: str, text: str = "") -> str:
         """What virsh answers about this host."""

@@ -1,16 +1,12 @@
 """A door from a network namespace to a server on this machine's loopback."""
 
-import ctypes
-import os
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
+from beds.forked import enter
 from beds.process import LOOPBACK
-
-CLONE_NEWNET = 0x40000000
 
 
 @contextmanager
@@ -31,10 +27,7 @@ def relaying(pid: int, port: int) -> Iterator[int]:
 
 def _listen_in(pid: int) -> socket.socket:
     """Called in a thread of its own, which stays in that namespace until it ends."""
-    namespace = os.open(Path(f"/proc/{pid}/ns/net"), os.O_RDONLY)
-    if ctypes.CDLL(None, use_errno=True).setns(namespace, CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), "setns")
-    os.close(namespace)
+    enter(pid, "net")
     return socket.create_server((LOOPBACK, 0))
 
 

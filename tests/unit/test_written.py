@@ -1,0 +1,67 @@
+"""The check of all live tests that a run writes to placement what its plan has, and nothing else."""
+
+import json
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from beds.written import check_writes, hear
+
+ROOT = str(uuid.UUID(int=1))
+
+
+def run_of(verb: str, *operations: Mapping[str, object], outcome: str = "changed") -> str:
+    """Say a plan as a run of the command does; return its request id."""
+    name = f"req-{uuid.uuid4()}"
+    about = {"request_id": name, "verb": verb}
+    hear(json.dumps({"about": about, "outcome": outcome, "operations": operations}))
+    return name
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "server.log"
+
+
+def write(log: Path, run: str, *requests: str) -> None:
+    """Log requests, ``METHOD PATH STATUS``, as the server does."""
+    split = (one.split() for one in requests)
+    log.write_text("".join(f'::1 [now] "{method} {path} HTTP/1.1" {status} {run}\n' for method, path, status in split))
+
+
+TRAITS = {"operation": "set-traits", "uuid": ROOT}
+OF_TRAITS = f"PUT /resource_providers/{ROOT}/traits"
+OF_STOCK = f"PUT /resource_providers/{ROOT}/inventories"
+
+
+def test_what_the_plan_has_may_be_written(log: Path) -> None:
+    write(log, run_of("sync", TRAITS), f"{OF_TRAITS} 200", f"{OF_STOCK} 400", f"GET /resource_providers/{ROOT} 200")
+    check_writes(log)
+
+
+@pytest.mark.parametrize("requests", [(f"{OF_STOCK} 200",), (f"{OF_TRAITS} 200", f"{OF_TRAITS} 200")])
+def test_what_it_does_not_have_may_not(log: Path, requests: tuple[str, ...]) -> None:
+    write(log, run_of("sync", TRAITS), *requests)
+    with pytest.raises(AssertionError, match=r"/resource_providers/"):
+        check_writes(log)
+
+
+def test_a_dry_run_writes_nothing(log: Path) -> None:
+    write(log, run_of("plan", TRAITS), f"{OF_TRAITS} 200")
+    with pytest.raises(AssertionError, match=r"/traits"):
+        check_writes(log)
+
+
+def test_a_reshape_that_is_forbidden_is_written_in_parts(log: Path) -> None:
+    reshape = {"operation": "reshape", "inventories": [{"uuid": ROOT}]}
+    write(log, run_of("sync", reshape), "POST /reshaper 403", f"{OF_STOCK} 200", f"{OF_STOCK} 200")
+    check_writes(log)
+
+
+def test_a_run_that_made_several_plans_or_failed_is_left_out(log: Path) -> None:
+    write(log, run_of("sync", TRAITS), f"{OF_STOCK} 200", f"{OF_TRAITS} 409")
+    check_writes(log)
+    write(log, run_of("sync", outcome="failed"), f"{OF_STOCK} 200")
+    check_writes(log)
