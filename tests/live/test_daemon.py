@@ -598,7 +598,7 @@ def test_no_secret_is_told_at_any_level(kind: str, cloud: Cloud, tmp_path: Path)
         assert "gAAAA" not in text  # how Keystone's tokens begin
 
 
-@pytest.mark.parametrize("kills", [int(os.environ.get("KILLS", "25"))])
+@pytest.mark.parametrize("kills", [int(os.environ.get("KILLS", "10"))])
 def test_it_recovers_from_a_kill_at_any_moment(kills: int, placement_server: PlacementServer, tmp_path: Path) -> None:
     """By hand ``KILLS=500`` (make soak): each first pass writes there and here, and nothing is lost on either side."""
     chance = random.Random(os.environ.get("SOAK_SEED", "20261121"))

@@ -48,7 +48,7 @@ def test_a_look_in_the_middle_of_a_storm_is_whole_or_none(host: Host, write_conf
     storm = threading.Thread(target=plug)
     storm.start()
     try:
-        looks = [host.run("discover", *options) for _ in range(12)]
+        looks = [host.run("discover", *options) for _ in range(6)]
     finally:
         over.set()
         storm.join()

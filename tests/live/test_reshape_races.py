@@ -122,7 +122,7 @@ class Reader:
     def _run(self) -> None:
         ledger = Ledger(self._url)
         try:
-            while not self._end.wait(0.01):
+            while not self._end.wait(0.05):
                 self.wrong += self._right(ledger.look())
                 self.looks += 1
         except Exception as error:  # told by the test, whose looks would end in silence
