@@ -218,11 +218,7 @@ def every_verb(world: World) -> None:
         world.run("release", GUEST)
     for verb in ("discover", "plan", "audit", "check", "status", "show"):
         world.run(verb, form="table")
-    for words in (
-        ("undo", "--list"),
-        ("upgrade", "check"),
-        ("plan", *world.options[:2]),
-    ):  # the last one is a rehearsal
+    for words in (("undo", "--list"), ("upgrade", "check")):
         world.run(*words)
         world.run(*words, form="table")
     for words in (("explain", name), ("explain", "--request", world.folder / "query"), ("release", GUEST)):

@@ -87,6 +87,17 @@ def _carry_out() -> ModuleType:
     return carry_out
 
 
+class _Once(argparse.Action):
+    """Stores the value of an option, and refuses a second one: it would replace the first in silence."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: object, name: str | None = None
+    ) -> None:
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"{name} takes one value: give it once")
+        setattr(namespace, self.dest, values)
+
+
 class _Parser(argparse.ArgumentParser):
     """A parser that tells a usage error as data too, in the form that the command line asks for."""
 
@@ -178,7 +189,7 @@ def _add(parser: "argparse._ActionsContainer", option: Option) -> None:
         parser.add_argument(
             option.name,
             type=option.type,
-            action="append" if option.repeated else "store",
+            action="append" if option.repeated else _Once,
             default=option.default,
             required=option.required,
             metavar=option.metavar,

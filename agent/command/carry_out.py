@@ -12,7 +12,6 @@ from agent.command.data import about, print_data, print_failure, print_misuse
 from agent.command.doubts import doubtful_names
 from agent.command.exits import Exit
 from agent.command.picture.page import write_picture
-from agent.command.rehearsal import rehearse
 from agent.command.result import Act, Report, settings_of
 from agent.command.saved_cases import replay, save
 from agent.command.screen import screen
@@ -95,12 +94,7 @@ def _report(verb: Verb, options: argparse.Namespace) -> Report | None:
             A PolicyError also notes what is doubtful in the files: a rule often matches too much by such a mistake.
     """
     act: Act = (OF_NODES if verb.name in OF_NODES and _is_bare_metal(options) else ACTS)[verb.name]
-    archives: list[Path] | Path | None = getattr(options, "host", None)
-    if isinstance(archives, list):  # of a verb that takes several
-        options.host = archives[0] if archives else None
     try:
-        if isinstance(archives, list) and len(archives) > 1:
-            return rehearse(act, options, archives)
         return act(options)
     except HypervisorNeeded as error:
         raise ConfigError(

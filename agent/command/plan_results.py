@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from agent.sync.json_form import encode, encode_plan
@@ -106,27 +105,6 @@ class Foreseen:
     refused: bool | None = None  # True: ``reshape --apply`` would refuse it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsed:
-    """The plan of one of several recorded hosts, or why it has none."""
-
-    archive: Path
-    node: str | None  # None: it has no plan
-    outcome: Status
-    notes: tuple[str, ...]
-    digest: str = ""
-    guests: int | None = None  # whose accounting the plan rewrites
-    form: Mapping[str, object]  # JSON without the trees: a thousand plans are to be kept
-
-
-@dataclass(frozen=True, slots=True)
-class Rehearsal:
-    """The plans of several recorded hosts."""
-
-    plans: tuple[Rehearsed, ...]  # in the order of the archives
-    summary: Mapping[str, int]  # hosts by outcome
-
-
 @dataclass(frozen=True, slots=True)
 class NodesPass:
     """A pass over all bare-metal nodes, or its dry run."""
@@ -188,8 +166,3 @@ def _(one: Ended | Foreseen) -> dict[str, object]:
     """Encode a value, with the keys of its plan beside its own."""
     form = encode.dispatch(object)(one)
     return {**form.pop("forecast" if isinstance(one, Foreseen) else "plan"), **form}
-
-
-@encode.register
-def _(one: Rehearsed) -> dict[str, object]:
-    return {**one.form, "archive": str(one.archive)}

@@ -8,7 +8,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from agent.command.changes import TERMS, Row, changed_terms, folded, rows, summary
-from agent.command.plan_results import Capacity, Foreseen, Rehearsal, ShownPlan
+from agent.command.plan_results import Capacity, Foreseen, ShownPlan
 from agent.command.results import Withdrawn
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen
 from agent.command.wording import alike, counted, families, guest, moved, written_amounts
@@ -40,18 +40,6 @@ def print_foreseen(out: Screen, data: Foreseen) -> None:
     out.print(Text(summary(data.forecast), "bold"))
     if data.forecast.shown.plan.operations:
         print_plan(out, data.forecast.shown)
-
-
-def print_rehearsal(out: Screen, data: Rehearsal) -> None:
-    """Print a line for each recorded host: how a pass would end, whose accounting it would rewrite, and why not."""
-    table = Table("host", "outcome", Column("guests", justify="right"), "digest", "why not", box=None, pad_edge=False)
-    for one in data.plans:
-        guests = "" if one.guests is None else str(one.guests)
-        row = (one.node or str(one.archive), one.outcome.value, guests, one.digest, "; ".join(one.notes))
-        table.add_row(*map(Text, row))
-    out.print(table)
-    sums = (f"{number} {outcome}" for outcome, number in sorted(data.summary.items()))
-    out.print(Text(f"{counted(len(data.plans), 'host')}: {', '.join(sums)}", "bold"))
 
 
 def print_plan(out: Screen, shown: ShownPlan) -> None:

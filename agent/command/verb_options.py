@@ -129,16 +129,6 @@ HOST = (
         type=Path,
     ),
 )
-HOSTS = (
-    Option(
-        "--host",
-        "read the host recorded in this folder (or .tar.gz) instead of the live host; may be repeated, to rehearse a "
-        "fleet at a desk",
-        metavar="DIR",
-        type=Path,
-        repeated=True,
-    ),
-)
 TAKE_OVER = Option(
     "--take-over", "write although another service reported this host, or may report it again; first stop that service"
 )

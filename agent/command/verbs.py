@@ -15,7 +15,6 @@ from agent.command.verb_options import (
     CONSUMER,
     DRY_RUN,
     HOST,
-    HOSTS,
     MIGRATION_OPTION,
     PICTURE,
     PLACEMENT,
@@ -34,21 +33,6 @@ from agent.command.verb_options import (
     parse_uuid,
 )
 
-_OF_ONE = ("apply", "approve", "withdraw")  # what a rehearsal does not do
-ONE_HOST: tuple[Contradiction, ...] = (
-    (
-        lambda options: len(options.host) > 1 and any(getattr(options, one, False) for one in _OF_ONE),
-        "several --host are a rehearsal: give one with --apply, --approve or --withdraw",
-    ),
-    (
-        lambda options: len(options.host) > 1 and options.save,
-        "--save saves the look at one host: give one --host",
-    ),
-    (
-        lambda options: len(options.host) > 1 and getattr(options, "out", None),
-        "--out saves the plan of one host: give one --host",
-    ),
-)
 GUEST, MIGRATED = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70", "b7c1d2e3-5f64-4a08-9b1a-6c7d8e9f0a12"
 
 
@@ -121,7 +105,7 @@ _TABLE = (
         help="show what a pass would change; writes nothing",
         doing="reading this host and placement",
         options=(
-            *HOSTS,
+            *HOST,
             *RENAME,
             Option(
                 "--out",
@@ -141,7 +125,6 @@ _TABLE = (
             ),
         ),
         contradictions=(
-            *ONE_HOST,
             *only_the_case(
                 "save", "out", "rename_from", "host", "config_file", "config_dir", "embedded", "embedded_dir"
             ),
@@ -175,7 +158,7 @@ _TABLE = (
         example="--to numa --embedded",
         writes=True,
         options=(
-            *HOSTS,
+            *HOST,
             (
                 Option("--apply", "carry out the conversion"),
                 Option(
@@ -238,7 +221,6 @@ _TABLE = (
                 lambda options: options.database is not None and (options.embedded or options.embedded_dir),
                 "--database and --embedded are two placements: name one",
             ),
-            *ONE_HOST,
             *only_looking("apply", "approve", "withdraw", "database"),
         ),
         decides=("to",),

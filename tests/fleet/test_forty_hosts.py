@@ -153,25 +153,3 @@ def timed(fleet: Fleet, name: str) -> None:
     done = fleet.play(name, fleet_batches=BATCHES)
     assert done.code == 0, done.out[-6000:] + done.err
     print(f"{name} of {len(fleet.hosts)} hosts: {time.monotonic() - began:.0f} s", file=sys.stderr)
-
-
-def test_the_rehearsal_at_a_desk_has_the_same_summary(cloud: tuple[PlacementServer, str], tmp_path: Path) -> None:
-    server, _ = cloud
-    hosts = make_hosts(tmp_path / "hosts", server.url, HOSTS)
-    fleet = Fleet(hosts, tmp_path)
-    assert fleet.play("plan").code == 0
-    live = fleet.read("summary.json")
-    shared = [part for file in (hosts[0].kind.config, hosts[0].config) for part in ("--config-file", str(file))]
-    archives = {host.name: str(host.archive) for host in hosts if host.kind == hosts[0].kind}
-
-    done = fleet.play("rehearse", fleet_archives=archives, fleet_arguments=shared)
-
-    assert done.code == 0, done.out
-    desk = fleet.read("summary.json")
-    asked = [one for one in live["records"] if one["host"] in archives]
-    assert desk["outcomes"] == {"convert": sorted(archives)}
-    assert [lasting(one) for one in desk["records"]] == [lasting(one) for one in asked]
-
-
-def lasting(record: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if key not in ("time", "checks")}

@@ -268,10 +268,3 @@ def test_a_host_whose_configuration_stays_at_the_new_layout_is_not_called_back(f
     assert fleet.play("revert").code == 0
     assert fleet.states("revert.json")[host.name] == "done before"
     assert "devices" in host.layout.read_text(encoding="utf-8")
-
-
-def test_no_archive_is_no_rehearsal(fleet: Fleet) -> None:
-    done = fleet.play("rehearse", fleet_archives={})
-
-    assert done.code != 0
-    assert "names no host archive" in done.out

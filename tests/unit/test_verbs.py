@@ -59,9 +59,7 @@ def test_what_decides_a_case_is_an_option_of_its_verb(verb: str) -> None:
         pytest.param(("reshape", "--approved"), "give --approved together with --apply", id="approved alone"),
         pytest.param(("reshape", "--database", "D", "--embedded"), "are two placements", id="two placements"),
         pytest.param(("reshape", "--apply", "--save", "F"), "leave --apply out", id="save what is applied"),
-        pytest.param(
-            ("reshape", "--withdraw", "--host", "a", "--host", "b"), "give one with --apply", id="withdraw of several"
-        ),
+        pytest.param(("plan", "--host", "a", "--host", "b"), "--host takes one value: give it once", id="two hosts"),
         pytest.param(("reshape", "--apply", "--approve"), "not allowed with argument --apply", id="apply and approve"),
         pytest.param(("audit", "--heal", "--save", "F"), "leave --heal out", id="save what is healed"),
         pytest.param(("audit", "--heal"), "--heal needs --policy", id="heal without a policy"),
