@@ -81,6 +81,20 @@ class Driver(Protocol):
         ...
 
 
+@runtime_checkable
+class Watchable(Protocol):
+    """A driver that reports changes of its node as events."""
+
+    def watching(self, wake: Wake) -> AbstractContextManager[None]:
+        """
+        Call ``wake`` with each event that asks for another look, as long as the context is open.
+
+        Raises:
+            DiscoveryError: the events cannot be received.
+        """
+        ...
+
+
 class SurveyedElsewhere:
     """Driver whose nodes and surveys come from two functions; the driver ``pure``, of any host, does the rest."""
 
@@ -113,16 +127,7 @@ class SurveyedElsewhere:
     def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
         return self._pure.idle(survey, policy)
 
-
-@runtime_checkable
-class Watchable(Protocol):
-    """A driver that reports changes of its node as events."""
-
     def watching(self, wake: Wake) -> AbstractContextManager[None]:
-        """
-        Call ``wake`` with each event that asks for another look, as long as the context is open.
-
-        Raises:
-            DiscoveryError: the events cannot be received.
-        """
-        ...
+        if not isinstance(self._pure, Watchable):
+            raise DiscoveryError("this host has no events: only a live host can be watched")
+        return self._pure.watching(wake)

@@ -5,20 +5,17 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from agent.connect.choice import HypervisorNeeded, host_driver
+from agent.connect.choice import Choice, HypervisorNeeded, host_driver, open_driver
 from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.state.identity import read_identity
 from agent.state.rights import owners_rights
 from agent.sync.recorder import archive_files
-from drivers.host.commands import read_namespaces
-from drivers.host.disk import probe_disk
-from drivers.host.sysfs import KernelFiles
-from drivers.libvirt.connection import LiveConnection, is_local
-from drivers.libvirt.driver import LibvirtDriver
+from drivers.errors import DiscoveryError
+from drivers.facts import DiskUnread
+from drivers.libvirt.connection import LiveConnection
 from drivers.libvirt.recorded import DEVICES
 from drivers.looks import look
-from drivers.rules import rule_attributes
 
 
 def record_host(settings: Settings, folder: Path) -> int:
@@ -47,21 +44,15 @@ def host_files(settings: Settings) -> dict[str, str]:
         raise HypervisorNeeded(
             f"[DEFAULT] compute_driver = {settings.driver} makes hosts up: to record this one, use another driver"
         )
-    connection = LiveConnection(settings.libvirt_uri)
-    driver = LibvirtDriver(
-        connection,
-        settings.policy.guests,
-        partial(probe_disk, settings.disk),
-        files=KernelFiles(Path("/"), live=True) if is_local(settings.libvirt_uri) else None,
-        attributes=rule_attributes(settings.policy.devices),
-        residency=True,
-        namespaces=read_namespaces if settings.policy.devices.pmem else None,
-    )
-    (node,) = driver.nodes()
-    survey = look(partial(driver.survey, node))
-    everything = {f"{DEVICES}/{name}.xml": document.text for name, document in look(connection.all_devices)}
-    survey = replace(survey, files={**everything, **survey.files})
-    return archive_files(survey, node, read_identity(settings.identity_folders))
+    whole = replace(settings, policy=replace(settings.policy, layout="numa"))  # the layout for which most is read
+    with open_driver(whole, Choice()) as driver:
+        (node,) = driver.nodes()
+        survey = look(partial(driver.survey, node))
+    if isinstance(survey.facts.disk, DiskUnread):
+        raise DiscoveryError(survey.facts.disk.because)
+    everything = look(LiveConnection(settings.libvirt_uri).all_devices)
+    files = {**{f"{DEVICES}/{name}.xml": document.text for name, document in everything}, **survey.files}
+    return archive_files(replace(survey, files=files), node, read_identity(settings.identity_folders))
 
 
 def _check_new(folder: Path) -> None:

@@ -249,12 +249,9 @@ def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> 
         choice.trace.placement = name
         return PlacementClient(transport), case.name_of("where")
     sender, where, name = open_sender(settings, choice, writes=writes)
-    if choice.recorder:
-        kept = choice.recorder
-        kept.called |= {"placement": name, "where": where}
-        transport = Transport(kept.sender("placement", sender), where=name, now=kept.clock.now_s)
-        return PlacementClient(transport, workers_for(settings, choice)), where
     workers = workers_for(settings, choice)
+    if choice.recorder:
+        return PlacementClient(Transport(sender, where=name, now=choice.recorder.clock.now_s), workers), where
     if counts := choice.counts:
         metered = MeteredSender(sender, counts.requested)
         return PlacementClient(Transport(metered, where=name, expecting=counts.expect), workers), where
@@ -358,7 +355,11 @@ def open_sender(settings: Settings, choice: Choice, *, writes: bool = False) -> 
     """
     sender, where, name = _untraced(settings, choice, writes)
     choice.trace.placement = name
-    return TracedSender(sender, choice.trace), where, name
+    sender = TracedSender(sender, choice.trace)
+    if choice.recorder:
+        choice.recorder.called |= {"placement": name, "where": where}
+        sender = choice.recorder.sender("placement", sender)
+    return sender, where, name
 
 
 def _untraced(settings: Settings, choice: Choice, writes: bool) -> tuple[Sender, str, str]:

@@ -5,19 +5,15 @@ import re
 from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent.connect.choice import Choice
 from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.state.files import remove, state_files
 from agent.state.rights import owners_rights
 from agent.sync.case_archive import remove_left_over, write_packed
 from agent.sync.recorder import Recorder, begin_anew, keep_state, new_recorder, packed_case
-from drivers.base import Driver
-from reportclient.keystone import Sender
 
 LOG = logging.getLogger(__name__)
 _FOLDER = "cases"
@@ -40,36 +36,22 @@ class KeptCases:
         """
         Make it; not ``active``: nothing is kept, as a pass over thousands of nodes reads too much.
 
-        Nothing is kept either where ``keep_cases`` is 0.
+        Nothing is kept either where ``keep_cases`` is 0; then ``recorder`` is None.
         """
         self._settings = settings
-        self._active = active and settings.keep_cases > 0
         self._reasons: deque[str] = deque(maxlen=_REASONS)  # of the cases since the last pass that went well
         self._unkept: deque[str] = deque(maxlen=_REASONS)  # of passes whose case could not be kept, to log it once
-        self.recorder: Recorder = new_recorder()
-
-    def recording(self, sender: Sender, **called: str) -> Sender:
-        """Return the sender in a form that keeps each request; ``called`` are the names that a case gives again."""
-        self.recorder.called.update(called)
-        return self.recorder.sender("placement", sender) if self._active else sender
-
-    def hearing(self, choice: Choice) -> Choice:
-        """Return the choice in a form that keeps what nova answers."""
-        return replace(choice, recorder=self.recorder) if self._active else choice
-
-    def seeing(self, driver: Driver) -> Driver:
-        """Return the driver in a form that keeps each of its looks."""
-        return self.recorder.driver(driver) if self._active else driver
+        self.recorder = new_recorder() if active and settings.keep_cases > 0 else None
 
     def begin(self) -> None:
         """Begin a new pass."""
-        if self._active:
+        if self.recorder:
             begin_anew(self.recorder)
 
     def keep_state(self) -> None:
         """Keep the state directory of now; an error in it is left for the pass itself to report."""
         with suppress(StateError):
-            if self._active:
+            if self.recorder:
                 keep_state(self.recorder, self._settings)
 
     def well(self) -> None:
@@ -84,10 +66,10 @@ class KeptCases:
         ``deep``: the pass read everything.
         """
         reason = _NUMBER.sub("0", why)
-        if not self._active or reason in self._reasons:
+        if not self.recorder or reason in self._reasons:
             return
         try:
-            self._write(node, {"rename_from": None, "deep": deep})
+            self._write(self.recorder, node, {"rename_from": None, "deep": deep})
             self._reasons.append(reason)
             for old in case_files(self._settings.state_directory)[: -self._settings.keep_cases]:
                 remove(old)
@@ -98,13 +80,19 @@ class KeptCases:
                 )
                 self._unkept.append(reason)
 
-    def _write(self, node: str, options: Mapping[str, object]) -> None:
+    def keep_unlisted(self, error: Exception, *, deep: bool) -> None:
+        """Keep the case of a pass that could not list its nodes, as ``keep``."""
+        if self.recorder:
+            self.recorder.unlisted = error
+        self.keep("host", str(error), deep=deep)
+
+    def _write(self, recorder: Recorder, node: str, options: Mapping[str, object]) -> None:
         """Write a case, with the highest number, if it is not too large; StateError, OSError: it cannot be written."""
         folder = self._settings.state_directory / _FOLDER
         with owners_rights(folder):
             folder.mkdir(parents=True, exist_ok=True)
             remove_left_over(folder)
-        packed = packed_case(self.recorder, self._settings, "plan", options)
+        packed = packed_case(recorder, self._settings, "plan", options)
         if len(packed) > MOST_BYTES:
             return
         before = case_files(self._settings.state_directory)

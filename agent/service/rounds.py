@@ -8,6 +8,7 @@ fails, the pass ends and changes nothing more.
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 
 from agent.audit.heal import HealPolicy
 from agent.bare_metal.node_pass import NodesOutcome, run_nodes
@@ -37,6 +38,7 @@ from agent.sync.run import run_locked
 from drivers.base import Driver, Watchable
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.events import Event, OnOperation
+from drivers.host.services import probe_service
 from drivers.pools import PoolDriver
 from reportclient.client import PlacementClient
 from reportclient.keystone import Sender
@@ -67,7 +69,8 @@ class Rounds:
         told: OnOperation,
         progress: Callable[[], None],
     ) -> None:
-        self._choice = choice
+        self._cases = KeptCases(settings, active=_is_one_host(settings))
+        self._choice = replace(choice, recorder=self._cases.recorder)
         self._settings = settings
         self._policy = policy
         self._audits = Audits(policy)
@@ -80,7 +83,6 @@ class Rounds:
         self._client: PlacementClient | None = None
         self._nova: NovaClient | None = None  # None: none is configured
         self._where = ""  # name of the placement that the memory is about
-        self._cases = KeptCases(settings, active=_is_one_host(settings))
         self._strays: dict[str, set[str]] = {}  # by node: entries of provider.yaml without a provider, as logged
         self._started = False  # whether the first pass is done; only that one may convert the host
 
@@ -128,12 +130,12 @@ class Rounds:
             ConfigError: no placement is configured. StateError: the embedded placement cannot be used.
         """
         if self._client is None:
-            self._nova = open_nova(self._settings, self._cases.hearing(self._choice))
+            self._nova = open_nova(self._settings, self._choice)
             if self._nova:
                 self._audits = Audits(self._policy, self._nova.witness)
             sender, self._where, name = open_sender(self._settings, self._choice, writes=True)
-            sender = self._cases.recording(self._metered(sender), placement=name, where=self._where)
-            self._client = PlacementClient(Transport(sender, where=name), workers_for(self._settings, self._choice))
+            transport = Transport(self._metered(sender), where=name)
+            self._client = PlacementClient(transport, workers_for(self._settings, self._choice))
         return self._client
 
     def close_host(self) -> None:
@@ -146,7 +148,7 @@ class Rounds:
             driver = self._host.enter_context(open_driver(self._settings, self._choice, self._told))
             if isinstance(driver, Watchable) and not self._settings.recorded:
                 self._host.enter_context(driver.watching(self._wake))
-            self._driver = self._cases.seeing(driver)
+            self._driver = driver
         return self._driver
 
     def _list_nodes(self, client: PlacementClient, deep: bool) -> list[ComputeNode]:
@@ -161,8 +163,7 @@ class Rounds:
             driver = self._open_driver()
             names = driver.nodes()
         except (DiscoveryError, PolicyError) as error:
-            self._cases.recorder.unlisted = error
-            self._cases.keep("host", str(error), deep=deep)
+            self._cases.keep_unlisted(error, deep=deep)
             raise
         nodes = [
             ComputeNode(
@@ -171,7 +172,7 @@ class Rounds:
                 client=client,
                 settings=self._settings,
                 where=self._where,
-                probe=self._cases.recorder.probe,
+                probe=self._cases.recorder.probe if self._cases.recorder else probe_service,
                 nova=self._nova.record if self._nova and self._settings.reports_root else None,
             )
             for name in names

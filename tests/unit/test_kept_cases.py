@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from agent.connect import choice
 from agent.connect.choice import Choice
 from agent.service import cases, rounds
 from agent.service.cases import KeptCases, case_files
@@ -155,10 +156,8 @@ def test_nothing_is_kept_where_no_cases_are_wanted(tmp_path: Path, keep_cases: i
     one.begin()
     one.keep_state()
     one.keep("host", "a", deep=False)
-    driver: Any = Named()
-    sender: Any = object()
 
-    assert (one.seeing(driver), one.recording(sender)) == (driver, sender)
+    assert one.recorder is None
     assert not (tmp_path / "cases").exists()
 
 
@@ -180,7 +179,7 @@ def passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: Any, **optio
         return Outcome(node=node.name, status=Status.UNCHANGED, plan=Plan(()), observed=ObservedTree())
 
     monkeypatch.setattr(rounds, "open_driver", opened)
-    monkeypatch.setattr(rounds, "open_sender", lambda *_arguments, **_more: (None, "P", "P"))
+    monkeypatch.setattr(choice, "_untraced", lambda *_arguments: (None, "P", "P"))
     monkeypatch.setattr(rounds, "run_locked", unchanged)
     nothing: Any = lambda *_arguments: None  # noqa: E731
     made = Rounds(
