@@ -10,9 +10,9 @@ from pathlib import Path
 
 from agent.errors import StateError
 from agent.settings.read import Settings
-from agent.state.files import remove, state_files
+from agent.state.files import files_in, remove, state_files
 from agent.state.rights import owners_rights
-from agent.sync.case_archive import remove_left_over, write_packed
+from agent.sync.case_archive import write_packed
 from agent.sync.recorder import Recorder, begin_anew, keep_state, new_recorder, packed_case
 
 LOG = logging.getLogger(__name__)
@@ -90,8 +90,8 @@ class KeptCases:
         """Write a case, with the highest number, if it is not too large; StateError, OSError: it cannot be written."""
         folder = self._settings.state_directory / _FOLDER
         with owners_rights(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            remove_left_over(folder)
+            for old in files_in(folder, ".new"):  # left by a process that was killed
+                remove(old)
         packed = packed_case(recorder, self._settings, "plan", options)
         if len(packed) > MOST_BYTES:
             return

@@ -23,23 +23,28 @@ def temporary_path(path: Path) -> Path:
     return path.with_name(f"{path.name}{_NEW}")
 
 
-def replace_durably(path: Path, text: str, mode: int = 0o666) -> None:
+def replace_durably(path: Path, content: str | bytes, mode: int = 0o666) -> None:
     """
     Replace a file, whole or not at all, and wait until it is on disk; a missing folder is made.
 
     ``mode`` is that of a new file, before the umask.
 
     Raises:
-        OSError: the file cannot be written; the old one stays.
+        OSError: the file cannot be written; the old one stays, and nothing else.
     """
     with owners_rights(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_durably(temporary_path(path), text, mode)
-        temporary_path(path).rename(path)
+        try:
+            write_durably(temporary_path(path), content, mode)
+            temporary_path(path).rename(path)
+        except OSError:
+            with suppress(OSError):
+                remove(temporary_path(path))
+            raise
         sync_folder(path.parent)
 
 
-def write_durably(path: Path, text: str, mode: int = 0o666) -> None:
+def write_durably(path: Path, content: str | bytes, mode: int = 0o666) -> None:
     """
     Write a file and wait until it is on disk; ``mode`` is that of a new file, before the umask.
 
@@ -47,7 +52,7 @@ def write_durably(path: Path, text: str, mode: int = 0o666) -> None:
     another user, is replaced.
     """
     with owners_rights(path), os.fdopen(_open_own(path, mode), "wb") as file:
-        file.write(text.encode())
+        file.write(content.encode() if isinstance(content, str) else content)
         file.truncate()
         file.flush()
         os.fsync(file.fileno())

@@ -8,6 +8,7 @@ the requests, and from the guests' XML and from nova's answers only what the age
 ``agent/sync/recorder.py`` writes cases.
 """
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,11 +17,12 @@ from pathlib import Path
 from agent.settings.read import Settings
 from agent.settings.saved import check_options
 from agent.state.clock import Clock, StoppedClock
-from agent.sync.case_archive import unpacked
+from agent.sync.case_archive import MAX_MEMBER_BYTES
 from drivers.base import Driver, Survey, SurveyedElsewhere
 from drivers.errors import DiscoveryError, MalformedFact, PolicyError, Vanished
 from drivers.facts import ServiceSigns
 from drivers.host.archive import HostArchive
+from drivers.host.unpack import unpack
 from reportclient.json_text import decode_as, decode_json
 from reportclient.recording import Exchange, RecordedSender, Unrecorded, decode_exchanges
 
@@ -194,7 +196,8 @@ def open_case(path: Path) -> Iterator[Case]:
     Raises:
         DiscoveryError: the file cannot be unpacked, or is not a whole case of this format.
     """
-    with unpacked(path) as folder:
+    with tempfile.TemporaryDirectory(prefix="compute-node-agent-", ignore_cleanup_errors=True) as scratch:
+        folder = unpack(path, Path(scratch), most_bytes=MAX_MEMBER_BYTES)
         try:
             case = _read(folder)
         except (OSError, ValueError, RecursionError) as error:

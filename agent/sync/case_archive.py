@@ -1,22 +1,19 @@
-"""Write a case as one ``.tar.gz`` file, whole or not at all, and unpack it again."""
+"""Write a case or a bundle as one ``.tar.gz`` file, whole or not at all."""
 
 import io
-import os
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 
 from agent.errors import StateError
+from agent.state.files import replace_durably
 from agent.state.rights import owners_rights
 from drivers.host.archive import MAX_ARCHIVE_BYTES
-from drivers.host.unpack import MAX_MEMBERS, MAX_TOTAL_BYTES, unpack
+from drivers.host.unpack import MAX_MEMBERS, MAX_TOTAL_BYTES
 
 MAX_MEMBER_BYTES = 256 << 20  # limit for one file of a case: the answers about 10,000 nodes have about 50 MiB
 _HOSTS = "hosts/"  # host archives, whose files have the limit MAX_ARCHIVE_BYTES
-_TEMPORARY = (".case-", ".new")
-_LEFT_OVER = (".case-*.new", "*.tar.gz.new")  # the second one by older versions
 
 
 def check_folder(path: Path, what: str = "case") -> None:
@@ -67,44 +64,9 @@ def write_packed(path: Path, data: bytes, what: str = "case") -> None:
         StateError: the file cannot be written; nothing is left of it.
     """
     try:
-        with owners_rights(path):
-            _write_packed(path, data)
+        replace_durably(path, data, mode=0o600)
     except OSError as error:
         raise _unwritten(path, error, what) from error
-
-
-def _write_packed(path: Path, data: bytes) -> None:
-    prefix, suffix = _TEMPORARY
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=suffix)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(handle)
-        Path(name).rename(path)
-    finally:
-        with suppress(OSError):
-            Path(name).unlink(missing_ok=True)
-
-
-def remove_left_over(folder: Path) -> None:
-    """Remove temporary files that a killed process left in a folder of cases; what cannot be removed stays."""
-    for pattern in _LEFT_OVER:
-        for path in folder.glob(pattern):
-            with suppress(OSError):
-                path.unlink()
-
-
-@contextmanager
-def unpacked(path: Path) -> Iterator[Path]:
-    """
-    Unpack a case into a temporary folder, for as long as it is used; yield the folder with ``case.json``.
-
-    Raises:
-        DiscoveryError: the file cannot be unpacked.
-    """
-    with tempfile.TemporaryDirectory(prefix="compute-node-agent-", ignore_cleanup_errors=True) as scratch:
-        yield unpack(path, Path(scratch), most_bytes=MAX_MEMBER_BYTES)
 
 
 def _unwritten(path: Path, error: OSError, what: str = "case") -> StateError:

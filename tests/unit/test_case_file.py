@@ -24,7 +24,7 @@ from agent.errors import ConfigError, StateError
 from agent.settings.read import Settings, load_settings
 from agent.sync import case_archive as packing
 from agent.sync.case import Case, open_case
-from agent.sync.case_archive import check_folder, pack_case, remove_left_over, write_packed
+from agent.sync.case_archive import check_folder, pack_case, write_packed
 from agent.sync.recorder import begin_anew, keep_state, new_recorder, save_case
 from drivers.base import Survey
 from drivers.errors import DiscoveryError
@@ -102,15 +102,6 @@ def test_the_folder_of_a_case_is_tested_without_a_trace(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     with pytest.raises(StateError, match=r"cannot write the case .*/none/case\.tar\.gz: No such file"):
         check_folder(tmp_path / "none/case.tar.gz")
-
-
-def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
-    for name in (".case-abc.new", "2026-host.tar.gz.new", "2026-host.tar.gz"):
-        (tmp_path / name).write_text("")
-
-    remove_left_over(tmp_path)
-
-    assert [one.name for one in tmp_path.iterdir()] == ["2026-host.tar.gz"]
 
 
 @pytest.mark.parametrize("name", ["placement.jsonl", "state/nodes.json"])
@@ -422,14 +413,14 @@ def test_the_report_of_a_verb_is_given_though_its_case_cannot_be_written(tmp_pat
     (tmp_path / "folder").mkdir()
 
     def act(_options: argparse.Namespace) -> Report:
-        (tmp_path / "folder").rmdir()
+        (tmp_path / "folder/case.tar.gz").mkdir()
         return REPORT
 
     report = save(VERBS["plan"], plan(tmp_path, tmp_path / "folder/case.tar.gz"), act)
 
     assert report is not None
     assert (report.data, report.exit) == (REPORT.data, Exit.ERROR)
-    assert re.match("remark\ncannot write the case .*: No such file", "\n".join(report.remarks))
+    assert re.match("remark\ncannot write the case .*: Is a directory", "\n".join(report.remarks))
 
 
 @pytest.mark.parametrize("written", [True, False])
@@ -438,14 +429,14 @@ def test_the_error_of_a_verb_is_its_error_whether_its_case_can_be_written(tmp_pa
 
     def act(_options: argparse.Namespace) -> Report:
         if not written:
-            (tmp_path / "folder").rmdir()
+            (tmp_path / "folder/case.tar.gz").mkdir()
         raise DiscoveryError("libvirt is gone")
 
     with pytest.raises(DiscoveryError, match="libvirt is gone") as failed:
         save(VERBS["plan"], plan(tmp_path, tmp_path / "folder/case.tar.gz"), act)
 
     assert bool(getattr(failed.value, "__notes__", ())) is not written
-    assert (tmp_path / "folder/case.tar.gz").exists() is written
+    assert (tmp_path / "folder/case.tar.gz").is_file() is written
 
 
 def test_the_report_of_a_verb_with_a_case_is_its_report(tmp_path: Path) -> None:
