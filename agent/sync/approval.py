@@ -35,10 +35,6 @@ class Approval:
     begun: bool = False  # True: the conversion may have been carried out, in part or in full
 
 
-class UntrustedApproval(Exception):
-    """An approval that does not count; the message names the file and what is wrong with it."""
-
-
 def approval_path(node: ComputeNode, root_uuid: str) -> Path:
     """Return the file for a node's approval, whether there is one or not."""
     return node.settings.state_directory / _FOLDER / f"{root_uuid}.json"
@@ -65,35 +61,28 @@ def approve(node: ComputeNode, draft: Draft) -> Path:
     return path
 
 
-def find_approval(node: ComputeNode, root_uuid: str) -> Approval | None:
-    """
-    Return the approval for a node; None where there is none.
-
-    Raises:
-        UntrustedApproval: it is damaged, or for another node or placement. StateError: it cannot be read.
-    """
+def find_approval(node: ComputeNode, root_uuid: str) -> Approval | str | None:
+    """Return the approval for a node, or why it does not count, as ``read_approval``."""
     path = approval_path(node, root_uuid)
-    approval = read_approval(path)
-    if approval and (approval.node != node.name or not same_place(approval.where, node.where)):
-        raise UntrustedApproval(
-            f"{path} approves a plan for {approval.node} in {approval.where}, not for {node.name} in {node.where}"
-        )
-    return approval
+    found = read_approval(path)
+    if isinstance(found, Approval) and (found.node != node.name or not same_place(found.where, node.where)):
+        return f"{path} approves a plan for {found.node} in {found.where}, not for {node.name} in {node.where}"
+    return found
 
 
-def read_approval(path: Path) -> Approval | None:
+def read_approval(path: Path) -> Approval | str | None:
     """
-    Read one approval; return None where there is none.
+    Read one approval, or say why it does not count; None where there is none.
 
     Raises:
-        UntrustedApproval: it is damaged. StateError: it cannot be read.
+        StateError: it cannot be read.
     """
     try:
         return decode_as(Approval, unseal(read_state(path).decode(errors="replace"), form=_FORMAT))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UntrustedApproval(f"{path} is damaged ({type(error).__name__})") from error
+        return f"{path} is damaged ({type(error).__name__})"
 
 
 def forget_approval(node: ComputeNode, root_uuid: str) -> None:
@@ -133,14 +122,8 @@ def approvals(directory: Path) -> tuple[tuple[Path, Approval | str], ...]:
     Raises:
         StateError: an approval, or the folder of all, cannot be read.
     """
-    found: list[tuple[Path, Approval | str]] = []
-    for path in state_files(directory / _FOLDER, ".json"):
-        try:
-            if approval := read_approval(path):
-                found.append((path, approval))
-        except UntrustedApproval as error:
-            found.append((path, str(error)))
-    return tuple(found)
+    found = ((path, read_approval(path)) for path in state_files(directory / _FOLDER, ".json"))
+    return tuple((path, one) for path, one in found if one)
 
 
 def tell_approval(path: Path, approval: Approval | str) -> str:
@@ -162,11 +145,8 @@ def spent(node: ComputeNode, draft: Draft) -> Iterator[None]:
     Raises:
         StateError: the approval cannot be marked, and nothing was sent; or it cannot be removed afterwards.
     """
-    try:
-        approval = find_approval(node, draft.root_uuid)
-    except UntrustedApproval:
-        approval = None
-    if approval and not approval.begun and approval.digest == draft.plan.digest:
+    approval = find_approval(node, draft.root_uuid)
+    if isinstance(approval, Approval) and not approval.begun and approval.digest == draft.plan.digest:
         _write(approval_path(node, draft.root_uuid), replace(approval, begun=True))
     yield
     forget_approval(node, draft.root_uuid)

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -17,7 +16,7 @@ from tenacity import (
 
 from agent.state.locks import locked
 from agent.state.same_service import same_place
-from agent.sync.approval import UntrustedApproval, find_approval, forget_approval
+from agent.sync.approval import Approval, find_approval, forget_approval
 from agent.sync.decide.checks import judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.owner import only_audits
@@ -122,22 +121,19 @@ def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
 def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
     draft = foresee(node, wishes)
     verdict = judge(draft, wishes, node.terms())
-    try:
-        approval = find_approval(node, draft.root_uuid)
-    except UntrustedApproval as error:
-        approval, why = None, f"{error}: {APPROVE}"
-    else:
-        why = ""
+    approval = find_approval(node, draft.root_uuid)
     if not draft.plan.moves and not draft.unplaceable:
-        if approval and approval.begun:  # its conversion was done, and cut off before the approval was removed
+        if (
+            isinstance(approval, Approval) and approval.begun
+        ):  # its conversion was done, and cut off before the approval was removed
             with locked(node.settings.state_directory):
                 forget_approval(node, draft.root_uuid)
         left = ("no allocation has to move: the next pass carries out the plan",) if draft.plan.operations else ()
         return outcome_of(node, draft, Status.UNCHANGED, left)
     if verdict.refused is not Status.RESHAPE_NEEDED:
         return outcome_of(node, draft, verdict.refused or Status.UNSAFE, verdict.notes)
-    if why:
-        return outcome_of(node, draft, Status.OTHER_PLAN, (why,))
+    if isinstance(approval, str):
+        return outcome_of(node, draft, Status.OTHER_PLAN, (f"{approval}: {APPROVE}",))
     if approval is None:
         return outcome_of(node, draft, Status.RESHAPE_NEEDED, (_unapproved(node, draft),))
     agreement = Agreement(approval.digest, approval.outline if approval.begun else None, again=APPROVE)
@@ -182,10 +178,9 @@ class Agreement:
 
 def _begun_by(node: ComputeNode, draft: Draft, digest: str) -> Outline | None:
     """Return the outline of an approved plan of this digest whose conversion was cut off; None: there is none."""
-    with suppress(UntrustedApproval):
-        approval = find_approval(node, draft.root_uuid)
-        if approval and approval.begun and approval.digest == digest:
-            return approval.outline
+    approval = find_approval(node, draft.root_uuid)
+    if isinstance(approval, Approval) and approval.begun and approval.digest == digest:
+        return approval.outline
     return None
 
 
