@@ -54,8 +54,9 @@ def _decode(kind: Any, value: Any, place: str) -> Any:
         return {key: _decode(of[1], one, f"{place}.{key}") for key, one in value.items()}
     if origin in (list, tuple, frozenset) and isinstance(value, list):
         kinds = of if origin is tuple and of[-1] is not ... else of[:1] * len(value)
-        pairs = enumerate(zip(kinds, value, strict=True))
-        return origin(_decode(each, one, f"{place}[{number}]") for number, (each, one) in pairs)
+        if len(kinds) == len(value):
+            pairs = enumerate(zip(kinds, value, strict=True))
+            return origin(_decode(each, one, f"{place}[{number}]") for number, (each, one) in pairs)
     if _fits(kind, value):
         return value
     raise ValueError(f"{place.lstrip('.') or 'the file'} is of the wrong kind")

@@ -1,0 +1,88 @@
+"""JSON of others becomes values by their types, or is refused by the name of what is wrong."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NotRequired, TypedDict
+
+import pytest
+
+from reportclient.json_text import decode_as, decode_json
+
+
+class Part(TypedDict):
+    """A group of keys."""
+
+    name: str
+    more: NotRequired[bool]
+
+
+@dataclass(frozen=True)
+class Value:
+    """One field of each kind that files have."""
+
+    text: str
+    count: int
+    seconds: float
+    flag: bool
+    names: frozenset[str]
+    pairs: tuple[tuple[str, int], ...]
+    parts: Mapping[str, Part]
+    lists: dict[str, list[int]]
+    anything: object = None
+    maybe: Part | None = None
+
+
+RIGHT: dict[str, Any] = {
+    "text": "t",
+    "count": 1,
+    "seconds": 2,
+    "flag": True,
+    "names": ["b", "a"],
+    "pairs": [["x", 1]],
+    "parts": {"one": {"name": "n", "unknown": 1}},
+    "lists": {"a": [1]},
+    "a key of a newer version": {},
+}
+WRONG: dict[str, tuple[Any, ...]] = {
+    "text": (None, 1, [], True),
+    "count": (None, "1", 1.0, True, []),
+    "seconds": ("2", True, 1e300, float("nan"), float("-inf")),
+    "flag": (None, 0, "true"),
+    "names": (None, "ab", {}, [1], [None]),
+    "pairs": (None, [["x"]], [["x", 1, 2]], [[1, "x"]], ["x1"]),
+    "parts": (None, [], {"one": []}, {"one": {}}, {"one": {"name": "n", "more": 1}}),
+    "lists": (None, [], {"a": {}}, {"a": ["1"]}),
+    "maybe": (1, "x", [], {}),
+}
+
+
+def test_json_becomes_a_value_by_its_types() -> None:
+    parts: dict[str, Part] = {"one": {"name": "n"}}
+
+    assert decode_as(Value, RIGHT) == Value("t", 1, 2, True, frozenset("ab"), (("x", 1),), parts, {"a": [1]})
+    assert decode_as(Value, RIGHT | {"maybe": {"name": "n"}, "anything": [1]}).maybe == {"name": "n"}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, several in WRONG.items() for value in several])
+def test_a_value_of_another_kind_is_refused_by_name(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=rf"^{name}.* (is of the wrong kind|lacks name)$"):
+        decode_as(Value, RIGHT | {name: value})
+
+
+@pytest.mark.parametrize("name", [name for name in RIGHT if name in Value.__annotations__])
+def test_a_value_that_lacks_a_field_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"the file lacks {name}")):
+        decode_as(Value, {key: value for key, value in RIGHT.items() if key != name})
+
+
+@pytest.mark.parametrize("whole", [None, 7, "x", [], [RIGHT]])
+def test_what_is_no_object_is_refused(whole: object) -> None:
+    with pytest.raises(ValueError, match="the file is of the wrong kind"):
+        decode_as(Value, whole)
+
+
+def test_a_text_of_too_many_values_is_refused() -> None:
+    assert decode_json("[1]") == [1]
+    with pytest.raises(ValueError, match="it has more than 1048576 values"):
+        decode_json("[" + "0," * (1 << 20) + "0]")
