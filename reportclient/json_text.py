@@ -1,9 +1,15 @@
-"""Decodes JSON of others, but for texts of so many values that these would fill the memory: a list takes 64 bytes."""
+"""
+Values as JSON, and JSON as values by their types.
+
+Texts of so many values that these would fill the memory are refused: a list takes 64 bytes.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
+from enum import Enum
+from functools import cache, singledispatch
+from pathlib import PurePath
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -27,6 +33,33 @@ def check_values(text: bytes) -> None:
     """Raise ValueError where a text may have more than ``MOST_VALUES`` values; counts those in strings too."""
     if len(text) > MOST_VALUES and sum(map(text.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise ValueError(f"it has more than {MOST_VALUES} values")
+
+
+@singledispatch
+def encode(value: object) -> Any:
+    """
+    Return a value as JSON has it: of a dataclass its fields by their names, of a set its members in order.
+
+    A field that has None, and has None as its default, is left out. A type whose JSON has other keys registers its own.
+    """
+    match value:
+        case Enum():
+            return value.value
+        case PurePath():
+            return str(value)
+        case Mapping():
+            return {key: encode(one) for key, one in value.items()}
+        case Set():
+            return sorted(map(encode, value))
+        case str():
+            return value
+        case Sequence():
+            return [encode(one) for one in value]
+        case _ if is_dataclass(value):
+            found = [(one, getattr(value, one.name)) for one in fields(value)]
+            return {one.name: encode(part) for one, part in found if part is not None or one.default is not None}
+        case _:
+            return value
 
 
 def decode_as(kind: type[T], value: object) -> T:

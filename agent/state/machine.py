@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent.state.files import read_state, seal, unseal, write_state
+from reportclient.json_text import decode_as
 
 FILE = "machine.json"
 _FORMAT = 1
@@ -81,10 +82,7 @@ def read_machine(directory: Path, identity: str) -> Machine:
     path = directory / FILE
     try:
         body = unseal(read_state(path).decode(), form=_FORMAT)
-        if body.pop("identity") != identity:
-            return Machine()
-        lasting = body.pop("lasting", False) is True
-        return Machine(**{name: str(value) for name, value in body.items()}, lasting=lasting)
+        return decode_as(Machine, body) if body["identity"] == identity else Machine()
     except FileNotFoundError:
         return Machine()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

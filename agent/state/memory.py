@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from agent.state.files import seal, unseal
+from reportclient.json_text import decode_as, encode
 from reportclient.ownership import Names
 from reportclient.payload import decode_observed, encode_observed
 from reportclient.reserve import Reservations
@@ -45,28 +46,12 @@ _GENERAL = {one.name for one in fields(NodeState)} | {"microversion"}  # keys of
 
 def encode_state(state: NodeState) -> str:
     """Return a node's memory as the text of its file."""
-    body: dict[str, object] = {
-        "where": state.where,
-        "microversion": None,  # 0.1.0 reads it
-        "observed": state.observed
-        and {
-            "last_modified": state.observed.last_modified,
-            "providers": [encode_observed(observed) for observed in state.observed],
-        },
-        "configured": _encode_names(state.configured),
-        "reported": _encode_names(state.reported),
-        "lacked_traits": sorted(state.lacked_traits),
-        "smaller": state.smaller,
-        "smaller_seen": state.smaller_seen,
-        "reserved": {uuid: dict(amounts) for uuid, amounts in state.reserved.items()},
-        "kinds": {device: sorted(names) for device, names in sorted(state.kinds.items())},
-        "dedicated": None if state.dedicated is None else sorted(state.dedicated),
-        "whole_s": state.whole_s,
-        "beside": state.beside,
-        "wrote": state.wrote,
-        "stood": state.stood,
-    }
-    return seal({**body, **state.bodies}, form=_FORMAT, indent=1)
+    known = encode(replace(state, observed=None, elsewhere=None, bodies={}))
+    del known["bodies"]
+    seen = state.observed
+    known["observed"] = seen and {"last_modified": seen.last_modified, "providers": [*map(encode_observed, seen)]}
+    known["microversion"] = None  # 0.1.0 reads it
+    return seal({**known, **state.bodies}, form=_FORMAT, indent=1)
 
 
 @lru_cache(4)  # the text seldom changes, and is decoded several times in each pass
@@ -78,34 +63,14 @@ def decode_state(text: str) -> NodeState:
         ValueError, KeyError, TypeError, AttributeError, RecursionError: the text is damaged, or of another format.
     """
     body = unseal(text, form=_FORMAT)
-    seen = body["observed"]
-    return NodeState(
-        where=body["where"],
+    seen = body.pop("observed")
+    said = {
+        "wrote": seen is not None,  # older files do not say it
+        "stood": bool(seen and seen["providers"]),  # nor this
+        **body,
+    }
+    return replace(
+        decode_as(NodeState, said),
         observed=ObservedTree(tuple(map(decode_observed, seen["providers"])), seen["last_modified"]) if seen else None,
-        configured=_decode_names(body["configured"]),
-        reported=_decode_names(body["reported"]),
-        lacked_traits=frozenset(body["lacked_traits"]),
-        smaller=body["smaller"],
-        smaller_seen=body["smaller_seen"],
-        reserved=body.get("reserved", {}),  # files of 0.1.0 have none of these
-        kinds={device: frozenset(names) for device, names in body.get("kinds", {}).items()},
-        dedicated=frozenset(body["dedicated"]) if body.get("dedicated") is not None else None,
-        whole_s=float(body.get("whole_s", 0.0)),
-        beside=body.get("beside", False),
-        wrote=body.get("wrote", seen is not None),  # older files do not say it
-        stood=body.get("stood", bool(seen and seen["providers"])),  # nor this
         bodies={key: value for key, value in body.items() if key not in _GENERAL},
     )
-
-
-def _encode_names(by_provider: Mapping[str, Names]) -> dict[str, dict[str, list[str]]]:
-    return {
-        provider: {"classes": sorted(names.classes), "traits": sorted(names.traits)}
-        for provider, names in sorted(by_provider.items())
-    }
-
-
-def _decode_names(body: dict[str, Any]) -> dict[str, Names]:
-    return {
-        provider: Names(frozenset(names["classes"]), frozenset(names["traits"])) for provider, names in body.items()
-    }

@@ -1,16 +1,13 @@
 """Encode values as the JSON that other programs read; the keys are part of the command's interface."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import fields, is_dataclass
-from enum import Enum
-from functools import singledispatch
-from pathlib import PurePath
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agent.sync.forms import Held, ObservedTreeForm, OperationForm, PlanForm
 from reportclient.allocations import Allocation, Move, Observed, usages
 from reportclient.forecast import forecast
+from reportclient.json_text import encode as encode
 from reportclient.payload import InventoryForm, encode_inventory
 from reportclient.plan import (
     Claim,
@@ -50,33 +47,6 @@ KINDS: Mapping[type[Operation], str] = {
     Delete: "delete",
 }
 """The key ``operation`` of each operation."""
-
-
-@singledispatch
-def encode(value: object) -> Any:
-    """
-    Return a value as JSON has it: of a dataclass its fields by their names, of a set its members in order.
-
-    A field that has None, and has None as its default, is left out. A type whose JSON has other keys registers its own.
-    """
-    match value:
-        case Enum():
-            return value.value
-        case PurePath():
-            return str(value)
-        case Mapping():
-            return {key: encode(one) for key, one in value.items()}
-        case Set():
-            return sorted(map(encode, value))
-        case str():
-            return value
-        case Sequence():
-            return [encode(one) for one in value]
-        case _ if is_dataclass(value):
-            found = [(one, getattr(value, one.name)) for one in fields(value)]
-            return {one.name: encode(part) for one, part in found if part is not None or one.default is not None}
-        case _:
-            return value
 
 
 @encode.register
