@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import agent.command
-from agent.command.acts import ACTS, OF_NODES
 from agent.command.arguments import main
+from agent.command.carry_out import ACTS, OF_NODES
 from agent.command.exits import Exit
 from agent.command.verbs import VERBS
 
