@@ -1,10 +1,10 @@
 """Keep everything that a verb reads of a host and of placement, and write it as a case, or a host as an archive."""
 
 import json
-import os
 import platform
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,7 @@ from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.settings.saved import encode_options
 from agent.state.clock import Clock, StoppedClock, probe_clock
-from agent.state.files import read_whole
+from agent.state.files import read_state, state_files
 from agent.state.identity import FILE, read_identity
 from agent.state.node_records import MEMORY_NAME
 from agent.sync.case import (
@@ -120,25 +120,15 @@ def _stopped() -> StoppedClock:
 
 def _state(settings: Settings) -> dict[str, bytes]:
     """Read what the agent remembers, and the host's identity: content by file name below the state directory."""
-    directory, found = str(settings.state_directory), {}
-    try:
-        for folder, below in ((directory, ""), (f"{directory}/audits", "audits/")):
-            for name in _entries(folder):
-                if name == MEMORY_NAME or _MEMORY.fullmatch(name):
-                    found[below + name] = read_whole(f"{folder}/{name}")
-        if not settings.recorded and (identity := read_identity(settings.identity_folders)):
-            found[FILE] = f"{identity}\n".encode()
-    except OSError as error:
-        raise StateError(f"cannot read {error.filename}: {error.strerror}") from error
+    found: dict[str, bytes] = {}
+    for below in ("", "audits/"):
+        for path in state_files(settings.state_directory / below, ".json"):
+            if path.name == MEMORY_NAME or _MEMORY.fullmatch(path.name):
+                with suppress(FileNotFoundError):  # removed in between
+                    found[below + path.name] = read_state(path)
+    if not settings.recorded and (identity := read_identity(settings.identity_folders)):
+        found[FILE] = f"{identity}\n".encode()
     return found
-
-
-def _entries(folder: str) -> list[str]:
-    """Return the names in a folder; empty if there is no such folder, as before the first pass."""
-    try:
-        return os.listdir(folder)  # noqa: PTH208 - a Path for each name would cost more than the listing
-    except FileNotFoundError:
-        return []
 
 
 def save_case(path: Path, kept: Recorder, settings: Settings, verb: str, options: Mapping[str, object]) -> None:
