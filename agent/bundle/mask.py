@@ -1,8 +1,8 @@
 """
 Replaces what tells a host: its names and those of its guests, serial numbers, and MAC addresses. Pure.
 
-The same value has always the same mask, so that what belongs together still does; a key that stays on the host makes
-the masks, so that nobody can try names until one has the mask.
+The same value has the same mask in the whole bundle, so that what belongs together still does. A key that is drawn for
+each bundle makes the masks, so that nobody can try names until one has the mask.
 """
 
 import hashlib

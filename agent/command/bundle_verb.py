@@ -20,15 +20,13 @@ from agent.command.result import Report, choice_of
 from agent.command.results import Bundle, PartContents
 from agent.connect.choice import host_driver, settings_for
 from agent.errors import StateError
-from agent.state.files import checksum, read_whole, replace_durably
+from agent.state.files import checksum
 from agent.sync.case_archive import check_folder, pack_case, write_packed
 from agent.sync.json_form import encode
 
 _TABLE = print_bundle
 _TOP = "bundle"
 _CASES = "cases/"
-_KEY = "mask.key"
-_KEY_BYTES = 32
 
 
 def bundle(options: argparse.Namespace) -> Report:
@@ -44,18 +42,14 @@ def bundle(options: argparse.Namespace) -> Report:
     parts = [
         replace(one, files=hide(one.files, secrets), missing=hide({"": one.missing}, secrets)[""]) for one in parts
     ]
-    key = _read_key(settings.state_directory) if options.mask else None
-    drawn = key or os.urandom(_KEY_BYTES)
     if options.mask:
-        parts = _masked(parts, names_of_host(settings), drawn)
+        parts = _masked(parts, names_of_host(settings), os.urandom(32))
     sizes = [{name: len(text.encode()) for name, text in one.files.items()} for one in parts]
     contents = tuple(PartContents(one.what, files, one.missing) for one, files in zip(parts, sizes, strict=True))
     data = Bundle(path=path, masked=options.mask, parts=contents)
     if not (options.yes or agreed(print_bundle, data, f"write {path}?")):
         return Report(data=data, table=_TABLE, exit=Exit.DIFFERENCES, remarks=["nothing was written: --yes writes it"])
     files = {name: text for part in parts for name, text in part.files.items()}
-    if options.mask and key is None:
-        _keep_key(settings.state_directory, drawn)
     write_packed(path, pack_case(_with_contents(files, data), _TOP), _TOP)
     return Report(data=replace(data, written=True), table=_TABLE)
 
@@ -109,41 +103,3 @@ def _with_contents(files: Mapping[str, str], data: Bundle) -> dict[str, bytes]:
         else:
             found[name] = text.encode()
     return {**found, **{f"{_CASES}{case}.tar.gz": pack_case(below) for case, below in cases.items()}}
-
-
-def _read_key(folder: Path) -> bytes | None:
-    """
-    Return the key of this host's masks; None: it has none yet.
-
-    Raises:
-        StateError: it cannot be read, or is damaged.
-    """
-    path = folder / _KEY
-    try:
-        key = bytes.fromhex(read_whole(path).decode("ascii"))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StateError(f"cannot read the key of the masks: {error.strerror}: {path}") from error
-    except ValueError:
-        key = b""
-    if len(key) != _KEY_BYTES:
-        raise StateError(
-            f"{path}, the key of the masks, is damaged: remove it for a new one; the same value then has another mask "
-            f"than in earlier bundles"
-        )
-    return key
-
-
-def _keep_key(folder: Path, key: bytes) -> None:
-    """
-    Keep a new key, which only this user can read; the file is whole on disk when this returns.
-
-    Raises:
-        StateError: it cannot be written.
-    """
-    path = folder / _KEY
-    try:
-        replace_durably(path, key.hex(), mode=0o600)
-    except OSError as error:
-        raise StateError(f"cannot keep the key of the masks: {error.strerror}: {path}") from error

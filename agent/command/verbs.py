@@ -286,7 +286,7 @@ _TABLE = (
             Option(
                 "--mask",
                 "mask the names of this host, its guests, users, projects and flavors, serial numbers and MAC "
-                "addresses: the same value always with the same mask",
+                "addresses: the same value with the same mask in the whole bundle",
             ),
             Option("--yes", "write it without a question"),
         ),
