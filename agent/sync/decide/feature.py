@@ -150,11 +150,8 @@ class Draft:
     unplaceable: str  # why the wanted tree has no place for what guests hold; empty: it has, or no consumer must move
     went_back: bool  # True: placement is in an older state than the one that the last pass left
     survey: Survey
-    hardware: frozenset[str]  # PCI addresses of all devices that count in the offered stock
     present: frozenset[str]  # names of providers whose hardware the survey found
     allocations: tuple[Allocation, ...]  # on the whole tree if consumers hold stock that shrinks, else empty
-    elsewhere: frozenset[str]  # names of providers whose hardware, if they stand, is on offer in another form
-    away: frozenset[str]  # classes that the root has, partly reserved, while no device has them now
     held: tuple[str, ...]  # a sentence on each open choice, held provider, and entry of a file without effect
     stands_in: Layout  # the layout of the standing tree
     layout: Layout  # the wanted one
