@@ -124,7 +124,7 @@ def _without_loss(found: Draft, tree: ObservedTree) -> Answer:
     for seen in ours:
         if seen.provider.parent and is_of_the_host(seen.provider) and lost[seen.name]:
             desired = _with_reserved(desired, seen.provider, lost[seen.name])
-    desired, _ = hold(desired, ObservedTree(ours), rows, elsewhere=found.holdings.elsewhere)
+    desired, _ = hold(desired, ObservedTree(ours), rows, elsewhere=found.holdings.backing.elsewhere)
     kept = tuple(f"{', '.join(sorted(stock))} of {name}" for name, stock in lost.items() if stock)
     if not kept:
         return Answer(plan=found.plan)

@@ -74,6 +74,35 @@ class GuestState:
     flavor_unseen: bool = False  # True: a guest of nova's whose metadata does not show what its flavor sets
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OddStock:
+    """What providers may have of devices that are undecided; empty: no device is."""
+
+    sentences: Mapping[str, str] = field(default_factory=dict)  # on each such device, by provider
+    most: Mapping[str, int] = field(default_factory=dict)  # how much of a provider these are at most
+    slots: frozenset[tuple[str, str]] = frozenset()  # (provider, class) of which these may be a part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backing:
+    """The hardware behind the providers of the tree that a driver gives, and what is not as it is expected."""
+
+    elsewhere: frozenset[str] = frozenset()  # names of providers, if they exist, of hardware offered in another form
+    silent: frozenset[str] = frozenset()  # names of providers whose card is present and shows none of what it offers
+    untyped: frozenset[str] = frozenset()  # names of providers whose VFs are there and have no type
+    shown: Mapping[str, int] = field(default_factory=dict)  # VFs that a card shows, offered or not, by its provider
+    away: frozenset[str] = frozenset()  # classes that the root has, partly reserved, and that no device has now
+    expected: frozenset[tuple[str, str]] = frozenset()  # (provider, class): the operator expects more than is there
+    odd: OddStock = OddStock()
+    kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of the devices in a total, by suffix
+    hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in what is offered
+    novas: frozenset[str] = frozenset()  # names of the providers that nova-compute makes too, where it reports the host
+    addresses: Mapping[str, frozenset[str]] = field(
+        default_factory=dict
+    )  # PCI addresses of each device not in ``novas``
+    offered: Mapping[str, frozenset[str]] = field(default_factory=dict)  # PCI addresses that each provider offers
+
+
 @dataclass(frozen=True, slots=True)
 class Holdings:
     """What the hypervisor reports about all its guests."""
@@ -86,22 +115,7 @@ class Holdings:
     reserved: tuple[Holding, ...] = ()  # those of ``units`` that this agent has reserved, so that they count there
     told: frozenset[str] = frozenset()  # classes of which ``units`` and ``floats`` have all that guests hold
     undecided: tuple[Undecided, ...] = ()  # further devices; their guests have all classes of devices in ``untold``
-    elsewhere: frozenset[str] = frozenset()  # names of providers, if they exist, of hardware offered in another form
-    silent: frozenset[str] = frozenset()  # names of providers whose card is present and shows none of what it offers
-    untyped: frozenset[str] = frozenset()  # names of providers whose VFs are there and have no type
-    shown: Mapping[str, int] = field(default_factory=dict)  # VFs that a card shows, offered or not, by its provider
-    away: frozenset[str] = frozenset()  # classes that the root has, partly reserved, and that no device has now
-    expected: frozenset[tuple[str, str]] = frozenset()  # (provider, class): the operator expects more than is there
-    odd: Mapping[str, str] = field(default_factory=dict)  # a sentence on each device that is undecided, by provider
-    undecided_units: Mapping[str, int] = field(default_factory=dict)  # how much of a provider these are at most
-    undecided_stock: frozenset[tuple[str, str]] = frozenset()  # (provider, class) of which these may be a part
-    kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of the devices in a total, by suffix
-    hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in what is offered
-    novas: frozenset[str] = frozenset()  # names of the providers that nova-compute makes too, where it reports the host
-    addresses: Mapping[str, frozenset[str]] = field(
-        default_factory=dict
-    )  # PCI addresses of each device not in ``novas``
-    offered: Mapping[str, frozenset[str]] = field(default_factory=dict)  # PCI addresses that each provider offers
+    backing: Backing = Backing()
     notes: tuple[str, ...] = ()  # a sentence on each choice that a person should make
 
 

@@ -222,7 +222,7 @@ def _snapshot(
     present |= {provider.name for provider in desired}
     if any(ours.writes(seen) and seen.name not in present for seen in tree):
         present |= _of_any_layout(node, survey, tree)
-    novas = left_to_nova(tree, holdings.novas) if node.settings.beside_nova else ()
+    novas = left_to_nova(tree, holdings.backing.novas) if node.settings.beside_nova else ()
     return Snapshot(
         tree=tree,
         allocations=allocations,

@@ -228,7 +228,7 @@ def _check_holdings(driver: Driver, survey: Survey, settings: Settings) -> list[
     except USER_ERRORS:
         return []  # _check_shape reports this error
     notes = () if settings.beside_nova else holdings.notes
-    odd = [Check("devices", False, text) for text in holdings.odd.values()]
+    odd = [Check("devices", False, text) for text in holdings.backing.odd.sentences.values()]
     return [*odd, *(Check("memory", True, text) for text in notes)]
 
 

@@ -103,5 +103,5 @@ def _standing(settings: Settings, choice: Choice, node: str) -> ObservedTree | N
 def _is_left_to_nova(settings: Settings, shaped: Explained, provider: Reasoned) -> bool:
     """Return whether the configured role leaves a provider to nova-compute."""
     if settings.beside_nova:
-        return provider.parent is None or provider.name in shaped.holdings.novas
+        return provider.parent is None or provider.name in shaped.holdings.backing.novas
     return settings.audits_only

@@ -82,7 +82,7 @@ def discover(options: argparse.Namespace) -> Report:
             identity = told if settings.recorded else read_identity(settings.identity_folders)
             tree, _ = add(tree, identity or planned_identity(node), additions)
             providers |= {one.name: one for one in tree}
-            remarks += [*holdings.notes, *doubts(settings, driver, survey), *holdings.odd.values()]
+            remarks += [*holdings.notes, *doubts(settings, driver, survey), *holdings.backing.odd.sentences.values()]
     return Report(data=DesiredTree(providers), table=print_tree, remarks=remarks)
 
 

@@ -229,7 +229,7 @@ def outcome_of(node: ComputeNode, draft: Draft, status: Status, notes: tuple[str
         plan=draft.plan,
         observed=draft.observed,
         notes=notes,
-        hardware=draft.holdings.hardware,
+        hardware=draft.holdings.backing.hardware,
         allocations=draft.allocations,
         survey=draft.survey,
         lost=bool(lost_root(draft)),

@@ -35,7 +35,7 @@ from drivers.libvirt.traits import emitted_traits, root_traits
 from drivers.policy import OF_CELLS, Policy
 from drivers.pools import SHARER
 from drivers.reasons import Explained, Reason, Reasoned
-from reportclient.allocations import Holdings
+from reportclient.allocations import Backing, Holdings, OddStock
 from reportclient.names import device_address
 from reportclient.ownership import MARKER, Names
 from reportclient.reserve import HELD, KEEP, UNHEALTHY, reserved_by_operator_on
@@ -92,8 +92,7 @@ def _shape(facts: HostFacts, policy: Policy, standing: BySuffix) -> Explained:
     if policy.layout == "flat":
         whole = _with_totals(root, devices, policy, standing)
         below = [device_provider(one, facts.hostname, facts.hostname) for one in devices if not one.of_root]
-        kinds = {device.suffix: frozenset(device.inventories) for device in devices}
-        return Explained((whole,), tuple(below), replace(held, kinds=kinds))
+        return Explained((whole,), tuple(below), held)
     return Explained((root, *(device_provider(one, facts.hostname, facts.hostname) for one in devices)), holdings=held)
 
 
@@ -140,8 +139,7 @@ def _held(
     )
     here = {name for device in devices for name in device.inventories}
     missing = frozenset() if policy.layout == "flat" else frozenset(away(policy.devices, standing, here))
-    return replace(
-        holdings(facts, policy, (*devices, *of_root)),
+    backing = Backing(
         elsewhere=elsewhere,
         silent=mute,
         untyped=bare,
@@ -151,13 +149,9 @@ def _held(
             (f"{facts.hostname}_{suffix}" if suffix else facts.hostname, name)
             for suffix, name in expected_slots(facts, policy.devices, standing)
         ),
-        odd={f"{facts.hostname}_{name}": text for name, text in odd_sentences(facts, policy.devices).items()},
-        undecided_units={f"{facts.hostname}_{suffix}": most for suffix, most in undecided_units(facts.devices).items()},
-        undecided_stock=frozenset(
-            (f"{facts.hostname}_{suffix}" if suffix else facts.hostname, name)
-            for suffix, name in undecided_slots(facts, policy.devices, standing, flat=policy.layout == "flat")
-        ),
+        odd=_odd(facts, policy, standing),
         hardware=frozenset().union(*(device.hardware for device in devices)),
+        kinds={device.suffix: frozenset(device.inventories) for device in devices} if policy.layout == "flat" else {},
         novas=frozenset(f"{facts.hostname}_{device.suffix}" for device in devices if device.novas),
         addresses={
             f"{facts.hostname}_{device.suffix}": device.hardware | device.members.keys()
@@ -165,7 +159,17 @@ def _held(
             if not device.novas
         },
         offered={f"{facts.hostname}_{device.suffix}": _functions(device) for device in devices},
-        notes=_notes(facts, policy),
+    )
+    return replace(holdings(facts, policy, (*devices, *of_root)), backing=backing, notes=_notes(facts, policy))
+
+
+def _odd(facts: HostFacts, policy: Policy, standing: BySuffix) -> OddStock:
+    """Return what is known of the devices that are undecided."""
+    slots = undecided_slots(facts, policy.devices, standing, flat=policy.layout == "flat")
+    return OddStock(
+        sentences={f"{facts.hostname}_{name}": text for name, text in odd_sentences(facts, policy.devices).items()},
+        most={f"{facts.hostname}_{suffix}": most for suffix, most in undecided_units(facts.devices).items()},
+        slots=frozenset((f"{facts.hostname}_{suffix}" if suffix else facts.hostname, name) for suffix, name in slots),
     )
 
 

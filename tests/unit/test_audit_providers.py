@@ -7,7 +7,7 @@ import pytest
 from agent.audit.decide.findings import Kind
 from agent.audit.decide.providers import audit_providers
 from agent.audit.decide.snapshot import Snapshot
-from reportclient.allocations import Allocation, Holdings
+from reportclient.allocations import Allocation, Backing, Holdings
 from reportclient.names import ONE_TIME
 from reportclient.ownership import MARKER, OWNER_NOVA
 from reportclient.plan import SetInventories
@@ -170,7 +170,7 @@ def test_a_card_that_another_service_offers_too_is_found_through_its_vfs(
     here = replace(
         here,
         foreign=frozenset({child.name}),
-        holdings=replace(here.holdings, offered={CARD: frozenset(ours)}),
+        holdings=replace(here.holdings, backing=Backing(offered={CARD: frozenset(ours)})),
         cards=dict.fromkeys(("0000:81:10.0", "0000:81:10.1"), "0000:81:00.0"),
     )
 
@@ -202,7 +202,7 @@ def test_a_card_is_found_twice_on_offer_only_where_it_is_and_once_for_each_provi
     here = replace(
         here,
         foreign=frozenset({child.name}) if foreign else frozenset(),
-        holdings=replace(here.holdings, offered={offered: frozenset({address})}),
+        holdings=replace(here.holdings, backing=Backing(offered={offered: frozenset({address})})),
     )
 
     assert [one.kind for one in audit_providers(here)] == [Kind.DUPLICATE] * times

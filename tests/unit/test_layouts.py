@@ -313,7 +313,7 @@ def test_each_provider_of_devices_is_known_with_the_pci_addresses_that_it_offers
         host(*card("0000:81:00.0"), plain("0000:05:00.0"), graphics, parents=parents), Policy(devices=offer), None
     )
 
-    assert found.holdings.offered == {
+    assert found.holdings.backing.offered == {
         "host_0000:05:00.0": {"0000:05:00.0"},
         "host_0000:81:00.0": {"0000:81:10.0", "0000:81:10.1"},
         "host_pci_0000_84_00_0": {"0000:84:00.0"},

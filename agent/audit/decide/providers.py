@@ -23,7 +23,7 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
     used = {name for name, _ in used_slots}
     used |= {unit.provider for unit in snapshot.holdings.units}
     parents = {seen.provider.parent for seen in snapshot.tree}
-    odd = snapshot.holdings.odd.items()
+    odd = snapshot.holdings.backing.odd.sentences.items()
     found = [Finding(kind=Kind.ODD_DEVICE, provider=name, seen=sentence) for name, sentence in odd]
     for seen in snapshot.tree:
         name, provider = seen.name, seen.provider
@@ -117,7 +117,7 @@ def _other_layout(snapshot: Snapshot) -> list[Finding]:
 
 def _offered_by_two(snapshot: Snapshot) -> list[Finding]:
     """Return a finding for each child of another service that offers a card, or a part of it, that we offer too."""
-    units = {unit: name for name, offered in snapshot.holdings.offered.items() for unit in sorted(offered)}
+    units = {unit: name for name, offered in snapshot.holdings.backing.offered.items() for unit in sorted(offered)}
     found = []
     for seen in snapshot.tree:
         address = device_address(seen.name) if seen.provider.inventories and seen.name in snapshot.foreign else None

@@ -42,8 +42,8 @@ class _BesideNova:
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         tree, holdings = self._whole.shape(survey, policy, observed)
-        own = (one for one in tree if one.parent and one.name not in holdings.novas)
-        free = tuple(one for one in own if not holdings.addresses.get(one.name, frozenset()) & self._taken)
+        own = (one for one in tree if one.parent and one.name not in holdings.backing.novas)
+        free = tuple(one for one in own if not holdings.backing.addresses.get(one.name, frozenset()) & self._taken)
         return ProviderTree((Provider(name=tree.root.name), *map(_not_managed, free))), holdings
 
     def present(self, survey: Survey) -> frozenset[str]:
@@ -61,7 +61,7 @@ def own_side(view: View, shaper: Shaper) -> Side:
     root = _root_of_nova(view)
     policy = replace(view.policy, layout="devices")
     tree, holdings = shaper.shape(view.survey, policy, ObservedTree((_bare(root),)))
-    novas = left_to_nova(view.observed, holdings.novas)
+    novas = left_to_nova(view.observed, holdings.backing.novas)
     taken = {address: seen.name for seen in novas if (address := device_address(seen.name))}
     uuids = frozenset(seen.uuid for seen in novas)
     left = view.memory.observed
@@ -69,9 +69,9 @@ def own_side(view: View, shaper: Shaper) -> Side:
         view=replace(
             view,
             policy=policy,
-            additions=_not_for_nova(view, novas, holdings.novas),
-            observed=_without(view.observed, uuids, holdings.novas),
-            memory=replace(view.memory, observed=_without(left, uuids, holdings.novas) if left else None),
+            additions=_not_for_nova(view, novas, holdings.backing.novas),
+            observed=_without(view.observed, uuids, holdings.backing.novas),
+            memory=replace(view.memory, observed=_without(left, uuids, holdings.backing.novas) if left else None),
         ),
         shaper=_BesideNova(shaper, frozenset(taken)),
         novas=uuids,
@@ -165,8 +165,8 @@ def _blocked(tree: ProviderTree, holdings: Holdings, taken: dict[str, str]) -> l
     """Return a sentence on each child that is not reported because nova reports its device."""
     sentences = []
     for one in tree:
-        both = sorted(holdings.addresses.get(one.name, frozenset()) & taken.keys())
-        if one.parent and one.name not in holdings.novas and both:
+        both = sorted(holdings.backing.addresses.get(one.name, frozenset()) & taken.keys())
+        if one.parent and one.name not in holdings.backing.novas and both:
             sentences.append(
                 f"{one.name} is not reported, as nova reports {taken[both[0]]} for the same device: take the device "
                 f"out of nova's configuration, or out of this agent's"

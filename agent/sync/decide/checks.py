@@ -211,8 +211,8 @@ def _lost_settings(draft: Draft, free_ratios: frozenset[str]) -> tuple[str, ...]
         draft.desired,
         owned,
         free_ratios,
-        elsewhere=draft.holdings.elsewhere,
-        away=draft.holdings.away,
+        elsewhere=draft.holdings.backing.elsewhere,
+        away=draft.holdings.backing.away,
         apart=apart,
     )
 

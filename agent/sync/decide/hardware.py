@@ -24,7 +24,7 @@ class Host:
     formerly: frozenset[int] | None = None  # those of which it consisted at the last pass; None: of the same
     file_backed_mib: int = 0  # as in ``Policy``
     offered: Mapping[str, frozenset[str]] = field(default_factory=dict)  # as in ``Holdings``
-    in_total: Mapping[str, frozenset[str]] = field(default_factory=dict)  # ``Holdings.kinds``
+    in_total: Mapping[str, frozenset[str]] = field(default_factory=dict)  # ``Backing.kinds``
 
 
 class Hardware:

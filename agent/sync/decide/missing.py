@@ -35,7 +35,7 @@ class Sides:
 def lost_by(view: View, shaper: Shaper, shaped: Shaped) -> Callable[[str], bool]:
     """Return what tells whether the hardware of a provider is away, or shows none of its parts."""
     here = shaper.present(view.survey)
-    return lambda name: name not in here or name in shaped.holdings.silent
+    return lambda name: name not in here or name in shaped.holdings.backing.silent
 
 
 def sides_of(
@@ -49,7 +49,7 @@ def sides_of(
         lost=lost,
         expected=expected,
         kinds={f"{view.node}_{suffix}": classes for suffix, classes in standing.memory.kinds.items()},
-        elsewhere=shaped.holdings.elsewhere,
+        elsewhere=shaped.holdings.backing.elsewhere,
         besides={name: each.classes for name, each in standing.named.items()},
     )
 

@@ -84,8 +84,8 @@ def _breaches(found: Draft, view: View, emitted: Names) -> tuple[Breach, ...]:
             dedicated=policy.cpus.dedicated or frozenset(),
             formerly=view.memory.dedicated,
             file_backed_mib=policy.file_backed_mib,
-            offered=found.holdings.offered,
-            in_total=found.holdings.kinds,
+            offered=found.holdings.backing.offered,
+            in_total=found.holdings.backing.kinds,
         ),
     )
     return breaches(found.plan, given)

@@ -32,7 +32,7 @@ def lasting(view: View, standing: Standing, shaped: Shaped, wanted: Wanted, memo
         configured=joined(still_named(memory.configured, standing.observed, view.additions), wanted.added),
         reported=joined(_traits_on(stay, shaped.ours.configured), wanted.reported),
         reserved={},
-        kinds={**memory.kinds, **shaped.holdings.kinds} if view.policy.layout == "flat" else {},
+        kinds={**memory.kinds, **shaped.holdings.backing.kinds} if view.policy.layout == "flat" else {},
         dedicated=view.policy.cpus.dedicated or frozenset(),
     )
 

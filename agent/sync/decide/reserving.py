@@ -30,10 +30,10 @@ def reserved_tree(view: View, shaper: Shaper, standing: Standing, shaped: Shaped
         view,
         standing,
         shaped,
-        lost=lambda name: lost(name) or name in shaped.holdings.untyped,
-        expected=shaped.holdings.expected,
+        lost=lambda name: lost(name) or name in shaped.holdings.backing.untyped,
+        expected=shaped.holdings.backing.expected,
     )
-    sides = replace(sides, once=True, shown=shaped.holdings.shown)
+    sides = replace(sides, once=True, shown=shaped.holdings.backing.shown)
     there = {one.name: one for one in shaped.tree}
     whole = {one.name: one for one in with_stock(shaped, standing, dict(missing_of(sides))).tree}
     said = standing.with_reservations(shaped.reserved).by_uuid

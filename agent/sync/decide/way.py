@@ -58,7 +58,7 @@ def find_way(
         outside={name: uuid for one in outside for name, uuid in one.uuids.items()},
     )
     plan = make(wanted.tree)
-    recast_as = exchanged(standing.memory.kinds, shaped.holdings.kinds)
+    recast_as = exchanged(standing.memory.kinds, shaped.holdings.backing.kinds)
     anew, elsewhere = _pinned_anew(view), _pinned_elsewhere(view)
     dedicates = bool(anew or elsewhere) or _dedicates(standing.observed, wanted.tree, shaped.holdings)
     allocations = _allocations(view, plan, standing.observed, anyhow=bool(recast_as), dedicates=dedicates)
@@ -228,7 +228,7 @@ def _hold(
         wanted.tree,
         ObservedTree(tuple(seen for seen in after.tree if wanted.ours.writes(seen))),
         after.allocations,
-        elsewhere=() if view.beside else shaped.holdings.elsewhere,  # nothing moves there beside nova
+        elsewhere=() if view.beside else shaped.holdings.backing.elsewhere,  # nothing moves there beside nova
         lost=lost_by(view, shaper, shaped),
         besides={name: each.classes for name, each in standing.named.items()},
     )

@@ -41,17 +41,17 @@ class Boot(Feature):
         stock = {(standing.new_name(name), one): total for (name, one), total in remembered.stock.items()}
         before = replace(remembered, stock=stock)
         waiting = before
-        if stock or before.seen or (boot or "") != before.boot or shaped.holdings.expected:
+        if stock or before.seen or (boot or "") != before.boot or shaped.holdings.backing.expected:
             lost = lost_by(view, shaper, shaped)
             sides = replace(
                 sides_of(
                     view,
                     standing,
                     shaped,
-                    lost=lambda name: lost(name) or name in shaped.holdings.untyped,
-                    expected=shaped.holdings.expected,
+                    lost=lambda name: lost(name) or name in shaped.holdings.backing.untyped,
+                    expected=shaped.holdings.backing.expected,
                 ),
-                shown=shaped.holdings.shown,
+                shown=shaped.holdings.backing.shown,
                 forced=view.wishes.force,
             )
             waiting = _wait(before, boot, view.uptime_s, view.expect_s, sides)

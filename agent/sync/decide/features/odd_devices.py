@@ -19,21 +19,21 @@ class OddDevices(Feature):
     odd: Mapping[str, str] = field(default_factory=dict)  # a sentence on each odd device, by its name
 
     def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["OddDevices", Shaped]:
-        found, units, slots = shaped.holdings, shaped.holdings.undecided_units, shaped.holdings.undecided_stock
-        feature = OddDevices(odd=found.odd)
-        if not slots or view.wishes.force:
+        odd = shaped.holdings.backing.odd
+        feature = OddDevices(odd=odd.sentences)
+        if not odd.slots or view.wishes.force:
             return feature, shaped
-        lost = units.keys() | {view.node}
-        sides = sides_of(view, standing, shaped, lost=lambda name: name in lost, expected=slots)
+        lost = odd.most.keys() | {view.node}
+        sides = sides_of(view, standing, shaped, lost=lambda name: name in lost, expected=odd.slots)
         sides = replace(sides, once=True)
-        gave = frozenset[str]().union(*(sides.kinds.get(name, ()) for name in units))
-        most = {**units, view.node: sum(units.values())}
+        gave = frozenset[str]().union(*(sides.kinds.get(name, ()) for name in odd.most))
+        most = {**odd.most, view.node: sum(odd.most.values())}
         desired = {one.name: one.inventories for one in shaped.tree}
         stock = {}
         for slot, total in missing_of(sides):
             name, resource_class = slot
             now = desired.get(name, {}).get(resource_class)
-            if slot in slots and (name != view.node or not sides.kinds or resource_class in gave):
+            if slot in odd.slots and (name != view.node or not sides.kinds or resource_class in gave):
                 there = now.total if now else 0
                 stock[slot] = total if resource_class in BANDWIDTH else min(total, there + most[name])
         return feature, with_stock(shaped, standing, stock) if stock else shaped
