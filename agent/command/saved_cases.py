@@ -14,7 +14,7 @@ from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.sync.case import open_case
 from agent.sync.case_archive import check_folder
-from agent.sync.recorder import begin_anew, keep_state, new_recorder, save_case
+from agent.sync.recorder import keep_state, new_recorder, save_case
 from drivers.errors import DiscoveryError
 
 T = TypeVar("T")
@@ -33,7 +33,6 @@ def save(verb: Verb, options: argparse.Namespace, act: Act) -> Report | None:
     settings = settings_for(choice_of(options))
     check_folder(options.save)
     options.recorder = new_recorder()
-    begin_anew(options.recorder)
     keep_state(options.recorder, settings)
     try:
         report = act(options)

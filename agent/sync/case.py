@@ -136,7 +136,7 @@ class Case:
 
     def sender(self, service: str) -> RecordedSender:
         """Return a sender that gives the answers of a service again."""
-        return RecordedSender(self.exchanges[service])
+        return RecordedSender(self.exchanges.get(service, ()))
 
     def name_of(self, service: str) -> str:
         """
@@ -216,11 +216,6 @@ def _read(folder: Path) -> Case:
     (folder / "state").mkdir(exist_ok=True)
     if files.provider_config_is_there:
         (folder / "provider_config").mkdir(exist_ok=True)
-    return Case(folder, verb, host, files, {name: _exchanges(folder / f"{name}.jsonl") for name in SERVICES})
-
-
-def _exchanges(path: Path) -> tuple[Exchange, ...]:
-    """Return what was sent to a service; nothing of nova in a case of a version that did not ask it."""
-    if path.name == "nova.jsonl" and not path.exists():
-        return ()
-    return decode_exchanges(path.read_text(encoding="utf-8"))
+    sent = {name: folder / f"{name}.jsonl" for name in SERVICES}  # older versions did not ask nova
+    exchanges = {name: decode_exchanges(one.read_text(encoding="utf-8")) for name, one in sent.items() if one.exists()}
+    return Case(folder, verb, host, files, exchanges)
