@@ -8,7 +8,6 @@ from agent.audit.audit import AuditResult
 from agent.audit.decide.findings import MEANINGS, Finding, Kind
 from agent.audit.decide.guests import NOBODY, find_all
 from agent.audit.decide.snapshot import Snapshot, kin, suspects
-from agent.audit.decide.unknown_consumers import CLOCKS_S
 from agent.audit.heal import Healed, HealPolicy, decide_repairs
 from agent.state.audit import AuditMemory, Sighting
 from agent.state.clock import StoppedClock
@@ -421,35 +420,6 @@ def test_a_migration_with_a_guest_of_its_owner_here_may_be_that_guests() -> None
     assert "consumer stranger may be the migration of a guest of the same project and user on this host" in found.seen
     assert "server migration list --limit 1 --marker stranger" in found.seen
     assert "run compute-node-agent release stranger" in found.seen
-
-
-@pytest.mark.parametrize(
-    ("guests_s", "strangers_s", "generation", "is_another"),
-    [
-        pytest.param(1000.0, 10.0, 1, True, id="the guest's set is older"),
-        pytest.param(10.0 + CLOCKS_S, 10.0, 1, False, id="older by what servers' clocks may differ"),
-        pytest.param(10.0, 1000.0, 1, False, id="the guest's set is newer"),
-        pytest.param(1000.0, 10.0, 2, False, id="the migration was written again, and may be older"),
-        pytest.param(None, 10.0, 1, False, id="the guest's age is not told"),
-        pytest.param(1000.0, None, 1, False, id="the migration's age is not told"),
-    ],
-)
-def test_a_migration_that_is_newer_than_its_guests_set_is_not_that_guests(
-    guests_s: float | None, strangers_s: float | None, generation: int, is_another: bool
-) -> None:
-    """A move makes the migration first, and writes the guest's new set after that."""
-    guest, stranger = consumer(), consumer("stranger", {ROOT: {"VCPU": 1}}, "MIGRATION")
-    aged = replace(stranger, age_s=strangers_s, generation=generation)
-
-    (found,) = find_all(snapshot(replace(guest, age_s=guests_s), aged))
-
-    assert (found.kind, found.safe) == (Kind.LEAKED, is_another)
-
-
-def test_a_migration_with_cpus_of_two_hosts_is_nobodys() -> None:
-    (found,) = find_all(snapshot(consumer(), consumer("stranger", {ROOT: {"VCPU": 1}, AWAY: {"VCPU": 1}}, "MIGRATION")))
-
-    assert (found.kind, found.safe) == (Kind.LEAKED, True)
 
 
 def test_a_doubtful_consumer_that_is_on_another_host_too_keeps_what_it_has_there() -> None:

@@ -24,9 +24,6 @@ from agent.nova.answers import NovaServer
 from reportclient.allocations import Consumer
 from reportclient.plan import ReplaceAllocations
 
-_FIRST = 1  # the generation of a consumer that was written once
-CLOCKS_S = 60  # seconds by which the clocks of placement's servers may differ
-_OF_HOSTS = frozenset({"VCPU", "PCPU", "MEMORY_MB"})
 _ALL = "remove all allocations of consumer {}"
 GUEST_TYPES = (None, INSTANCE, MIGRATION)  # consumers of other types belong to other services
 
@@ -251,31 +248,11 @@ def _doubtful(snapshot: Snapshot, stranger: Consumer) -> list[str]:
     """Return the guests here whose migration a stranger may be, for all that is known."""
     if word_of(snapshot, stranger.uuid) in (Testimony.SERVER, Testimony.NEITHER):
         return []
-    if stranger.kind == INSTANCE or _is_on_two_hosts(snapshot, stranger):
+    if stranger.kind == INSTANCE:
         return []
     return [
-        guest
-        for guest in _alike(snapshot, stranger)
-        if is_migration_of(snapshot, stranger.uuid, guest) is not False
-        and not _is_older(snapshot.consumers.get(guest), stranger)
+        guest for guest in _alike(snapshot, stranger) if is_migration_of(snapshot, stranger.uuid, guest) is not False
     ]
-
-
-def _is_on_two_hosts(snapshot: Snapshot, stranger: Consumer) -> bool:
-    """Return whether a stranger has CPUs or memory of another host too: a migration keeps the set of one host."""
-    return any(not _OF_HOSTS.isdisjoint(stranger.slots[uuid]) for uuid in snapshot.elsewhere(stranger))
-
-
-def _is_older(guest: Consumer | None, stranger: Consumer) -> bool:
-    """
-    Return whether a guest's set was last written before a stranger was made, so that the two are not one move.
-
-    A migration is made from the guest's set, and the guest gets its new set after that. A stranger of another
-    generation than the first was written again, for instance by a conversion, and does not tell when it was made.
-    """
-    if guest is None or guest.age_s is None or stranger.age_s is None or stranger.generation != _FIRST:
-        return False
-    return guest.age_s > stranger.age_s + CLOCKS_S
 
 
 def _next_step(stranger: Consumer, *, abroad: bool) -> str:
