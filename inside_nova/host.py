@@ -139,14 +139,14 @@ def open_host(
     """
     settings = load_settings(map(Path, files), map(Path, directories), driver=DRIVER)
     policy = settings.policy
-    local = is_local(settings.libvirt_uri)
+    local = is_local(settings.hypervisor.libvirt_uri)
     driver = LibvirtDriver(
-        LiveConnection(settings.libvirt_uri, borrow=lend),
+        LiveConnection(settings.hypervisor.libvirt_uri, borrow=lend),
         policy.guests,
-        DiskProbe(settings.disk),
+        DiskProbe(settings.hypervisor.disk),
         files=KernelFiles(Path("/"), live=True) if local else None,
         attributes=rule_attributes(policy.devices),
         residency=policy.layout in OF_CELLS,
         namespaces=read_namespaces if policy.devices.pmem else None,
     )
-    return Host(driver, policy, settings.interval_s, lend, added)
+    return Host(driver, policy, settings.service.interval_s, lend, added)

@@ -86,7 +86,7 @@ def witness(
     if root_uuid is None:
         raise _absent(node)
     left = node.state_file(root_uuid).read(node.where)
-    memory = read_memory(node.settings.state_directory, root_uuid, node.where, clock=noted)
+    memory = read_memory(node.settings.folders.state, root_uuid, node.where, clock=noted)
     left, tree = _tree(node, root_uuid, left, found, light=light)
     allocations, generations = _read(node, tree, memory if light else AuditMemory())
     snapshot = _snapshot(node, survey, tree, allocations, left)

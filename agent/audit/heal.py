@@ -185,7 +185,7 @@ def _repair(node: ComputeNode, result: AuditResult, finding: Finding) -> str:
             ending = Operations(node.client).carry_out(ChangeKind.REPAIR, subject, operation.rewrites)
             return "" if ending.told is Result.DONE else f"{ending.told.value}: {ending.note}"
         observed = node.client.observe(result.root_uuid)
-        if why := _too_much(operation, observed, node.settings.shrink_fraction):
+        if why := _too_much(operation, observed, node.settings.changes.shrink_fraction):
             return why
         now, seen = observed.by_uuid.get(operation.uuid), result.tree.by_uuid[operation.uuid]
         if now is None or now.provider.inventories != seen.provider.inventories:

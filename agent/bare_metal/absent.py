@@ -52,8 +52,8 @@ def judge_absent(
         gone_s = now - (known.gone_s or now)
         too_many = missing > limit and not known.may_go
         stands_as_left = known.seen.generation == marked[uuid] or too_many
-        if absent[uuid].gone_s is None or gone_s < bare_metal.settings.node_grace_s or not stands_as_left:
-            why = _patience(gone_s, bare_metal.settings.node_grace_s)
+        if absent[uuid].gone_s is None or gone_s < bare_metal.settings.ironic.node_grace_s or not stands_as_left:
+            why = _patience(gone_s, bare_metal.settings.ironic.node_grace_s)
             if too_many or not _reserve_absent(look, known, marked[uuid], why):
                 look.outcomes.append(node_outcome(uuid, Status.GOING, why))
         elif too_many:
@@ -62,7 +62,7 @@ def judge_absent(
             look.nodes[uuid] = replace(known, may_go=True)
             look.deletions.append(known)
     if refused:
-        why = _too_many(missing, whole, bare_metal.settings.shrink_fraction)
+        why = _too_many(missing, whole, bare_metal.settings.changes.shrink_fraction)
         look.outcomes.append(node_outcome(f"{refused} nodes", Status.REFUSED, why))
     if len(absent) > len(asked):
         rest = "missing from the listing too: the next passes ask Ironic about them"
@@ -104,7 +104,7 @@ def judge_left(
     known = {**dict.fromkeys({*new, *unknown}), **before}
     standing = {uuid: known[uuid] for uuid in sorted(known.keys() & marked.keys() - ours)}
     look.left = _look_at_left(bare_metal.driver, standing, share.others | new, now_s, again=look.whole)
-    gone = _gone_for_good(look.left, before, now_s, bare_metal.settings.node_grace_s)
+    gone = _gone_for_good(look.left, before, now_s, bare_metal.settings.ironic.node_grace_s)
     add_strays(look, gone)
 
 
@@ -159,7 +159,7 @@ def _reserve_absent(look: Look, known: KnownNode, generation: int, why: str) -> 
 
 def _limit(bare_metal: BareMetalNodes, missing: int, whole: int) -> float:
     """Return how many nodes may be missing at once: a part, but at least one, and never all."""
-    return max(1.0, whole * bare_metal.settings.shrink_fraction) if missing < whole else 0
+    return max(1.0, whole * bare_metal.settings.changes.shrink_fraction) if missing < whole else 0
 
 
 def _patience(gone_s: float, grace_s: int) -> str:

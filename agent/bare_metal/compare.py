@@ -86,7 +86,7 @@ def _choose_depth(bare_metal: BareMetalNodes, look: Look, marked: Mapping[str, i
             bare_metal.where,
         )
     age_s = bare_metal.now_s() - memory.whole_s
-    look.whole = went_back or not 0 <= age_s < bare_metal.settings.full_audit_interval_s
+    look.whole = went_back or not 0 <= age_s < bare_metal.settings.service.full_audit_interval_s
 
 
 def _compare_share(client: PlacementClient, look: Look, share: Share, marked: Mapping[str, int]) -> None:

@@ -35,7 +35,7 @@ class BareMetalNodes:
 
     def memory(self) -> NodesMemory:
         """Return what the last pass remembered about this Ironic and this placement; errors as ``read_nodes``."""
-        return read_nodes(self.settings.state_directory, self.where, self.driver.ironic, clock=self.noted)
+        return read_nodes(self.settings.folders.state, self.where, self.driver.ironic, clock=self.noted)
 
 
 @dataclass(frozen=True, slots=True)

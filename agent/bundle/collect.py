@@ -43,20 +43,22 @@ def collect(settings: Settings, record: Callable[[], Mapping[str, str]]) -> Iter
     yield _part("the host, as record writes it", lambda: {f"host/{path}": text for path, text in record().items()})
     yield _part("the options that decide plans, to use with the host", lambda: {"agent.conf": encode_options(settings)})
     yield _part("all options, without secrets", lambda: {"configuration.txt": configuration_report(settings)})
-    yield _part("the operator's provider files", lambda: _provider_files(settings.provider_config))
+    yield _part("the operator's provider files", lambda: _provider_files(settings.operator_files.folder))
     yield _part("the service's last status", lambda: {"status.json": _status(settings)})
-    yield from _cases(settings.state_directory)
+    yield from _cases(settings.folders.state)
     yield _part("versions", lambda: {"versions.txt": _versions()})
     yield _part("the service's journal", lambda: {"journal.txt": _journal()})
-    if log := settings.source.log_file:
-        path = Path(settings.source.log_dir or "") / log
+    if log := settings.apis.source.log_file:
+        path = Path(settings.apis.source.log_dir or "") / log
         yield _part("the end of its log file", lambda: {"log.txt": _end_of(path)})
 
 
 def names_of_host(settings: Settings) -> frozenset[str]:
     """Return the names by which this host is known: short and full, and as nova's option ``host``."""
     told = {
-        value.strip() for _, _, group, name, value in mentions(settings.source) if (group, name) == ("DEFAULT", "host")
+        value.strip()
+        for _, _, group, name, value in mentions(settings.apis.source)
+        if (group, name) == ("DEFAULT", "host")
     }
     full = {socket.gethostname(), socket.getfqdn(), platform.node(), *told}
     return frozenset(full | {one.partition(".")[0] for one in full}) - {""}
@@ -91,7 +93,7 @@ def _provider_files(folder: Path) -> dict[str, str]:
 
 
 def _status(settings: Settings) -> str:
-    return json.dumps(read_status(settings.state_directory), indent=1) + "\n"
+    return json.dumps(read_status(settings.folders.state), indent=1) + "\n"
 
 
 def _case(path: Path) -> dict[str, str]:

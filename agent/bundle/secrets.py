@@ -34,12 +34,12 @@ _FERNET = re.compile(r"\bgAAAA[\w-]{8,}={0,2}")  # a token of Keystone (keystone
 def secrets_of(settings: Settings) -> frozenset[str]:
     """Return the values of all options that may be secrets, also those of nova's that the agent does not read."""
     found: set[str] = set()
-    for group, options in settings.source.items():
+    for group, options in settings.apis.source.items():
         for name, value in options.items() if hasattr(options, "items") else ((group, options),):
             if isinstance(value, str):
                 found |= {value} if is_secret(name, value) else set()
                 found |= {*_passwords(value)}
-    for _, _, _, name, value in mentions(settings.source):
+    for _, _, _, name, value in mentions(settings.apis.source):
         bare = value.strip().strip("\"'")
         found |= {bare} if _may_be_secret(name, bare) else set()
         found |= {*_passwords(bare)}

@@ -39,7 +39,7 @@ def adopt(options: argparse.Namespace) -> Report:
     """Show the providers that may be this host's root, and write the uuid of the right one after a yes."""
     settings = settings_of(options)
     host_driver(settings)
-    known = read_identity(settings.identity_folders)
+    known = read_identity(settings.folders.identity)
     client, where = open_client(settings, choice_of(options))
     with open_driver(settings, choice_of(options)) as driver:
         nodes = driver.nodes()
@@ -54,7 +54,7 @@ def adopt(options: argparse.Namespace) -> Report:
         )
     found = _look(client, node, [one.uuid for one in survey.facts.guests])
     chosen, why = _choose(found, node, options.uuid, sure=options.yes, known=known)
-    path = settings.identity_folders[0] / FILE
+    path = settings.folders.identity[0] / FILE
     roots = tuple(found.root(uuid, node) for uuid in sorted(found.names, key=lambda one: -found.guests[one]))
     data = Adoption(node=node, guests=found.holding, found=roots, chosen=chosen, why=why, path=path)
     if not chosen:

@@ -85,7 +85,7 @@ def _audit_one(
     """Audit one node; without --heal it is only a remark when the audit cannot be remembered."""
     look = partial(witness, node, light=options.light, consumers=options.consumers, nova=nova)
     if options.heal:
-        with locked(node.settings.state_directory):
+        with locked(node.settings.folders.state):
             result = look()
             _remember(node, result)
             would = [outcome for outcome in decide_repairs(result, policy, result.clock.now_s()) if not outcome.why]
@@ -96,8 +96,8 @@ def _audit_one(
     result = look()
     remark = ""
     try:
-        with locked(node.settings.state_directory):
-            left = partial(read_memory, node.settings.state_directory, result.root_uuid, node.where)
+        with locked(node.settings.folders.state):
+            left = partial(read_memory, node.settings.folders.state, result.root_uuid, node.where)
             if left(clock=result.clock) == result.before:
                 _remember(node, result)  # else another audit wrote a newer memory meanwhile
     except StateError as error:
@@ -128,7 +128,7 @@ def _why(outcome: RepairOutcome, options: argparse.Namespace) -> str:
 
 
 def _remember(node: ComputeNode, result: AuditResult) -> None:
-    write_memory(node.settings.state_directory, result.root_uuid, result.memory, clock=result.clock)
+    write_memory(node.settings.folders.state, result.root_uuid, result.memory, clock=result.clock)
 
 
 def _shown(result: AuditResult, outcome: RepairOutcome) -> AuditedFinding:

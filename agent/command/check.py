@@ -138,23 +138,23 @@ def _line(error: Exception) -> str:
 
 def _check_service(settings: Settings) -> str:
     """Check what only ``run`` needs; skip the metrics port while the service runs, because the service holds it."""
-    policy = settings.heal_policy
+    policy = settings.service.heal_policy
     if policy and (idle := never_repaired(read_policy(policy), policy)):
         raise CheckFailed(idle)
-    textfile = settings.metrics_textfile
+    textfile = settings.metrics.textfile
     if textfile and not os.access(textfile if textfile.exists() else textfile.parent, os.W_OK):
         raise CheckFailed(
             f"[agent] metrics_textfile: {textfile} cannot be written: create its folder, or let this user write there"
         )
     if textfile:
         _try_room(textfile.parent, METRICS_BYTES, "make room or set [agent] metrics_textfile")
-    if settings.metrics_port and not _is_running(settings.state_directory):
+    address, port = settings.metrics.address, settings.metrics.port
+    if port and not _is_running(settings.folders.state):
         try:
-            address = settings.bind_address
-            socket.create_server((address, settings.metrics_port), family=family_of(address)).close()
+            socket.create_server((address, port), family=family_of(address)).close()
         except OSError as error:
             raise CheckFailed(
-                f"[agent] metrics_port: port {settings.metrics_port} of {address} cannot be used: {error.strerror}"
+                f"[agent] metrics_port: port {port} of {address} cannot be used: {error.strerror}"
             ) from error
     return "policy file, metrics port and textfile are usable"
 
@@ -175,14 +175,14 @@ def _check_state(settings: Settings) -> str:
     Raises:
         CheckFailed: the directory or a file in it cannot be written.
     """
-    folder = settings.state_directory
+    folder = settings.folders.state
     place = next(path for path in (folder, *folder.parents) if os.path.exists(path))
     inside = tuple(folder.iterdir()) if os.path.isdir(folder) and os.access(folder, os.R_OK) else ()
     barred = [path for path in (place, *inside) if not os.access(path, os.W_OK)]
     if barred:
         reason = _why_barred(barred[0])
-        raise CheckFailed(f"{barred[0]} cannot be written{reason}: run as its owner, or set {settings.state_option}")
-    _try_room(place, RESERVE_BYTES, f"make room or set {settings.state_option}")
+        raise CheckFailed(f"{barred[0]} cannot be written{reason}: run as its owner, or set {settings.folders.option}")
+    _try_room(place, RESERVE_BYTES, f"make room or set {settings.folders.option}")
     return f"{folder} can be written"
 
 
@@ -209,7 +209,7 @@ def _try_room(folder: Path, size: int, advice: str) -> None:
 def _check_approvals(settings: Settings) -> list[Check]:
     """Report approved conversions that wait for the next start of the service; an invalid approval is a finding."""
     try:
-        found = approvals(settings.state_directory)
+        found = approvals(settings.folders.state)
     except StateError as error:
         return [Check("approval", False, _line(error))]
     return [Check("approval", not isinstance(one, str), tell_approval(path, one)) for path, one in found]
@@ -245,7 +245,7 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys
         nova = asking_nova(settings, choice)
         one = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where, nova=nova)
         checks += [try_tree(one, survey), *try_details(one, survey)]
-        if settings.nova_chosen:
+        if settings.apis.nova_chosen:
             checks.append(try_nova(one, survey, partial(open_nova, settings, choice)))
         elif not settings.reports_root:
             checks.append(Check("nova", True, UNASKED))
@@ -283,7 +283,9 @@ def _check_role(client: PlacementClient) -> str:
 
 
 def _check_tree(one: ComputeNode, survey: Survey) -> str:
-    wishes = Wishes(reshape=one.settings.allow_reshape)  # same wishes as the first pass of sync and of the service
+    wishes = Wishes(
+        reshape=one.settings.changes.allow_reshape
+    )  # same wishes as the first pass of sync and of the service
     draft = one.draft(wishes, survey=survey)
     one.check_name(draft)
     if one.settings.audits_only:

@@ -14,7 +14,7 @@ from drivers.base import Driver, Survey
 
 def doubtful_names(settings: Settings) -> tuple[str, ...]:
     """Return a sentence for each name in the files that is probably misspelt, and for each vGPU type without a card."""
-    values = Values(settings.source)
+    values = Values(settings.apis.source)
     left_out = types_left_out(values, settings.policy.devices.mdevs)
     return (*slips_of_the_pen(values), *left_out, *_unread(settings))
 
@@ -22,7 +22,7 @@ def doubtful_names(settings: Settings) -> tuple[str, ...]:
 def _unread(settings: Settings) -> tuple[str, ...]:
     """Return a sentence for each key of the operator's files that is not read; a wrong file is told elsewhere."""
     try:
-        return unread_keys(settings.provider_config)
+        return unread_keys(settings.operator_files.folder)
     except ConfigError:
         return ()
 

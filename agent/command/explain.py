@@ -37,7 +37,7 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> ExplainedPr
         for node in driver.nodes():
             choice.trace.nodes.append(node)
             survey = look(partial(driver.survey, node))
-            observed = _standing(settings, choice, node) if choice.embedded or settings.placement_chosen else None
+            observed = _standing(settings, choice, node) if choice.embedded or settings.apis.placement_chosen else None
             shaped = driver.explain(survey, settings.policy, observed)
             provider = find(shaped, name)
             if provider is None:
@@ -45,7 +45,7 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> ExplainedPr
                     raise ConfigError(f"this host reports no provider {name}: {odd}")
                 known += names(shaped)
                 continue
-            additions = read_additions(settings.provider_config, required=settings.provider_config_named)
+            additions = read_additions(settings.operator_files.folder, required=settings.operator_files.named)
             _, added = add(shaped.tree, planned_identity(node), additions, observed=observed or ObservedTree())
             found = explain_stock(provider, added.get(provider.name, Names()), what)
             if not found and what == DISK and settings.policy.shared_disk and provider.parent is None:

@@ -73,13 +73,13 @@ def discover(options: argparse.Namespace) -> Report:
     providers: dict[str, Provider] = {}
     remarks: list[str] = []
     with open_driver(settings, choice) as driver:
-        additions = read_additions(settings.provider_config, required=settings.provider_config_named)
+        additions = read_additions(settings.operator_files.folder, required=settings.operator_files.named)
         for node in driver.nodes():
             choice.trace.nodes.append(node)
             survey = look(partial(driver.survey, node))
             tree, holdings = driver.shape(survey, settings.policy, None)
             told = survey.compute_id and parse_identity(survey.compute_id, "compute_id of the host archive")
-            identity = told if settings.recorded else read_identity(settings.identity_folders)
+            identity = told if settings.recorded else read_identity(settings.folders.identity)
             tree, _ = add(tree, identity or planned_identity(node), additions)
             providers |= {one.name: one for one in tree}
             remarks += [*holdings.notes, *doubts(settings, driver, survey), *holdings.backing.odd.sentences.values()]
@@ -264,7 +264,7 @@ def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[ApprovalAnsw
         return "refused", other[0]
     if draft.plan.digest != digest:  # the rest of it: the approval stands
         return "approved", f"the plan {digest} for {node.name} was begun, and its rest is still approved"
-    with locked(node.settings.state_directory):
+    with locked(node.settings.folders.state):
         approve(node, draft)
     return "approved", (
         f"approved: the plan {digest} for {node.name} is carried out before the service starts the next time; "
@@ -275,7 +275,7 @@ def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[ApprovalAnsw
 
 def _withdraw(options: argparse.Namespace) -> Report:
     """Withdraw the approvals of this host; host and placement need not answer for that."""
-    directory = settings_for(choice_of(options)).state_directory
+    directory = settings_for(choice_of(options)).folders.state
     with locked(directory):
         gone, begun = withdraw(directory)
     data = Withdrawn(gone, tuple(path for path, _ in begun))
@@ -420,7 +420,7 @@ def _explain_request(options: argparse.Namespace) -> Report:
 
 def status(options: argparse.Namespace) -> Report:
     """Report the status that the service wrote last, with cases and approvals."""
-    directory = settings_for(choice_of(options)).state_directory
+    directory = settings_for(choice_of(options)).folders.state
     found = read_status(directory)
     running, late = is_running(found), is_late(found)
     refused = set(found["outcomes"].values()) - WELL
@@ -459,7 +459,7 @@ def _nodes(options: argparse.Namespace, *, writes: bool = False, pools: bool = F
     choice = choice_of(options)
     settings = settings_of(options)
     if (patience := getattr(options, "patience", None)) is not None:
-        settings = replace(settings, reshape_timeout_s=patience)
+        settings = replace(settings, changes=replace(settings.changes, reshape_timeout_s=patience))
     client, where = open_client(settings, choice, writes=writes)
     with open_driver(settings, choice) as driver:
         nodes = [node_of(node, driver, client, settings, where, choice) for node in driver.nodes()]

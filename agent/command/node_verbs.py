@@ -94,7 +94,7 @@ def sync_nodes(options: argparse.Namespace) -> Report:
     choice = _choice(options)
     settings = settings_of(options)
     with (
-        locked(settings.state_directory),
+        locked(settings.folders.state),
         _open(settings, choice, writes=True) as bare_metal,
         _progress() as progress,
     ):

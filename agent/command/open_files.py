@@ -18,7 +18,7 @@ CLOUDS = (Path("/etc/openstack/clouds.yaml"), Path("/etc/openstack/secure.yaml")
 
 def open_files(settings: Settings, clouds: tuple[Path, ...] = CLOUDS) -> list[str]:
     """Return a sentence for each such file: configuration files, files for LoadCredential= beside them, clouds.yaml."""
-    trusted = _trusted_groups(settings.state_directory)
+    trusted = _trusted_groups(settings.folders.state)
     found = dict.fromkeys([*_configured(settings), *_credentials(settings), *filter(_has_password, clouds)])
     return [
         f"{path} has a password, and {who} can read it: give it the mode 640, and a group of only what must read it"
@@ -28,14 +28,14 @@ def open_files(settings: Settings, clouds: tuple[Path, ...] = CLOUDS) -> list[st
 
 
 def _configured(settings: Settings) -> Iterator[Path]:
-    for path, _line, _group, name, value in mentions(settings.source):
+    for path, _line, _group, name, value in mentions(settings.apis.source):
         if holds_secret(name, value.strip().strip("\"'")):
             yield path
 
 
 def _credentials(settings: Settings) -> Iterator[Path]:
     """Yield files with the names of systemd's credentials: beside the configuration, and as a unit gets them."""
-    folders = [Path(path).absolute().parent for path in settings.source.config_file or ()]
+    folders = [Path(path).absolute().parent for path in settings.apis.source.config_file or ()]
     folders += [Path(folder) for folder in (os.environ.get("CREDENTIALS_DIRECTORY"),) if folder]
     for folder in folders:
         for name in (f"{group}-{option.replace('_', '-')}" for group in LOGINS for option in NEEDED):

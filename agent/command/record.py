@@ -42,7 +42,8 @@ def host_files(settings: Settings) -> dict[str, str]:
     """
     if host_driver(settings).made_up:
         raise HypervisorNeeded(
-            f"[DEFAULT] compute_driver = {settings.driver} makes hosts up: to record this one, use another driver"
+            f"[DEFAULT] compute_driver = {settings.hypervisor.driver} makes hosts up: to record this one, use another "
+            f"driver"
         )
     whole = replace(settings, policy=replace(settings.policy, layout="numa"))  # the layout for which most is read
     with open_driver(whole, Choice()) as driver:
@@ -50,9 +51,9 @@ def host_files(settings: Settings) -> dict[str, str]:
         survey = look(partial(driver.survey, node))
     if isinstance(survey.facts.disk, DiskUnread):
         raise DiscoveryError(survey.facts.disk.because)
-    everything = look(LiveConnection(settings.libvirt_uri).all_devices)
+    everything = look(LiveConnection(settings.hypervisor.libvirt_uri).all_devices)
     files = {**{f"{DEVICES}/{name}.xml": document.text for name, document in everything}, **survey.files}
-    return archive_files(replace(survey, files=files), node, read_identity(settings.identity_folders))
+    return archive_files(replace(survey, files=files), node, read_identity(settings.folders.identity))
 
 
 def _check_new(folder: Path) -> None:

@@ -22,7 +22,7 @@ def undo(options: argparse.Namespace) -> Report:
     choice = choice_of(options)
     settings = settings_of(options)
     _, where = open_client(settings, choice)
-    entries = kept_conversions(one for one in read_journal(settings.state_directory) if same_place(one.where, where))
+    entries = kept_conversions(one for one in read_journal(settings.folders.state) if same_place(one.where, where))
     if options.list:
         told = (replace(one, body={"undoes": one.body.get("undoes")}) for one in reversed(entries))  # without the trees
         return Report(data=Journal(tuple(told)), table=print_journal)
@@ -31,10 +31,10 @@ def undo(options: argparse.Namespace) -> Report:
             data=Journal(()),
             table=print_journal,
             exit=Exit.REFUSED,
-            remarks=[f"nothing to take back: {settings.state_directory}/journal has no conversion in {where}"],
+            remarks=[f"nothing to take back: {settings.folders.state}/journal has no conversion in {where}"],
         )
     undone = _conversion(entries[-1], settings.policy.layout)
-    if settings.allow_reshape and settings.policy.layout != undone.layout:
+    if settings.changes.allow_reshape and settings.policy.layout != undone.layout:
         raise ConfigError(
             f"[agent] allow_reshape is true, so the next pass would convert this host to {settings.policy.layout} "
             f"again: set [compute] layout = {undone.layout} first"

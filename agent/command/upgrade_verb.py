@@ -46,7 +46,7 @@ def _grade(check: Check, options: argparse.Namespace) -> Code:
 def _running(options: argparse.Namespace) -> list[Check]:
     """Return whether the service that runs is of this version."""
     try:
-        found = read_status(settings_of(options).state_directory)
+        found = read_status(settings_of(options).folders.state)
     except ConfigError:
         return []  # which is told
     except StateError as error:

@@ -70,7 +70,7 @@ def _on_host(
     if lists_nodes(settings):
         return None
     if not settings.recorded:
-        known = read_identity(settings.identity_folders)
+        known = read_identity(settings.folders.identity)
         if known is None or client.tree_of(known).keys().isdisjoint(asked):
             return None
     with open_driver(settings, choice) as driver:

@@ -63,15 +63,15 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
     Raises:
         ConfigError: no placement is configured, or keystoneauth does not accept the options.
     """
-    if not settings.placement_chosen:
+    if not settings.apis.placement_chosen:
         raise ConfigError(*NO_PLACEMENT)
-    conf = settings.source
+    conf = settings.apis.source
     _check_login(conf, "placement")
     try:
         auth = loading.load_auth_from_conf_options(conf, "placement")
         _check_url(conf, "placement")
         session = loading.load_session_from_conf_options(
-            conf, "placement", auth=auth, session=GuardedSession(settings.node_workers)
+            conf, "placement", auth=auth, session=GuardedSession(settings.apis.node_workers)
         )
         adapter = loading.load_adapter_from_conf_options(conf, "placement", session=session)
         _settle(session, "placement")
@@ -101,7 +101,7 @@ def look_for_placement(settings: Settings) -> ApiLook:
     Raises:
         ConfigError: as ``open_placement``.
     """
-    if not settings.placement_chosen:
+    if not settings.apis.placement_chosen:
         return ApiLook(None, f"no placement API is configured, so the agent could not look for it: {MAKE_SURE}")
     adapter, where = open_placement(settings)
     adapter.session.timeout = LOOK_S
@@ -165,7 +165,7 @@ def open_ironic(settings: Settings) -> tuple[Adapter, str]:
     Raises:
         ConfigError: no Ironic is configured, or keystoneauth does not accept the options.
     """
-    return _open_service(settings.source, "ironic", "Ironic", "baremetal", NO_IRONIC)
+    return _open_service(settings.apis.source, "ironic", "Ironic", "baremetal", NO_IRONIC)
 
 
 def nova_adapter(settings: Settings) -> tuple[Adapter, str]:
@@ -175,7 +175,7 @@ def nova_adapter(settings: Settings) -> tuple[Adapter, str]:
     Raises:
         ConfigError: no nova is configured, or keystoneauth does not accept the options.
     """
-    return _open_service(settings.source, "nova", "nova", "compute", NO_NOVA)
+    return _open_service(settings.apis.source, "nova", "nova", "compute", NO_NOVA)
 
 
 def _open_service(conf: cfg.ConfigOpts, group: str, name: str, kind: str, missing: str) -> tuple[Adapter, str]:

@@ -105,8 +105,8 @@ def open_driver(
     row = host_driver(settings)
     told = choice.counts.answered if choice.counts else told
     options = DriverOptions(
-        uri=settings.libvirt_uri,
-        disk=settings.disk,
+        uri=settings.hypervisor.libvirt_uri,
+        disk=settings.hypervisor.disk,
         guests=settings.policy.guests,
         attributes=rule_attributes(settings.policy.devices) if attributes is None else attributes,
         namespaces=bool(settings.policy.devices.pmem),
@@ -135,10 +135,11 @@ def host_driver(settings: Settings) -> HostDriver:
     Raises:
         HypervisorNeeded: it reports bare-metal nodes.
     """
-    row = DRIVERS[settings.driver]
+    name = settings.hypervisor.driver
+    row = DRIVERS[name]
     if isinstance(row, NodesDriver):
         raise HypervisorNeeded(
-            f"[DEFAULT] compute_driver = {settings.driver} is for bare-metal nodes, but this command needs a "
+            f"[DEFAULT] compute_driver = {name} is for bare-metal nodes, but this command needs a "
             f"hypervisor: use another configuration file or another command"
         )
     return row
@@ -146,11 +147,11 @@ def host_driver(settings: Settings) -> HostDriver:
 
 def lists_nodes(settings: Settings) -> bool:
     """Return whether the configured driver lists bare-metal nodes; then ``open_nodes`` opens it."""
-    return isinstance(DRIVERS[settings.driver], NodesDriver)
+    return isinstance(DRIVERS[settings.hypervisor.driver], NodesDriver)
 
 
 def _is_made_up(settings: Settings) -> bool:
-    row = DRIVERS[settings.driver]
+    row = DRIVERS[settings.hypervisor.driver]
     return isinstance(row, HostDriver) and row.made_up
 
 
@@ -184,10 +185,11 @@ def open_nodes(
         ConfigError: the driver reports hypervisors, no Ironic is configured, or a Python package is missing.
         StateError: the ring cannot be read, or joined.
     """
-    row = DRIVERS[settings.driver]
+    name = settings.hypervisor.driver
+    row = DRIVERS[name]
     if isinstance(row, HostDriver):
         raise ConfigError(
-            f"[DEFAULT] compute_driver = {settings.driver} is for hypervisors, but this command needs bare-metal "
+            f"[DEFAULT] compute_driver = {name} is for hypervisors, but this command needs bare-metal "
             f"nodes: use another configuration file or another command"
         )
     adapter, where = _ironic_of(choice.case) if choice.case else open_ironic(settings)
@@ -214,7 +216,7 @@ def open_nodes(
         url=ours.ring_url,
         about=f"{where} {ours.shard} {ours.conductor_group}",
         member=ours.ring_member,
-        instance=own_mark(settings.state_directory, writes=writes),
+        instance=own_mark(settings.folders.state, writes=writes),
         timeout_s=ours.ring_timeout_s,
     )
     with membership(ring) if writes else looked_at(ring) as mine:
@@ -260,7 +262,7 @@ def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> 
 
 def workers_for(settings: Settings, choice: Choice) -> int:
     """Return how many requests are under way at a time: one to a placement in this process, which is on SQLite."""
-    return 1 if choice.embedded or choice.database is not None else settings.node_workers
+    return 1 if choice.embedded or choice.database is not None else settings.apis.node_workers
 
 
 def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
@@ -273,7 +275,7 @@ def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
     if choice.case:
         where = choice.case.verb.called.get("nova")
         return NovaClient(choice.case.sender("nova"), where) if where else None
-    if not settings.nova_chosen:
+    if not settings.apis.nova_chosen:
         return None
 
     adapter, where = open_adapter(settings)
@@ -290,7 +292,7 @@ def asking_nova(settings: Settings, choice: Choice) -> Callable[[str], NovaRecor
 
     Only an agent that reports the root asks. The returned function raises ConfigError as ``open_nova``.
     """
-    if not settings.reports_root or not (choice.case or settings.nova_chosen):
+    if not settings.reports_root or not (choice.case or settings.apis.nova_chosen):
         return None
     connect = cache(partial(open_nova, settings, choice))
 
@@ -418,7 +420,7 @@ def _open_database(settings: Settings, database: str) -> tuple[Sender, str, str]
         raise StateError(
             f"{name} cannot be used: {cause}: does it run, and may this user read and write it?"
         ) from error
-    where = open_placement(settings)[1] if settings.placement_chosen else name
+    where = open_placement(settings)[1] if settings.apis.placement_chosen else name
     return sender, where, name
 
 
@@ -445,7 +447,7 @@ def _open_archive(path: Path, scratch: Path) -> HostArchive:
 
 
 def _with_fleet(options: DriverOptions, settings: Settings, scratch: Path) -> DriverOptions:
-    made = settings.fleet
+    made = settings.hypervisor.fleet
     try:
         return replace(options, fleet=generate_fleet(scratch, made.hosts, seed=made.seed, shape=made.shape))
     except OSError as error:

@@ -61,7 +61,7 @@ class Audits:
         light = not (deep or node.client.went_back)
         result = witness(node, light=light, seen=seen, nova=self._nova)
         if result.memory != result.before:
-            write_memory(node.settings.state_directory, result.root_uuid, result.memory, clock=result.clock)
+            write_memory(node.settings.folders.state, result.root_uuid, result.memory, clock=result.clock)
         repairs = self._repair(node, result) if may_heal else ()
         self._log_silence(node.name, result.silence)
         _log_new(result)

@@ -41,7 +41,7 @@ class KeptCases:
         self._settings = settings
         self._reasons: deque[str] = deque(maxlen=_REASONS)  # of the cases since the last pass that went well
         self._unkept: deque[str] = deque(maxlen=_REASONS)  # of passes whose case could not be kept, to log it once
-        self.recorder = new_recorder() if active and settings.keep_cases > 0 else None
+        self.recorder = new_recorder() if active and settings.service.keep_cases > 0 else None
 
     def begin(self) -> None:
         """Begin a new pass."""
@@ -71,7 +71,7 @@ class KeptCases:
         try:
             self._write(self.recorder, node, {"rename_from": None, "deep": deep})
             self._reasons.append(reason)
-            for old in case_files(self._settings.state_directory)[: -self._settings.keep_cases]:
+            for old in case_files(self._settings.folders.state)[: -self._settings.service.keep_cases]:
                 remove(old)
         except (StateError, OSError) as error:
             if reason not in self._unkept:
@@ -88,14 +88,14 @@ class KeptCases:
 
     def _write(self, recorder: Recorder, node: str, options: Mapping[str, object]) -> None:
         """Write a case, with the highest number, if it is not too large; StateError, OSError: it cannot be written."""
-        folder = self._settings.state_directory / _FOLDER
+        folder = self._settings.folders.state / _FOLDER
         with owners_rights(folder):
             for old in files_in(folder, ".new"):  # left by a process that was killed
                 remove(old)
         packed = packed_case(recorder, self._settings, "plan", options)
         if len(packed) > MOST_BYTES:
             return
-        before = case_files(self._settings.state_directory)
+        before = case_files(self._settings.folders.state)
         number = _number(before[-1]) + 1 if before else 1
         name = f"{number:06}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{_UNSAFE.sub('_', node)[:100]}.tar.gz"
         write_packed(folder / name, packed)

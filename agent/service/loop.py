@@ -59,7 +59,7 @@ class Daemon:
         """
         self._verbose = verbose
         try:
-            set_up_log(self._settings.source, verbose)
+            set_up_log(self._settings.apis.source, verbose)
         except ValueError as error:
             raise ConfigError(f"the log options in [DEFAULT]: {error}") from error
 
@@ -91,7 +91,7 @@ class Daemon:
     @property
     def stop_timeout_s(self) -> int:
         """Seconds after ``stop`` until a pass is abandoned, as configured now."""
-        return self._settings.stop_timeout_s
+        return self._settings.service.stop_timeout_s
 
     def run(self) -> None:
         """
@@ -101,11 +101,11 @@ class Daemon:
             ConfigError: the configuration is wrong at the start. StateError: another service uses the state directory.
         """
         self._passes.open()
-        with serving(self._settings.state_directory):
+        with serving(self._settings.folders.state):
             self._reporter.serve_metrics()
             _warn_of_slips(self._settings)
             self._reporter.notifier.ready("starting")
-            self._reporter.publish(self._settings.start_spread_s)
+            self._reporter.publish(self._settings.service.start_spread_s)
             try:
                 self._loop()
             finally:
@@ -220,10 +220,10 @@ def _read(choice: Choice) -> tuple[Settings, HealPolicy | None]:
         ConfigError: one of them cannot be read, or has a value that makes no sense.
     """
     settings = settings_for(choice)
-    if settings.heal_policy is None:
+    if settings.service.heal_policy is None:
         return settings, None
 
-    return settings, read_policy(settings.heal_policy)
+    return settings, read_policy(settings.service.heal_policy)
 
 
 def _check_lasting(before: Settings, after: Settings) -> None:
@@ -239,7 +239,7 @@ def _check_lasting(before: Settings, after: Settings) -> None:
 
 
 def _warn_of_slips(settings: Settings) -> None:
-    for slip in slips_of_the_pen(Values(settings.source)):
+    for slip in slips_of_the_pen(Values(settings.apis.source)):
         LOG.warning("%s", slip)
 
 

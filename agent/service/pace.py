@@ -45,7 +45,7 @@ class Pace:
 
     def wait_s(self, watchdog_s: float | None) -> float:
         """Return how many seconds the loop may wait for events; systemd's watchdog (None: no watchdog) limits it."""
-        longest = watchdog_s / 3 if watchdog_s else float(self._settings.interval_s)
+        longest = watchdog_s / 3 if watchdog_s else float(self._settings.service.interval_s)
         due = self._retry if self.failures else min(self.rhythm.due, self._soon)
         return float(max(0.0, min(due - time.monotonic(), longest)))
 
@@ -93,7 +93,7 @@ class Pace:
         unavailable = error if isinstance(error, Unavailable) else None
         self._late = self._late + 1 if unavailable and unavailable.late else 0
         longest = max(
-            min(_doubled_s(self.failures), LONGEST_RETRY_S, self._settings.interval_s),
+            min(_doubled_s(self.failures), LONGEST_RETRY_S, self._settings.service.interval_s),
             min(_doubled_s(self._late), LATE_RETRY_S) if self._late else 0.0,
         )
         asked_s = unavailable.retry_after_s if unavailable else 0.0

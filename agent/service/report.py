@@ -62,7 +62,7 @@ def _threads() -> ModelWithDefaultViews:
 
 def _configuration(settings: Settings) -> ModelWithDefaultViews:
     """Return all options that the agent knows; what may be a secret is masked, also where oslo.config knows of none."""
-    model = ConfigReportGenerator(settings.source)()
+    model = ConfigReportGenerator(settings.apis.source)()
     for group in model.values():
         for name, value in group.items():
             if value not in (None, "", []) and is_secret(name, str(value)):

@@ -69,7 +69,7 @@ class Reporter:
         self._metrics: Metrics | NoMetrics = _metrics_for(settings)
         self._asking = Underway()  # the requests to placement
         self.status = ServiceStatus(
-            version=VERSION, pid=os.getpid(), started_s=time.time(), interval_s=settings.interval_s
+            version=VERSION, pid=os.getpid(), started_s=time.time(), interval_s=settings.service.interval_s
         )
         self.passes: deque[str] = deque(maxlen=REMEMBERED)  # a line on each of the last ones, the newest last
         self._moved = time.monotonic()  # when the service last made any progress
@@ -179,7 +179,7 @@ class Reporter:
         if not reason and STORAGE in self.status.sources:  # it may be no cluster any more; the next pass tells
             self.status = self.status.without(STORAGE)
             self._metrics.asked(STORAGE, 0.0, "")
-        self.status = replace(self.status, interval_s=settings.interval_s)
+        self.status = replace(self.status, interval_s=settings.service.interval_s)
         self._metrics.asked(CONFIGURATION, 0.0, reason)
 
     def serve_metrics(self) -> None:
@@ -189,22 +189,22 @@ class Reporter:
         Raises:
             ConfigError: the port is in use, or not allowed.
         """
-        address = self._settings.bind_address
-        if self._settings.metrics_port is None or isinstance(self._metrics, NoMetrics):
+        address = self._settings.metrics.address
+        if self._settings.metrics.port is None or isinstance(self._metrics, NoMetrics):
             return
 
         try:
-            port = serve(self._metrics, address, self._settings.metrics_port, lambda: self.status, self._is_lively)
+            port = serve(self._metrics, address, self._settings.metrics.port, lambda: self.status, self._is_lively)
         except OSError as error:
             raise ConfigError(
-                f"[agent] metrics_port: cannot listen on port {self._settings.metrics_port} of {address}: "
+                f"[agent] metrics_port: cannot listen on port {self._settings.metrics.port} of {address}: "
                 f"{error.strerror}: choose another port, 0 for a free one, or another bind_address"
             ) from error
         where = f"[{address}]" if ":" in address else address
         LOG.info("metrics and health at http://%s:%d/metrics /healthz /readyz", where, port)
 
     def _is_lively(self) -> bool:
-        return time.monotonic() - self._moved < max(STUCK_S, 3 * self._settings.interval_s)
+        return time.monotonic() - self._moved < max(STUCK_S, 3 * self._settings.service.interval_s)
 
     def publish(self, waits_s: float = 0.0) -> None:
         """
@@ -214,7 +214,7 @@ class Reporter:
         """
         self.status = replace(self.status, written_s=time.time(), waits_s=waits_s)
         self.notifier.status(self.status.sentence())
-        untold, textfile = "", self._settings.metrics_textfile
+        untold, textfile = "", self._settings.metrics.textfile
         try:
             if textfile and not isinstance(self._metrics, NoMetrics):
                 self._metrics.write(textfile)
@@ -222,7 +222,7 @@ class Reporter:
             untold = f"[agent] metrics_textfile: {textfile} cannot be written: {error.strerror}"
             self.status = self.status.seen(OWN, untold, time.time())
         try:
-            write_status(self._settings.state_directory, self.status)
+            write_status(self._settings.folders.state, self.status)
         except StateError as error:
             untold = str(error)
         if untold and untold != self._untold:
@@ -232,7 +232,7 @@ class Reporter:
 
 def _metrics_for(settings: Settings) -> Metrics | NoMetrics:
     """Return the metrics of the service; nothing is counted, or loaded for it, where no option says who reads them."""
-    if settings.metrics_port is None and not settings.metrics_textfile:
+    if settings.metrics.port is None and not settings.metrics.textfile:
         return NoMetrics()
 
     return Metrics()

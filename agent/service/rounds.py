@@ -101,14 +101,14 @@ class Rounds:
         if lists_nodes(self._settings):
             return self._take_nodes(client)
         # A conversion may meet conflicts, or get no answer: it fails the pass, and the loop tries it again later.
-        convert = not self._started and self._settings.allow_reshape
+        convert = not self._started and self._settings.changes.allow_reshape
         wishes = Wishes(reshape=convert, deep=deep, counts=counts)
         nodes = self._list_nodes(client, deep)
         taken: list[RoundResult] = []
         failures: list[Exception] = []
         for node in nodes:
             try:
-                with locked(self._settings.state_directory):  # no other process writes between pass and audit
+                with locked(self._settings.folders.state):  # no other process writes between pass and audit
                     self._cases.keep_state()
                     outcome = run_locked(node, wishes, strays=self._strays.setdefault(node.name, set()))
                     taken.append(self._end(node, outcome, deep))
@@ -199,7 +199,7 @@ class Rounds:
     def _take_nodes(self, client: PlacementClient) -> RoundResult:
         """Run one pass over all bare-metal nodes; the result names only nodes that are not well."""
         with (
-            locked(self._settings.state_directory),
+            locked(self._settings.folders.state),
             open_bare_metal(
                 client, self._settings, self._where, self._choice, writes=True, told=self._told
             ) as bare_metal,
@@ -210,7 +210,7 @@ class Rounds:
 
 def _is_one_host(settings: Settings) -> bool:
     """Return whether the configured driver reports a single host."""
-    return not (lists_nodes(settings) or (host_driver(settings).made_up and settings.fleet.hosts > 1))
+    return not (lists_nodes(settings) or (host_driver(settings).made_up and settings.hypervisor.fleet.hosts > 1))
 
 
 def _of_nodes(outcome: NodesOutcome) -> RoundResult:

@@ -32,7 +32,7 @@ class Rhythm:
         self._took_at = -math.inf  # when a pass of the schedule began
         self._schedule: periodic_task.PeriodicTasks | None = None
         self._began = time.monotonic()
-        self.due = self._began + self._place * settings.start_spread_s
+        self.due = self._began + self._place * settings.service.start_spread_s
 
     def hurry(self, due: float) -> None:
         """Let the next tick be due at ``due`` at the latest, or now if that is past."""
@@ -49,14 +49,14 @@ class Rhythm:
         if self._is_first:
             self._is_first = False
             self._take_pass()
-            now, period_s = time.monotonic(), self._settings.interval_s
+            now, period_s = time.monotonic(), self._settings.service.interval_s
             self.due = self._began + self._place * period_s
             while self.due < now + period_s / 2:
                 self.due += period_s
             return
         self._schedule = self._schedule or self._new_schedule()
         idle_s = self._schedule.run_periodic_tasks(None, raise_on_error=True)
-        self.due = max(time.monotonic() + idle_s, self._took_at + self._settings.interval_s / 2)
+        self.due = max(time.monotonic() + idle_s, self._took_at + self._settings.service.interval_s / 2)
 
     def _new_schedule(self) -> periodic_task.PeriodicTasks:
         """
@@ -73,17 +73,17 @@ class Rhythm:
         def read_everything(_tasks: object, _context: object) -> None:
             self._read_everything()
 
-        often = periodic_task.periodic_task(spacing=self._settings.interval_s, run_immediately=True)
+        often = periodic_task.periodic_task(spacing=self._settings.service.interval_s, run_immediately=True)
         part = OFTENEST + (1 - OFTENEST) * self._place
-        seldom = periodic_task.periodic_task(spacing=round(part * self._settings.full_audit_interval_s))
+        seldom = periodic_task.periodic_task(spacing=round(part * self._settings.service.full_audit_interval_s))
         tasks = {"take_pass": often(take_pass), "read_everything": seldom(read_everything)}
         made: periodic_task.PeriodicTasks = type("Schedule", (periodic_task.PeriodicTasks,), tasks)(
-            self._settings.source
+            self._settings.apis.source
         )
         return made
 
 
 def _place(settings: Settings) -> float:
     """Return this host's moment in every period, from 0 to 1: the same after each start, different for each host."""
-    digest = hashlib.sha256(os.uname().nodename.encode() + str(settings.state_directory).encode()).digest()
+    digest = hashlib.sha256(os.uname().nodename.encode() + str(settings.folders.state).encode()).digest()
     return int.from_bytes(digest[:4]) / 2**32

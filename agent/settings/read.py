@@ -38,6 +38,16 @@ class FleetSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HypervisorSettings:
+    """What the driver reads, and where."""
+
+    driver: str  # a key of ``drivers.table.DRIVERS``
+    libvirt_uri: str
+    disk: DiskPlace
+    fleet: FleetSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IronicSettings:
     """Which of Ironic's nodes this agent reports."""
 
@@ -46,6 +56,66 @@ class IronicSettings:
     ring_url: str | None  # where agents that share these nodes find each other; None: this agent reports all of them
     ring_member: str  # name of this agent in the ring
     ring_timeout_s: int  # a member without a pass for this time loses its nodes to the others
+    node_grace_s: int  # wait between two answers of Ironic that lack a node, before its provider is deleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folders:
+    """Where this agent keeps what must outlive it."""
+
+    state: Path
+    identity: tuple[Path, ...]  # where compute_id is read; a new one is made in the first of them
+    option: str = "[agent] state_directory"  # which option names ``state``, for messages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorFiles:
+    """The operator's provider.yaml files."""
+
+    folder: Path
+    named: bool  # whether a file sets this folder, so that it must exist
+    shown: Path | None = None  # name of the folder in messages; None: its own path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeSettings:
+    """How much may change without a person."""
+
+    shrink_fraction: float  # of a resource class; a plan that takes away more is refused
+    allow_reshape: bool  # whether sync and the service may convert the host
+    reshape_timeout_s: int
+    expect_timeout_s: int  # for which devices that a boot took away are expected back; 0: not at all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """Where metrics and health are shown."""
+
+    address: str  # numeric
+    port: int | None  # 0: a free port; None: no port
+    textfile: Path | None  # None: no file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceSettings:
+    """What the service does, and when."""
+
+    interval_s: int  # between two regular passes
+    full_audit_interval_s: int
+    start_spread_s: int
+    stop_timeout_s: int
+    heal_policy: Path | None  # None: it repairs nothing
+    keep_cases: int  # how many cases of refused or failed passes to keep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiSettings:
+    """How placement, Ironic and nova are reached."""
+
+    source: cfg.ConfigOpts  # from which keystoneauth reads its own options
+    placement_chosen: bool  # whether a file sets [placement] auth_type or auth_section
+    nova_chosen: bool  # whether a file sets [nova] auth_type or auth_section: the audit asks nova only then
+    node_workers: int  # requests to placement that are under way at a time
 
 
 Role = Literal["sole", "beside", "audit"]
@@ -57,38 +127,17 @@ class Settings:
     """The whole configuration, with checked values."""
 
     policy: Policy
-    driver: str
-    libvirt_uri: str
-    disk: DiskPlace
-    state_directory: Path
-    identity_folders: tuple[Path, ...]  # where compute_id is read; a new one is made in the first of them
-    provider_config: Path  # folder of the operator's provider.yaml files
-    provider_config_named: bool  # whether a file sets this folder, so that it must exist
-    shrink_fraction: float  # of a resource class; a plan that takes away more is refused
-    role: Role | None  # what this agent does on a hypervisor; None: not configured
-    allow_reshape: bool  # whether sync and the service may convert the host
-    reshape_timeout_s: int
-    expect_timeout_s: int  # for which devices that a boot took away are expected back; 0: not at all
-    node_grace_s: int  # wait between two answers of Ironic that lack a node, before its provider is deleted
-    node_workers: int  # requests to placement that are under way at a time
+    hypervisor: HypervisorSettings
     ironic: IronicSettings
+    folders: Folders
+    operator_files: OperatorFiles
+    role: Role | None  # what this agent does on a hypervisor; None: not configured
+    changes: ChangeSettings
     audit_grace_s: int
-    interval_s: int  # between two regular passes of the service
-    full_audit_interval_s: int
-    start_spread_s: int
-    stop_timeout_s: int
-    heal_policy: Path | None  # None: the service repairs nothing
-    keep_cases: int  # how many cases of refused or failed passes to keep
-    bind_address: str  # of metrics and health, numeric
-    metrics_port: int | None  # 0: a free port; None: no port
-    metrics_textfile: Path | None  # None: no file
-    fleet: FleetSettings
-    placement_chosen: bool  # whether a file sets [placement] auth_type or auth_section
-    nova_chosen: bool  # whether a file sets [nova] auth_type or auth_section: the audit asks nova only then
-    provider_config_shown: Path | None = None  # name of that folder in messages; None: its own path
+    service: ServiceSettings
+    metrics: MetricsSettings
+    apis: ApiSettings
     recorded: bool = False  # the nodes are host archives, which have their own identity
-    state_option: str = "[agent] state_directory"  # which option names that folder, for messages
-    source: cfg.ConfigOpts  # from which keystoneauth reads its own options
 
     @property
     def audits_only(self) -> bool:
@@ -156,56 +205,65 @@ def config_files_of(settings: Settings, group: str, name: str) -> tuple[Path, ..
     """Return the files that set an option, under any of its names; later files override earlier ones."""
     option = next(option for option in OPTIONS[group] if option.name == name)
     names = {(group, name)} | {(old.group or group, old.name or name) for old in option.deprecated_opts}
-    return tuple(dict.fromkeys(path for path, _, *mention, _ in mentions(settings.source) if tuple(mention) in names))
+    return tuple(
+        dict.fromkeys(path for path, _, *mention, _ in mentions(settings.apis.source) if tuple(mention) in names)
+    )
 
 
 def keep_in(settings: Settings, folder: Path) -> Settings:
     """Return the same settings with identity and state in ``folder``."""
     return replace(
-        settings, state_directory=folder, identity_folders=(folder,), state_option="--embedded-dir to another folder"
+        settings, folders=Folders(state=folder, identity=(folder,), option="--embedded-dir to another folder")
     )
 
 
 def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
     _check_refused(values)
     _check_own_names(values)
-    state_path = Path(values.value("DEFAULT", "state_path"))
-    own_state = Path(values.value("agent", "state_directory"))
     settings = Settings(
         policy=build_policy(values),
-        driver=values.value("DEFAULT", "compute_driver"),
-        libvirt_uri=values.value("libvirt", "connection_uri") or "qemu:///system",
-        disk=_disk(values),
-        state_directory=own_state,
-        identity_folders=(_home(state_path, own_state), state_path, *config_folders, own_state),
-        provider_config=Path(values.value("compute", "provider_config_location")),
-        provider_config_named=values.is_set("compute", "provider_config_location"),
-        shrink_fraction=values.value("agent", "shrink_limit_percent") / 100,
-        role=_read_role(values),
-        allow_reshape=values.value("agent", "allow_reshape"),
-        reshape_timeout_s=values.value("agent", "reshape_timeout"),
-        expect_timeout_s=values.value("agent", "expect_timeout"),
-        audit_grace_s=values.value("agent", "audit_grace"),
-        interval_s=values.value("agent", "interval"),
-        full_audit_interval_s=values.value("agent", "full_audit_interval"),
-        start_spread_s=values.value("agent", "start_spread"),
-        stop_timeout_s=values.value("agent", "stop_timeout"),
-        heal_policy=_path(values.value("agent", "heal_policy")),
-        keep_cases=values.value("agent", "keep_cases"),
-        bind_address=values.value("agent", "bind_address"),
-        metrics_port=values.value("agent", "metrics_port"),
-        metrics_textfile=_path(values.value("agent", "metrics_textfile")),
-        node_grace_s=values.value("agent", "node_grace"),
-        node_workers=values.value("agent", "node_workers"),
+        hypervisor=HypervisorSettings(
+            driver=values.value("DEFAULT", "compute_driver"),
+            libvirt_uri=values.value("libvirt", "connection_uri") or "qemu:///system",
+            disk=_disk(values),
+            fleet=_read_fleet(values),
+        ),
         ironic=_read_ironic(values),
-        fleet=_read_fleet(values),
-        placement_chosen=values.is_set("placement", "auth_type") or values.is_set("placement", "auth_section"),
-        nova_chosen=values.is_set("nova", "auth_type") or values.is_set("nova", "auth_section"),
-        source=values.conf,
+        folders=_read_folders(values, config_folders),
+        operator_files=OperatorFiles(
+            folder=Path(values.value("compute", "provider_config_location")),
+            named=values.is_set("compute", "provider_config_location"),
+        ),
+        role=_read_role(values),
+        changes=ChangeSettings(
+            shrink_fraction=values.value("agent", "shrink_limit_percent") / 100,
+            allow_reshape=values.value("agent", "allow_reshape"),
+            reshape_timeout_s=values.value("agent", "reshape_timeout"),
+            expect_timeout_s=values.value("agent", "expect_timeout"),
+        ),
+        audit_grace_s=values.value("agent", "audit_grace"),
+        service=_read_service(values),
+        metrics=MetricsSettings(
+            address=values.value("agent", "bind_address"),
+            port=values.value("agent", "metrics_port"),
+            textfile=_path(values.value("agent", "metrics_textfile")),
+        ),
+        apis=ApiSettings(
+            source=values.conf,
+            placement_chosen=values.is_set("placement", "auth_type") or values.is_set("placement", "auth_section"),
+            nova_chosen=values.is_set("nova", "auth_type") or values.is_set("nova", "auth_section"),
+            node_workers=values.value("agent", "node_workers"),
+        ),
     )
     if values.problems:
         raise ConfigError(*dict.fromkeys((*values.problems, *slips_of_the_pen(values))))
     return settings
+
+
+def _read_folders(values: Values, config_folders: list[Path]) -> Folders:
+    state_path = Path(values.value("DEFAULT", "state_path"))
+    own_state = Path(values.value("agent", "state_directory"))
+    return Folders(state=own_state, identity=(_home(state_path, own_state), state_path, *config_folders, own_state))
 
 
 def _home(state_path: Path, own_state: Path) -> Path:
@@ -256,6 +314,18 @@ def _read_ironic(values: Values) -> IronicSettings:
         ring_url=values.value("agent", "ring_url"),
         ring_member=values.value("agent", "ring_member"),
         ring_timeout_s=values.value("agent", "ring_timeout"),
+        node_grace_s=values.value("agent", "node_grace"),
+    )
+
+
+def _read_service(values: Values) -> ServiceSettings:
+    return ServiceSettings(
+        interval_s=values.value("agent", "interval"),
+        full_audit_interval_s=values.value("agent", "full_audit_interval"),
+        start_spread_s=values.value("agent", "start_spread"),
+        stop_timeout_s=values.value("agent", "stop_timeout"),
+        heal_policy=_path(values.value("agent", "heal_policy")),
+        keep_cases=values.value("agent", "keep_cases"),
     )
 
 

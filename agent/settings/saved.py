@@ -27,10 +27,10 @@ def encode_options(settings: Settings) -> str:
     ``load_settings`` reads the same policy, driver and limits from it.
     """
     groups = {group: tuple(options) for group, options in OPTIONS.items()}
-    groups |= {f"mdev_{rule}": MDEV_OPTIONS for rule in settings.source.devices.enabled_mdev_types or ()}
+    groups |= {f"mdev_{rule}": MDEV_OPTIONS for rule in settings.apis.source.devices.enabled_mdev_types or ()}
     lines: list[str] = []
     for group, options in groups.items():
-        values = settings.source if group == "DEFAULT" else settings.source[group]
+        values = settings.apis.source if group == "DEFAULT" else settings.apis.source[group]
         said = [line for option in options if option.name not in LEFT_OUT for line in _lines(option, values)]
         lines += [f"[{group}]", *said] if said else []
     return "".join(f"{line}\n" for line in lines)

@@ -37,7 +37,7 @@ class Approval:
 
 def approval_path(node: ComputeNode, root_uuid: str) -> Path:
     """Return the file for a node's approval, whether there is one or not."""
-    return node.settings.state_directory / _FOLDER / f"{root_uuid}.json"
+    return node.settings.folders.state / _FOLDER / f"{root_uuid}.json"
 
 
 def approve(node: ComputeNode, draft: Draft) -> Path:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from agent.settings.read import Settings
+from agent.settings.read import Folders, OperatorFiles, Settings
 from agent.settings.saved import check_options
 from agent.state.clock import Clock, StoppedClock
 from agent.sync.case_archive import MAX_MEMBER_BYTES
@@ -126,12 +126,13 @@ class Case:
         state = self.folder / "state"
         return replace(
             settings,
-            state_directory=state,
-            identity_folders=(state,),
+            folders=Folders(state=state, identity=(state,)),
             recorded=self.host.recorded,
-            provider_config=self.folder / "provider_config",
-            provider_config_shown=Path(self.files.provider_config),
-            provider_config_named=self.files.provider_config_named,
+            operator_files=OperatorFiles(
+                folder=self.folder / "provider_config",
+                named=self.files.provider_config_named,
+                shown=Path(self.files.provider_config),
+            ),
         )
 
     def sender(self, service: str) -> RecordedSender:

@@ -55,8 +55,8 @@ def _patiently(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
     """Call ``act``, and again after ``Conflict`` or ``Unavailable``, until ``[agent] reshape_timeout`` is up."""
     tries = Retrying(
         retry=retry_if_exception_type((Conflict, Unavailable)),
-        stop=stop_after_delay(node.settings.reshape_timeout_s),
-        wait=partial(_pause, node.settings.reshape_timeout_s),
+        stop=stop_after_delay(node.settings.changes.reshape_timeout_s),
+        wait=partial(_pause, node.settings.changes.reshape_timeout_s),
         before_sleep=partial(_log_retry, node.name),
         reraise=True,
     )
@@ -84,7 +84,7 @@ def sync_node(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anyth
     Raises:
         as ``convert``.
     """
-    return convert(node, wishes, agree) if node.settings.allow_reshape else run_pass(node, wishes, agree)
+    return convert(node, wishes, agree) if node.settings.changes.allow_reshape else run_pass(node, wishes, agree)
 
 
 def sync_saved(node: ComputeNode, saved: SavedPlan | None, wishes: Wishes = Wishes()) -> Outcome:
@@ -113,7 +113,7 @@ def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
     """
     if node.settings.audits_only:
         return Outcome(node=node.name, status=Status.UNCHANGED, notes=(only_audits(node.name),))
-    if node.settings.allow_reshape:
+    if node.settings.changes.allow_reshape:
         return convert(node, wishes)
     return _patiently(node, partial(_try_approved, node, wishes))
 
@@ -126,7 +126,7 @@ def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
         if (
             isinstance(approval, Approval) and approval.begun
         ):  # its conversion was done, and cut off before the approval was removed
-            with locked(node.settings.state_directory):
+            with locked(node.settings.folders.state):
                 forget_approval(node, draft.root_uuid)
         left = ("no allocation has to move: the next pass carries out the plan",) if draft.plan.operations else ()
         return outcome_of(node, draft, Status.UNCHANGED, left)

@@ -38,7 +38,7 @@ def journaled(node: ComputeNode, draft: Draft, agreed: str | None, undoes: str |
         StateError: the entry cannot be written; if that is before the conversion, it does not run.
     """
     began = datetime.now(UTC)
-    folder = node.settings.state_directory / _FOLDER
+    folder = node.settings.folders.state / _FOLDER
     path = folder / f"{began:%Y%m%dT%H%M%S.%fZ}-{draft.root_uuid}.json"
     entry: dict[str, object] = {
         "format": _FORMAT,

@@ -232,7 +232,7 @@ def _leave(
     def log(_error: Conflict, _attempt: int) -> None:
         LOG.info("another writer was first, looking again node=%s", node.name)
 
-    directory = node.settings.state_directory
+    directory = node.settings.folders.state
     with nullcontext() if dry else serving(directory), locked(directory):
         try:
             return repeat_on_conflict(ATTEMPTS, lambda: _try(node, look(node), against, plan_, dry=dry, then=then), log)
@@ -269,7 +269,7 @@ def _try(
 
 def _forget(node: ComputeNode, root_uuid: str) -> None:
     node.state_file(root_uuid).forget()
-    forget_memory(node.settings.state_directory, root_uuid)
+    forget_memory(node.settings.folders.state, root_uuid)
 
 
 def _given(node: ComputeNode, seen: Draft | Sight, held: tuple[Allocation, ...]) -> Given:

@@ -108,10 +108,10 @@ class ComputeNode:
             recorded=settings.recorded,
             policy=settings.policy,
             additions=read_additions(
-                settings.provider_config,
-                required=settings.provider_config_named or bool(memory.configured),
+                settings.operator_files.folder,
+                required=settings.operator_files.named or bool(memory.configured),
                 added=added and not wishes.force,
-                shown=settings.provider_config_shown,
+                shown=settings.operator_files.shown,
             ),
             survey=survey,
             observed=observed,
@@ -121,7 +121,7 @@ class ComputeNode:
             beside=settings.beside_nova,
             wishes=wishes,
             uptime_s=clock.now_s() - clock.offset_s,
-            expect_s=settings.expect_timeout_s,
+            expect_s=settings.changes.expect_timeout_s,
             tried=tried,
         )
 
@@ -160,7 +160,7 @@ class ComputeNode:
         Raises:
             as ``PlacementClient.observe``.
         """
-        now_s, patience_s = self.clock().now_s(), self.settings.full_audit_interval_s / 2
+        now_s, patience_s = self.clock().now_s(), self.settings.service.full_audit_interval_s / 2
         whole = deep is None or (deep and not 0 <= now_s - memory.whole_s < patience_s)
         observed = self.client.observe(root_uuid, memory.observed, whole=whole)
         if self.client.went_back and memory.observed:
@@ -191,7 +191,7 @@ class ComputeNode:
         return TreeMismatch(
             f"placement has a provider {self.name} with uuid {standing}, and this host's compute_id is "
             f"{known or 'not made yet'}: if that provider is this host's, put its uuid into "
-            f"{self.settings.identity_folders[0] / 'compute_id'}{adopt}; else rename one of the two hosts"
+            f"{self.settings.folders.identity[0] / 'compute_id'}{adopt}; else rename one of the two hosts"
         )
 
     def against_writing(self, seen: Draft | Sight) -> tuple[str, ...]:
@@ -240,15 +240,15 @@ class ComputeNode:
             node=self.name,
             audits_only=self.settings.audits_only,
             now_s=self.clock().now_s(),
-            interval_s=self.settings.interval_s,
-            shrink_fraction=self.settings.shrink_fraction,
+            interval_s=self.settings.service.interval_s,
+            shrink_fraction=self.settings.changes.shrink_fraction,
             free_ratios=self.settings.policy.free_ratios,
             microversion=self.client.microversion,
         )
 
     def state_file(self, root_uuid: str) -> StateFile:
         """Return the file that keeps this node's memory."""
-        return StateFile(self.settings.state_directory, root_uuid)
+        return StateFile(self.settings.folders.state, root_uuid)
 
     def known_uuid(self, survey: Survey, identity: str | None = None) -> str | None:
         """
@@ -260,7 +260,7 @@ class ComputeNode:
             TreeMismatch: this live host's identity is another machine's. StateError: a file of it cannot be used.
         """
         if not self.settings.recorded:
-            known = identity or read_identity(self.settings.identity_folders)
+            known = identity or read_identity(self.settings.folders.identity)
             if known and (why := self.unlike_before(known, survey)):
                 raise TreeMismatch(self._cloned(known, why))
             return known
@@ -270,20 +270,20 @@ class ComputeNode:
 
     def unlike_before(self, identity: str, survey: Survey) -> str:
         """Return what shows that a live host's identity is another machine's, as ``Machine.unlike``; empty: nothing."""
-        before = read_machine(self.settings.state_directory, identity)
+        before = read_machine(self.settings.folders.state, identity)
         return self.machine(survey.facts.product, survey.facts.boot).unlike(before)
 
     def tie(self, identity: str, survey: Survey, *, anew: bool = False) -> None:
         """Tie a live host's identity to this machine; parameters and errors as ``tie_machine``."""
         machine = self.machine(survey.facts.product, survey.facts.boot)
-        tie_machine(self.settings.state_directory, identity, machine, anew=anew)
+        tie_machine(self.settings.folders.state, identity, machine, anew=anew)
 
     def _cloned(self, identity: str, why: str) -> str:
-        files = [folder / "compute_id" for folder in self.settings.identity_folders]
+        files = [folder / "compute_id" for folder in self.settings.folders.identity]
         path = next((one for one in files if one.exists()), files[0])
         return (
             f"this host's compute_id {identity} is that of {why}: if this disk is a clone, remove {path} and "
-            f"{self.settings.state_directory} here, and give this host another name; if the mainboard was replaced, or "
+            f"{self.settings.folders.state} here, and give this host another name; if the mainboard was replaced, or "
             f"the disk was moved and the other machine is gone, run compute-node-agent adopt {identity}"
         )
 

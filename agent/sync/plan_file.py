@@ -88,7 +88,7 @@ def remembered_plan(node: ComputeNode, digest: str) -> PlanForm | None:
 
 
 def _shown_path(node: ComputeNode, digest: str) -> Path:
-    return node.settings.state_directory / f"plans/{digest}.json"
+    return node.settings.folders.state / f"plans/{digest}.json"
 
 
 def _encode(plans: Iterable[tuple[ComputeNode, Draft]]) -> str:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from agent.errors import USER_ERRORS
+from agent.settings.read import OperatorFiles
 from agent.sync.node import ComputeNode
 from drivers.facts import PoolSpace
 from drivers.looks import look
@@ -31,8 +32,7 @@ def pool_nodes(host: ComputeNode) -> tuple[ComputeNode, ...]:
     alone = replace(
         settings,
         policy=Policy(disk_ratio=Ratio(ratio.configured or ratio.initial)),
-        provider_config=settings.state_directory / "no_provider_config",  # the operator's files are about the host
-        provider_config_named=False,
+        operator_files=OperatorFiles(folder=settings.folders.state / "none", named=False),  # these are about the host
         role=None,
         recorded=True,  # its identity is that of the pool, and no process on this host is its
     )

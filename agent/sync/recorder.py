@@ -122,11 +122,11 @@ def _state(settings: Settings) -> dict[str, bytes]:
     """Read what the agent remembers, and the host's identity: content by file name below the state directory."""
     found: dict[str, bytes] = {}
     for below in ("", "audits/"):
-        for path in state_files(settings.state_directory / below, ".json"):
+        for path in state_files(settings.folders.state / below, ".json"):
             if path.name == MEMORY_NAME or _MEMORY.fullmatch(path.name):
                 with suppress(FileNotFoundError):  # removed in between
                     found[below + path.name] = read_state(path)
-    if not settings.recorded and (identity := read_identity(settings.identity_folders)):
+    if not settings.recorded and (identity := read_identity(settings.folders.identity)):
         found[FILE] = f"{identity}\n".encode()
     return found
 
@@ -175,9 +175,9 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
             hidden=any(signs.hidden for signs in kept.services.values()),
         ),
         SavedFiles(
-            provider_config=str(settings.provider_config),
-            provider_config_is_there=settings.provider_config.is_dir(),
-            provider_config_named=settings.provider_config_named,
+            provider_config=str(settings.operator_files.folder),
+            provider_config_is_there=settings.operator_files.folder.is_dir(),
+            provider_config_named=settings.operator_files.named,
             members=tuple(sorted(files)),
         ),
     )
@@ -196,7 +196,7 @@ def _files_of_operators(settings: Settings) -> dict[str, bytes]:
     Raises:
         StateError: a file cannot be read; a case without it would give another plan.
     """
-    folder = settings.provider_config
+    folder = settings.operator_files.folder
     try:
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".yaml") if folder.is_dir() else []
         return {f"provider_config/{one.name}": one.read_bytes() for one in paths if not one.name.startswith(".")}

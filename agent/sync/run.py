@@ -51,7 +51,7 @@ def run_pass(
     Raises:
         as ``ComputeNode.draft``; Conflict: others wrote first at each of several attempts.
     """
-    with locked(node.settings.state_directory):
+    with locked(node.settings.folders.state):
         return run_locked(node, wishes, agree, strays)
 
 
@@ -66,7 +66,7 @@ def run_locked(
     """
     node.client.begin()
     attempts = _Attempts(node, wishes, agree, set() if strays is None else strays, _own_identity(node))
-    patience_s = node.settings.reshape_timeout_s if wishes.reshape else 0.0
+    patience_s = node.settings.changes.reshape_timeout_s if wishes.reshape else 0.0
     try:
         return repeat_on_conflict(ATTEMPTS, attempts.attempt, attempts.count, patience_s=patience_s)
     except Conflict as error:
@@ -175,7 +175,7 @@ def foresee(node: ComputeNode, wishes: Wishes) -> Draft:
 
 def _own_identity(node: ComputeNode) -> str | None:
     """Return this live host's identity, made now if there is none, unless nova makes it; None for a recorded host."""
-    folders = node.settings.identity_folders
+    folders = node.settings.folders.identity
     if node.settings.recorded:
         return None
     identity = read_identity(folders)

@@ -13,7 +13,7 @@ from agent.allocations.operations import Operations, Result
 from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
 from agent.audit.heal import HealPolicy, heal
-from agent.settings.read import Settings, load_settings
+from agent.settings.read import Settings, keep_in, load_settings
 from agent.state.audit import write_memory
 from agent.sync.node import ComputeNode
 from agent.sync.run import run_pass
@@ -231,7 +231,7 @@ class GuestWorld:
         node.client.begin()
         try:
             result = witness(node, clock=self.clock)
-            write_memory(self.settings.state_directory, result.root_uuid, result.memory)
+            write_memory(self.settings.folders.state, result.root_uuid, result.memory)
             outcomes = heal(node, result, self.policy, clock=self.clock)
             self._count("findings", len(outcomes))
             self._count("healed", sum(outcome.healed.value == "healed" for outcome in outcomes))
@@ -288,4 +288,4 @@ def settings_for_histories(grace_s: int) -> Iterator[Settings]:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         settings = load_settings([])
-        yield replace(settings, state_directory=Path(folder), recorded=True, audit_grace_s=grace_s)
+        yield replace(keep_in(settings, Path(folder)), recorded=True, audit_grace_s=grace_s)

@@ -213,7 +213,7 @@ class MovingWorld(World):
         """An audit so long after whatever came before, and what became of its findings."""
         self.clock.now += seconds
         found = witness(self.node(), clock=self.clock)
-        write_memory(self.settings.state_directory, found.root_uuid, found.memory)
+        write_memory(self.settings.folders.state, found.root_uuid, found.memory)
         return found.findings, heal(self.node(), found, policy, clock=self.clock)
 
     # Inside

@@ -15,6 +15,7 @@ from agent.bare_metal.node_pass import NodesOutcome, foresee_nodes, run_nodes
 from agent.settings.read import load_settings
 from agent.sync.decide.view import Wishes
 from beds.memory import MemoryPlacement
+from configured import changed
 from drivers.ironic.client import IronicClient
 from drivers.ironic.driver import IronicDriver
 from drivers.ironic.shape import GAVE, MARKS
@@ -71,7 +72,7 @@ class World:
         self.bare_metal = BareMetalNodes(
             driver=IronicDriver(cast(IronicClient, self.nodes)),
             client=self.client,
-            settings=replace(load_settings([]), state_directory=folder, node_grace_s=0),
+            settings=changed(load_settings([]), folders={"state": folder}, ironic={"node_grace_s": 0}),
             where="placement",
             workers=1,
         )

@@ -227,7 +227,7 @@ def ours(case: Case) -> Numbers | str:
             assert isinstance(row, HostDriver)
             archive, attributes = HostArchive(case.archive), rule_attributes(policy.devices)
             options = DriverOptions(
-                uri="", disk=settings.disk, guests=policy.guests, archive=archive, attributes=attributes
+                uri="", disk=settings.hypervisor.disk, guests=policy.guests, archive=archive, attributes=attributes
             )
             driver = row.load(options)
             (node,) = driver.nodes()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.nova.answers import NovaRecord
-from agent.settings.read import Role, Settings, load_settings
+from agent.settings.read import Role, Settings, keep_in, load_settings
 from agent.state.clock import StoppedClock, probe_clock
 from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node
@@ -17,6 +17,7 @@ from agent.sync.outcome import Outcome
 from agent.sync.run import foresee, run_pass
 from beds.histories import ModelDriver
 from beds.memory import MemoryPlacement
+from configured import changed
 from drivers.base import Survey
 from drivers.devices import present
 from drivers.facts import HostFacts, ServiceSigns
@@ -95,17 +96,13 @@ class OneHost:
         folder = self.folder / "provider_config"
         if self.signs is not None:
             (self.folder / "compute_id").write_text(ROOT)
-        return replace(
-            found,
-            state_directory=self.folder,
-            recorded=self.signs is None,
-            identity_folders=(self.folder,),
-            policy=self.policy,
-            provider_config=folder,
-            interval_s=self.interval_s,
-            role=self.role,
-            expect_timeout_s=self.expect_s,
+        found = changed(
+            keep_in(found, self.folder),
+            operator_files={"folder": folder},
+            service={"interval_s": self.interval_s},
+            changes={"expect_timeout_s": self.expect_s},
         )
+        return replace(found, recorded=self.signs is None, policy=self.policy, role=self.role)
 
     @property
     def node(self) -> ComputeNode:
@@ -224,7 +221,7 @@ class OneHost:
         self, suffix: str, resource_class: str, total: int, reserved: int = 0, *, traits: Iterable[str] = ()
     ) -> None:
         """A file of the operator's that adds a class, and traits, to a provider."""
-        folder = self.settings.provider_config
+        folder = self.settings.operator_files.folder
         folder.mkdir(exist_ok=True)
         entry = {
             "identification": {"name": f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname},

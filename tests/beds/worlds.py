@@ -28,6 +28,7 @@ from agent.sync.pool_node import pool_nodes
 from agent.sync.run import run_pass
 from beds.histories import Clock, Crash, Crashing
 from beds.memory import MemoryPlacement
+from configured import changed
 from drivers.base import Survey
 from drivers.facts import (
     CpuMap,
@@ -305,7 +306,7 @@ class World:
             node = self.node()
             try:
                 found = witness(node, clock=self.clock)
-                write_memory(self.settings.state_directory, found.root_uuid, found.memory)
+                write_memory(self.settings.folders.state, found.root_uuid, found.memory)
                 if again:
                     heal(node, found, HASTY, clock=self.clock)
             except USER_ERRORS as error:
@@ -760,6 +761,8 @@ def worlds(kind: type[World] = World) -> Iterator[Callable[..., Any]]:
 
         def make(**setup: Any) -> World:
             shutil.rmtree(state, ignore_errors=True)
-            return kind(replace(settings, state_directory=state, recorded=True, audit_grace_s=0), Setup(**setup))
+            return kind(
+                replace(changed(settings, folders={"state": state}), recorded=True, audit_grace_s=0), Setup(**setup)
+            )
 
         yield make

@@ -304,8 +304,8 @@ def test_the_driver_and_the_agent_read_the_same_nova_conf_and_the_agent_only_aud
     inside, beside = load_settings([path], driver="libvirt.LibvirtDriver"), load_settings([path])
 
     assert inside.policy == beside.policy
-    assert (inside.driver, inside.role) == ("libvirt.LibvirtDriver", None)
-    assert (beside.driver, beside.role) == (INSIDE, "audit")
+    assert (inside.hypervisor.driver, inside.role) == ("libvirt.LibvirtDriver", None)
+    assert (beside.hypervisor.driver, beside.role) == (INSIDE, "audit")
     assert inside.policy.cpus.reserved == 1
 
 

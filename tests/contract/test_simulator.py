@@ -25,6 +25,7 @@ from agent.service import pace, timetable
 from agent.settings.read import load_settings
 from beds.clock import Clock
 from beds.spent import Spent
+from configured import changed
 
 COSTS = read_costs()
 SMALL = Setup(hosts=200, workers=2, keystone_workers=2, database_cores=2)
@@ -255,7 +256,7 @@ def test_passes_are_due_when_the_agents_own_timetable_says(monkeypatch: pytest.M
     monkeypatch.setattr("random.random", lambda: 0.0)  # no jitter
     config = tmp_path / "agent.conf"
     config.write_text("[agent]\ninterval = 60\nstart_spread = 60\n", encoding="utf-8")
-    settings = replace(load_settings([config], service=True), state_directory=Path("/nowhere/7"))
+    settings = changed(load_settings([config], service=True), folders={"state": Path("/nowhere/7")})
     taken: list[float] = []
     rhythm = timetable.Rhythm(settings, take_pass=lambda: taken.append(clock.now), read_everything=lambda: None)
     while len(taken) < 6:
@@ -286,9 +287,9 @@ def test_defaults_are_the_agents_own(tmp_path: Path) -> None:
     settings, ways = load_settings([config], service=True), Ways()
 
     assert (ways.interval_s, ways.start_spread_s, ways.full_audit_interval_s) == (
-        settings.interval_s,
-        settings.start_spread_s,
-        settings.full_audit_interval_s,
+        settings.service.interval_s,
+        settings.service.start_spread_s,
+        settings.service.full_audit_interval_s,
     )
     assert ways.late_retry_s == pace.LATE_RETRY_S
     assert ways.renewed == (tokens.FIRST_PART, tokens.LAST_PART)

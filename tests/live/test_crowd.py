@@ -12,7 +12,7 @@ import pytest
 from keystoneauth1.adapter import Adapter
 
 from agent.connect.adapters import open_placement
-from agent.settings.read import load_settings
+from agent.settings.read import keep_in, load_settings
 from beds import databases
 from beds.crowd import GRACE_S, Crowd
 from beds.placement import serving_on
@@ -36,7 +36,7 @@ def test_the_audits_find_the_truth_among_eight_clients(tmp_path: Path) -> None:
         def open_sender() -> Adapter:
             return open_placement(settings)[0]
 
-        own = replace(settings, state_directory=tmp_path / "state", recorded=True, audit_grace_s=GRACE_S)
+        own = replace(keep_in(settings, tmp_path / "state"), recorded=True, audit_grace_s=GRACE_S)
         crowd = Crowd(open_sender, own, SEED)
         crowd.run(SECONDS)
         print(f"\n{SECONDS:g} s: {dict(sorted(crowd.counts.items()))}, the longest {crowd.longest_s:.1f} s")

@@ -24,6 +24,7 @@ from agent.sync.node import ComputeNode
 from agent.sync.recorder import Recorder, new_recorder, save_case
 from agent.sync.run import foresee
 from beds.worlds import CARDS, STYLES, World, worlds
+from configured import changed
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.policy import Layout
 from reportclient.client import PlacementClient
@@ -198,7 +199,7 @@ def test_the_options_of_a_case_give_the_same_policy_and_no_login(tmp_path: Path)
     after = load_settings([tmp_path / "saved.conf"])
 
     assert after.policy == before.policy
-    assert (after.driver, after.shrink_fraction) == (before.driver, before.shrink_fraction)
+    assert (after.hypervisor, after.changes) == (before.hypervisor, before.changes)
     assert "hidden" not in text
 
 
@@ -217,11 +218,11 @@ def test_a_case_knows_an_empty_folder_of_files_from_none(tmp_path: Path, files: 
         folder.mkdir()
     for name in files or ():
         (folder / name).write_text("meta: {schema_version: '1.0'}\n")
-    configured = replace(load_settings([]), state_directory=tmp_path / "state", provider_config=folder)
+    configured = changed(load_settings([]), folders={"state": tmp_path / "state"}, operator_files={"folder": folder})
     save_case(tmp_path / "case.tar.gz", new_recorder(), configured, "plan", {})
 
     with open_case(tmp_path / "case.tar.gz") as case:
-        there = case.settings(configured).provider_config
+        there = case.settings(configured).operator_files.folder
         assert (sorted(one.name for one in there.iterdir()) if there.is_dir() else None) == (
             None if files is None else list(files)
         )
@@ -238,7 +239,7 @@ def test_a_look_that_the_configuration_contradicts_is_contradicted_again(tmp_pat
     kept = new_recorder()
     with pytest.raises(PolicyError, match="virt_type"):
         kept.driver(cast(Any, Contradicted())).survey("host")
-    save_case(tmp_path / "case.tar.gz", kept, replace(load_settings([]), state_directory=tmp_path), "plan", {})
+    save_case(tmp_path / "case.tar.gz", kept, changed(load_settings([]), folders={"state": tmp_path}), "plan", {})
 
     with open_case(tmp_path / "case.tar.gz") as case, pytest.raises(PolicyError, match="virt_type is kvm"):
         case.driver(lambda archive: cast(Any, archive)).survey("host")

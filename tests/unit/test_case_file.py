@@ -6,7 +6,6 @@ import os
 import re
 import tarfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from agent.sync import case_archive as packing
 from agent.sync.case import Case, open_case
 from agent.sync.case_archive import check_folder, pack_case, write_packed
 from agent.sync.recorder import begin_anew, keep_state, new_recorder, save_case
+from configured import changed
 from drivers.base import Survey
 from drivers.errors import DiscoveryError
 from drivers.host.unpack import MAX_MEMBERS
@@ -44,8 +44,10 @@ ONE: dict[str, Any] = {
 
 
 def configured(tmp_path: Path) -> Settings:
-    return replace(
-        load_settings([]), state_directory=tmp_path / "state", provider_config=tmp_path / "files", identity_folders=()
+    return changed(
+        load_settings([]),
+        folders={"state": tmp_path / "state", "identity": ()},
+        operator_files={"folder": tmp_path / "files"},
     )
 
 

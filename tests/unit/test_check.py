@@ -15,6 +15,7 @@ from agent.sync.outcome import Status
 from beds.golden import HOSTS
 from beds.nova import HOST, Direct, FakeNova, failing
 from beds.one_host import OneHost
+from configured import changed
 from drivers.policy import DevicePolicy, MdevRule, Policy
 from hardware import gpu, host, parent
 
@@ -36,7 +37,7 @@ def one(tmp_path: Path) -> OneHost:
 def test_a_folder_that_the_command_line_names_is_not_blamed_on_an_option() -> None:
     full = Path("/proc/compute-node-agent")  # nobody can make a folder there, root included
 
-    own, named = (try_state(one) for one in (replace(SETTINGS, state_directory=full), keep_in(SETTINGS, full)))
+    own, named = (try_state(one) for one in (changed(SETTINGS, folders={"state": full}), keep_in(SETTINGS, full)))
 
     assert not own.ok
     assert own.detail.endswith("set [agent] state_directory")

@@ -39,8 +39,8 @@ def test_without_a_file_everything_has_novas_default() -> None:
 
     assert settings.policy == Policy()
     assert settings.policy.cpu_ratio == Ratio(4.0)
-    assert (settings.driver, settings.libvirt_uri) == ("libvirt.LibvirtDriver", "qemu:///system")
-    assert not settings.placement_chosen
+    assert (settings.hypervisor.driver, settings.hypervisor.libvirt_uri) == ("libvirt.LibvirtDriver", "qemu:///system")
+    assert not settings.apis.placement_chosen
 
 
 def test_novas_options_have_novas_meaning(write_config: Write) -> None:
@@ -77,8 +77,8 @@ def test_novas_options_have_novas_meaning(write_config: Write) -> None:
     assert guests.cpu_flags == {"pcid": True, "avx": False, "ssbd": True}
     assert guests.machine_types == {"x86_64": "q35"}
     assert guests.excluded_image_types == {"qcow2", "raw"}
-    assert settings.disk == InstancesFolder(instances=Path("/srv/nova/guests"))
-    assert settings.libvirt_uri == "qemu+tcp://h/system"
+    assert settings.hypervisor.disk == InstancesFolder(instances=Path("/srv/nova/guests"))
+    assert settings.hypervisor.libvirt_uri == "qemu+tcp://h/system"
 
 
 def test_the_older_name_of_the_cpu_model_serves_too(write_config: Write) -> None:
@@ -309,8 +309,8 @@ def test_a_value_may_refer_to_what_only_other_services_have_options_for(write_co
 
     settings = load_settings([path])
 
-    assert settings.libvirt_uri == "qemu+tcp://10.0.0.1/system"
-    assert settings.source.placement.auth_section is None
+    assert settings.hypervisor.libvirt_uri == "qemu+tcp://10.0.0.1/system"
+    assert settings.apis.source.placement.auth_section is None
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_later_files_win_and_folders_are_read(write_config: Write, tmp_path: Pat
 def test_a_nova_conf_of_a_real_deployment_is_accepted_as_it_is() -> None:
     settings = load_settings([Path(__file__).parents[1] / "data" / "nova.conf"])
 
-    assert settings.placement_chosen
+    assert settings.apis.placement_chosen
     assert settings.policy.cpus.dedicated == frozenset(range(4, 32)) | frozenset(range(36, 64))
     assert settings.policy.reserved_memory_mib == 16384
     assert settings.policy.guests.cpu_mode == "host-model"
@@ -389,7 +389,7 @@ def test_a_secret_comes_from_systemd_or_is_asked_for(
     settings = load_settings([path])
 
     assert open_placement(settings)
-    assert settings.source.placement[credential.replace("-", "_")] == "secret"
+    assert settings.apis.source.placement[credential.replace("-", "_")] == "secret"
 
 
 @pytest.mark.parametrize("secret", ["plain", "a$$b", "Tr0ub4$dor", "x$username", r"a\$b", "$", "${agent.interval}"])
@@ -399,7 +399,7 @@ def test_a_secret_from_systemd_means_itself(secret: str, tmp_path: Path, monkeyp
     (tmp_path / "placement-password").write_text(f"{secret}\n", encoding="utf-8")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
 
-    assert load_settings([path]).source["placement"]["password"] == secret
+    assert load_settings([path]).apis.source["placement"]["password"] == secret
 
 
 def test_novas_login_is_optional_and_its_secret_may_come_from_systemd(
@@ -416,7 +416,7 @@ def test_novas_login_is_optional_and_its_secret_may_come_from_systemd(
 
     settings = load_settings([path])
 
-    assert (absent.nova_chosen, settings.nova_chosen) == (False, True)
+    assert (absent.apis.nova_chosen, settings.apis.nova_chosen) == (False, True)
     assert nova_adapter(settings)[1] == "nova at the endpoint in the catalog of Keystone at http://k/v3"
     with pytest.raises(ConfigError, match=r"no nova is configured: set \[nova\] auth_type"):
         nova_adapter(absent)
@@ -437,7 +437,7 @@ def test_a_dollar_sign_is_read_as_nova_reads_it(written: str, meant: str, write_
 
     settings = load_settings([write_config(placement=login, ironic=login)])
 
-    assert settings.source["placement"]["password"] == settings.source["ironic"]["password"] == meant
+    assert settings.apis.source["placement"]["password"] == settings.apis.source["ironic"]["password"] == meant
 
 
 @pytest.mark.parametrize("group", ["placement", "ironic", "nova"])
@@ -588,14 +588,14 @@ def test_a_database_whose_password_is_not_escaped_is_refused() -> None:
 def test_a_group_that_is_nearly_one_that_is_read_is_told_once(write_config: Write, group: str, meant: str) -> None:
     path = write_config(**{group: {"one": 1, "two": 2}})
 
-    found = slips_of_the_pen(Values(load_settings([path]).source))
+    found = slips_of_the_pen(Values(load_settings([path]).apis.source))
 
     assert found == (f"{path}:2: the group [{group}] is not read: is [{meant}] meant?",)
 
 
 @pytest.mark.parametrize("group", ["api", "api_database", "quota", "cache", "profiler"])
 def test_other_groups_are_novas(write_config: Write, group: str) -> None:
-    assert slips_of_the_pen(Values(load_settings([write_config(**{group: {"interval": 1}})]).source)) == ()
+    assert slips_of_the_pen(Values(load_settings([write_config(**{group: {"interval": 1}})]).apis.source)) == ()
 
 
 @pytest.mark.parametrize(
@@ -643,7 +643,7 @@ def test_other_groups_are_novas(write_config: Write, group: str) -> None:
 def test_a_slip_in_the_configuration_is_told_once(
     write_config: Write, groups: dict[str, dict[str, object]], told: str
 ) -> None:
-    (found,) = slips_of_the_pen(Values(load_settings([write_config(**groups)]).source))
+    (found,) = slips_of_the_pen(Values(load_settings([write_config(**groups)]).apis.source))
 
     assert found.partition(": ")[2] == told
 
@@ -652,14 +652,14 @@ def test_a_slip_in_the_configuration_is_told_once(
 def test_the_group_of_an_enabled_type_is_no_slip(write_config: Write, group: str) -> None:
     path = write_config(devices={"enabled_mdev_types": "i915-GVTg_V5_4"}, **{group: {"max_instances": 1}})
 
-    assert slips_of_the_pen(Values(load_settings([path]).source)) == ()
+    assert slips_of_the_pen(Values(load_settings([path]).apis.source)) == ()
 
 
 def test_a_second_type_without_cards_of_its_own_is_told(write_config: Write) -> None:
     path = write_config(devices={"enabled_mdev_types": "a,b,c"}, mdev_c={"device_addresses": "0000:84:00.0"})
 
     settings = load_settings([path])
-    (found,) = types_left_out(Values(settings.source), settings.policy.devices.mdevs)
+    (found,) = types_left_out(Values(settings.apis.source), settings.policy.devices.mdevs)
 
     assert found.startswith(f"{path}:2: [devices] enabled_mdev_types has b, which is not offered: a lacks ")
 
@@ -681,7 +681,7 @@ def test_a_key_of_a_rule_that_nobody_reads_is_told(tmp_path: Path, key: str, mea
         f'device_spec = [{{"{key}": "10de"}}]\n'
     )
 
-    assert slips_of_the_pen(Values(load_settings([path]).source)) == (
+    assert slips_of_the_pen(Values(load_settings([path]).apis.source)) == (
         f"[pci] device_spec rule 2 has {key}, which is not read: {meant}",
     )
 
@@ -718,7 +718,7 @@ def test_a_wrong_configuration_is_refused_with_its_slips(tmp_path: Path, wrong: 
 def test_machine_types_of_an_unknown_architecture_are_told(write_config: Write, machines: str, meant: str) -> None:
     path = write_config(libvirt={"hw_machine_type": f"x86_64=q35,aarch64=virt,{machines}"})
 
-    assert slips_of_the_pen(Values(load_settings([path]).source)) == (
+    assert slips_of_the_pen(Values(load_settings([path]).apis.source)) == (
         f"{path}:2: [libvirt] hw_machine_type has {machines}, and libvirt knows {meant}",
     )
 
@@ -796,7 +796,7 @@ def test_a_file_that_may_not_be_read_is_told_with_what_to_do() -> None:
 
 
 def test_a_real_nova_conf_has_no_slips() -> None:
-    assert slips_of_the_pen(Values(load_settings([Path(__file__).parents[1] / "data" / "nova.conf"]).source)) == ()
+    assert slips_of_the_pen(Values(load_settings([Path(__file__).parents[1] / "data" / "nova.conf"]).apis.source)) == ()
 
 
 def test_an_unknown_option_of_our_own_groups_is_told_with_the_one_that_is_nearest(write_config: Write) -> None:
@@ -806,14 +806,14 @@ def test_an_unknown_option_of_our_own_groups_is_told_with_the_one_that_is_neares
 
 
 def test_a_group_in_capitals_is_read_and_its_options_are_checked(write_config: Write) -> None:
-    assert load_settings([write_config(Agent={"interval": 7})]).interval_s == 7
+    assert load_settings([write_config(Agent={"interval": 7})]).service.interval_s == 7
     assert "[agent] intervall is no option" in problem(write_config(Agent={"intervall": 7}))
 
 
 def test_a_reference_to_an_option_of_a_group_in_capitals_is_resolved(write_config: Write) -> None:
     path = write_config(Vendor={"folder": "/srv"}, DEFAULT={"instances_path": "${vendor.folder}/guests"})
 
-    assert load_settings([path]).disk == InstancesFolder(instances=Path("/srv/guests"))
+    assert load_settings([path]).hypervisor.disk == InstancesFolder(instances=Path("/srv/guests"))
 
 
 @pytest.mark.parametrize(

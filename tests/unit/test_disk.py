@@ -29,7 +29,7 @@ def read(place: DiskPlace) -> DiskSpace:
 def place(tmp_path: Path, more: str = "") -> InstancesFolder:
     config = tmp_path / "agent.conf"
     config.write_text(RESERVING.format(tmp_path) + more, encoding="utf-8")
-    found = load_settings([config]).disk
+    found = load_settings([config]).hypervisor.disk
     assert isinstance(found, InstancesFolder)
     return found
 

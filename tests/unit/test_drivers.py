@@ -1,7 +1,6 @@
 """The table of drivers says what each reports, and the rest of the agent asks it."""
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from agent.connect.choice import Choice, HypervisorNeeded, lists_nodes, open_dri
 from agent.errors import ConfigError
 from agent.settings.read import Settings, load_settings
 from agent.sync.outcome import Status
+from configured import changed
 from drivers.table import DRIVERS, HostDriver, NodesDriver
 
 OF_HOSTS = sorted(name for name, row in DRIVERS.items() if isinstance(row, HostDriver))
@@ -19,7 +19,7 @@ OF_NODES = sorted(name for name, row in DRIVERS.items() if isinstance(row, Nodes
 
 
 def settings_with(driver: str) -> Settings:
-    return replace(load_settings([]), driver=driver)
+    return changed(load_settings([]), hypervisor={"driver": driver})
 
 
 @pytest.mark.parametrize("driver", sorted(DRIVERS))
@@ -27,7 +27,7 @@ def test_the_configuration_takes_every_driver_of_the_table(driver: str, tmp_path
     config = tmp_path / "agent.conf"
     config.write_text(f"[DEFAULT]\ncompute_driver = {driver}\n")
 
-    assert load_settings([config]).driver == driver
+    assert load_settings([config]).hypervisor.driver == driver
 
 
 @pytest.mark.parametrize("driver", OF_HOSTS)

@@ -18,8 +18,8 @@ def test_the_first_configuration_says_nothing_until_somebody_changes_it() -> Non
     begun = load_settings([FOLDER / "compute-node-agent.conf"])
     nothing = load_settings([])
 
-    assert (begun.policy, begun.role, begun.disk) == (nothing.policy, nothing.role, nothing.disk)
-    assert not begun.placement_chosen
+    assert (begun.policy, begun.role, begun.hypervisor) == (nothing.policy, nothing.role, nothing.hypervisor)
+    assert not begun.apis.placement_chosen
 
 
 def test_each_example_of_an_option_in_the_first_configuration_is_right(tmp_path: Path) -> None:
@@ -32,4 +32,4 @@ def test_each_example_of_an_option_in_the_first_configuration_is_right(tmp_path:
     begun = load_settings([file])
 
     assert begun.role == "sole"
-    assert begun.placement_chosen
+    assert begun.apis.placement_chosen

@@ -19,6 +19,7 @@ from agent.settings.read import Settings, load_settings
 from agent.state.locks import locked
 from agent.sync.case import SavedFailure, open_case
 from agent.sync.outcome import Outcome, Status
+from configured import changed
 from drivers.base import Survey
 from drivers.errors import DiscoveryError
 from drivers.facts import PoolSpace
@@ -30,7 +31,7 @@ from reportclient.tree import ObservedTree
 
 
 def configured(tmp_path: Path) -> Settings:
-    return replace(load_settings([]), state_directory=tmp_path, identity_folders=(), keep_cases=3)
+    return changed(load_settings([]), folders={"state": tmp_path, "identity": ()}, service={"keep_cases": 3})
 
 
 def kept(tmp_path: Path) -> KeptCases:
@@ -152,7 +153,7 @@ def test_a_case_that_is_too_large_is_not_kept(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize(("keep_cases", "active"), [(0, True), (3, False)])
 def test_nothing_is_kept_where_no_cases_are_wanted(tmp_path: Path, keep_cases: int, active: bool) -> None:
-    one = KeptCases(replace(configured(tmp_path), keep_cases=keep_cases), active=active)
+    one = KeptCases(changed(configured(tmp_path), service={"keep_cases": keep_cases}), active=active)
     one.begin()
     one.keep_state()
     one.keep("host", "a", deep=False)

@@ -16,6 +16,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.memory import MemoryPlacement
 from beds.nodes_world import CLASS, DASH, DOT, shards, uuid_of, world
+from configured import changed
 from drivers.ironic.client import IronicClient
 from drivers.ironic.driver import IronicDriver
 from reportclient.plan import Delete, Plan
@@ -196,7 +197,7 @@ def test_a_node_that_is_gone_and_held_is_not_on_offer_when_it_is_released() -> N
 def test_leftovers_that_are_held_count_against_the_limit_once() -> None:
     with world() as one:
         one.bare_metal = replace(
-            one.bare_metal, settings=replace(one.bare_metal.settings, shrink_fraction=0.0)
+            one.bare_metal, settings=changed(one.bare_metal.settings, changes={"shrink_fraction": 0.0})
         )  # one goes
         one.nodes.classes = dict.fromkeys(range(1, 9), "gold")
         one.sync()
@@ -309,7 +310,7 @@ def test_a_restored_placement_that_claims_hide_is_found_at_the_next_whole_read()
         assert one.sync().unchanged == 1
         assert one.traits(1) == frozenset()
 
-        one.wait(one.bare_metal.settings.full_audit_interval_s)
+        one.wait(one.bare_metal.settings.service.full_audit_interval_s)
         assert one.sync().count(Status.CHANGED) == 1
 
         assert one.traits(1) == {"CUSTOM_MINE"}
@@ -380,7 +381,7 @@ def test_two_resource_classes_that_two_shards_offer_as_one_become_one() -> None:
         assert one.offered() == {CLASS: {DASH, DOT}}
 
         for agent in (one, two):
-            agent.wait(agent.bare_metal.settings.full_audit_interval_s)
+            agent.wait(agent.bare_metal.settings.service.full_audit_interval_s)
             agent.sync()
 
         assert one.offered() == {CLASS: {DOT}}

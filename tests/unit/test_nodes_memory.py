@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from agent.state.node_records import MEMORY_NAME
 from agent.sync.outcome import Status
 from beds.nodes_world import World, uuid_of, world
+from configured import changed
 from reportclient.tree import Provider
 
 NODES = range(1, 4)
@@ -64,7 +65,9 @@ class Agent:
     def __init__(self, one: World, *, lists_all: bool) -> None:
         self.world, self.memories, self.told = one, [""], set[str]()
         one.nodes.lists_all = lists_all
-        one.bare_metal = replace(one.bare_metal, settings=replace(one.bare_metal.settings, shrink_fraction=1.0))
+        one.bare_metal = replace(
+            one.bare_metal, settings=changed(one.bare_metal.settings, changes={"shrink_fraction": 1.0})
+        )
 
     def remember(self, memory: Memory, others: "Agent") -> None:
         """Put a memory in the place of the own one."""
@@ -83,7 +86,7 @@ class Agent:
 
     def pass_twice(self, *, waits: bool) -> None:
         if waits:
-            self.world.wait(self.world.bare_metal.settings.full_audit_interval_s)
+            self.world.wait(self.world.bare_metal.settings.service.full_audit_interval_s)
         for _ in range(2):
             done = self.world.sync()
             self.memories.append((self.world.folder / MEMORY_NAME).read_text())

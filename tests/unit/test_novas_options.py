@@ -125,11 +125,11 @@ def reported(groups: Groups, archive: HostArchive, folder: Path) -> Any:
         row = DRIVERS["libvirt.LibvirtDriver"]
         assert isinstance(row, HostDriver)
         policy = settings.policy
-        record_storage(archive, settings.disk)
+        record_storage(archive, settings.hypervisor.disk)
         driver = row.load(
             DriverOptions(
                 uri="",
-                disk=settings.disk,
+                disk=settings.hypervisor.disk,
                 guests=policy.guests,
                 archive=archive,
                 attributes=rule_attributes(policy.devices),
@@ -138,7 +138,7 @@ def reported(groups: Groups, archive: HostArchive, folder: Path) -> Any:
         (node,) = driver.nodes()
         tree, _ = driver.shape(driver.survey(node), policy, None)
         asked = policy.guests.machine_types  # of a live libvirt; a recorded one tells what it was asked for then
-        return tree, settings.disk, settings.driver, settings.provider_config, asked
+        return tree, settings.hypervisor.disk, settings.hypervisor.driver, settings.operator_files.folder, asked
     except (ConfigError, PolicyError, DiscoveryError) as error:
         return str(error)
 

@@ -42,7 +42,7 @@ def look(archive: Path, config: Path) -> Seen:
     row = DRIVERS["libvirt.LibvirtDriver"]
     assert isinstance(row, HostDriver)
     guests = settings.policy.guests
-    driver = row.load(DriverOptions(uri="", disk=settings.disk, guests=guests, archive=HostArchive(archive)))
+    driver = row.load(DriverOptions(uri="", disk=settings.hypervisor.disk, guests=guests, archive=HostArchive(archive)))
     return driver, driver.survey(driver.nodes()[0]), settings.policy
 
 

@@ -175,7 +175,7 @@ def test_a_file_with_the_former_name_is_named_before_anything_is_withdrawn(tmp_p
 
 def write_entry(one: OneHost, name: str) -> None:
     """A file that adds a class to the provider of this name."""
-    folder = one.settings.provider_config
+    folder = one.settings.operator_files.folder
     folder.mkdir(exist_ok=True)
     (folder / "own.yaml").write_text(
         f"{{meta: {{schema_version: '1.0'}}, providers: [{{identification: {{name: '{name}'}}, "

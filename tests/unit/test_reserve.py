@@ -594,7 +594,7 @@ def test_what_a_file_reserved_is_no_operators_word_once_it_was_withdrawn_while_i
     one.write_provider_config(NIC, "CUSTOM_X", 5, reserved=3)
     one.sync()
     one.sync(FORCE, facts=host(*card(NIC, 1)))
-    (one.settings.provider_config / "own.yaml").write_text("meta: {schema_version: '1.0'}\n")
+    (one.settings.operator_files.folder / "own.yaml").write_text("meta: {schema_version: '1.0'}\n")
     one.sync(facts=host())
     one.claim({})
 

@@ -4,7 +4,6 @@ import itertools
 import statistics
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from agent.service.timetable import Rhythm
 from agent.settings.read import Settings, load_settings
 from beds.clock import Clock
+from configured import changed
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def note(moments: list[float], clock: Clock) -> None:
 def rhythm(
     settings: Settings, host: int, take_pass: Callable[[], object] = nothing, whole: Callable[[], object] = nothing
 ) -> Rhythm:
-    own = replace(settings, state_directory=Path(f"/nowhere/{host}"))
+    own = changed(settings, folders={"state": Path(f"/nowhere/{host}")})
     return Rhythm(own, take_pass=take_pass, read_everything=whole)
 
 
@@ -69,7 +69,7 @@ def test_the_second_pass_comes_at_the_hosts_own_moment(settings: Settings, clock
 
 def test_a_first_pass_that_comes_late_is_not_followed_by_another_at_once(settings: Settings, clock: Clock) -> None:
     for host in range(50):
-        one = rhythm(replace(settings, start_spread_s=600), host)
+        one = rhythm(changed(settings, service={"start_spread_s": 600}), host)
         clock.now = one.due
         one.tick()
         assert 30 <= one.due - clock.now <= 90
@@ -109,7 +109,9 @@ def test_hosts_that_start_at_once_do_not_read_everything_all_at_once(settings: S
     for host in range(200):
         whole: list[float] = []
         clock.now = began
-        one = rhythm(replace(settings, full_audit_interval_s=3600), host, whole=partial(note, whole, clock))
+        one = rhythm(
+            changed(settings, service={"full_audit_interval_s": 3600}), host, whole=partial(note, whole, clock)
+        )
         while not whole:
             clock.now = one.due
             one.tick()

@@ -335,10 +335,10 @@ def test_the_options_are_novas(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     settings = load_settings([config])
-    assert (settings.disk, settings.policy.disk_by_pool) == (POOL, True)
+    assert (settings.hypervisor.disk, settings.policy.disk_by_pool) == (POOL, True)
 
     config.write_text("[libvirt]\nimages_type = lvm\nimages_volume_group = guests\n", encoding="utf-8")
-    assert load_settings([config]).disk == VolumeGroup("guests")
+    assert load_settings([config]).hypervisor.disk == VolumeGroup("guests")
 
 
 @pytest.mark.parametrize(("raw", "excluded"), [("true", frozenset()), ("false", frozenset({"qcow2"}))])

@@ -19,7 +19,9 @@ from agent.service.pass_result import RoundResult
 from agent.service.reporting import Reporter
 from agent.service.status import ServiceStatus, is_late, read_status, write_status
 from agent.service.systemd import Notifier
+from agent.settings.read import keep_in
 from beds.one_host import default_settings
+from configured import changed
 
 ROOT = Path(__file__).parents[2]
 STATUS = ServiceStatus(version="1", pid=1, started_s=0.0)
@@ -89,7 +91,7 @@ def test_a_status_cannot_tell_systemd_anything_else(tmp_path: Path) -> None:
 
 
 def test_a_service_notes_when_it_wrote_and_how_long_it_waits(tmp_path: Path) -> None:
-    reporter = Reporter(replace(default_settings(), state_directory=tmp_path), Notifier())
+    reporter = Reporter(keep_in(default_settings(), tmp_path), Notifier())
 
     reporter.publish(30.0)
 
@@ -98,7 +100,7 @@ def test_a_service_notes_when_it_wrote_and_how_long_it_waits(tmp_path: Path) -> 
 
 
 def test_a_storage_that_is_no_longer_configured_does_not_fail_the_service(tmp_path: Path) -> None:
-    settings = replace(default_settings(), state_directory=tmp_path)
+    settings = keep_in(default_settings(), tmp_path)
     reporter = Reporter(settings, Notifier())
     taken = RoundResult(
         outcomes={"host": "unchanged"}, notes=(), findings={}, desired={}, observed={}, storage="no answer"
@@ -114,18 +116,18 @@ def test_a_storage_that_is_no_longer_configured_does_not_fail_the_service(tmp_pa
 
 
 def test_metrics_that_nobody_can_read_are_counted_from_the_reload_on_that_names_a_file(tmp_path: Path) -> None:
-    settings = replace(default_settings(), state_directory=tmp_path)
+    settings = keep_in(default_settings(), tmp_path)
     reporter = Reporter(settings, Notifier())
     taken = RoundResult(outcomes={"host": "unchanged"})
 
     reporter.serve_metrics()
     for path in (None, tmp_path / "a.prom"):
-        reporter.reloaded(replace(settings, metrics_textfile=path), "")
+        reporter.reloaded(changed(settings, metrics={"textfile": path}), "")
         reporter.operated("call", 0.1, True)
         reporter.done(taken, 1.0, 0.5, again=False)
         reporter.failed(ValueError("no"))
         reporter.publish()
-    reporter.reloaded(replace(settings, metrics_textfile=tmp_path / "b.prom"), "")
+    reporter.reloaded(changed(settings, metrics={"textfile": tmp_path / "b.prom"}), "")
     reporter.publish()
 
     for name in ("a.prom", "b.prom"):
@@ -133,7 +135,7 @@ def test_metrics_that_nobody_can_read_are_counted_from_the_reload_on_that_names_
 
 
 def test_a_root_that_placement_lost_is_a_metric_until_it_stands_again(tmp_path: Path) -> None:
-    settings = replace(default_settings(), state_directory=tmp_path, metrics_textfile=tmp_path / "a.prom")
+    settings = changed(keep_in(default_settings(), tmp_path), metrics={"textfile": tmp_path / "a.prom"})
     reporter = Reporter(settings, Notifier())
 
     for lost in (1, 0):

@@ -57,7 +57,7 @@ def test_an_entry_of_another_host_in_placement_does_not_hold_a_withdrawal_up(one
 
 def test_an_entry_of_another_host_by_uuid_does_not_hold_a_withdrawal_up(one: OneHost) -> None:
     made = one.send("POST", "/resource_providers", {"name": "another"})
-    path = one.settings.provider_config / "own.yaml"
+    path = one.settings.operator_files.folder / "own.yaml"
     path.write_text(path.read_text().replace(f'"name": "host_{NIC}"', f'"uuid": "{made["uuid"]}"'))
 
     assert one.sync().status is Status.CHANGED
@@ -65,7 +65,7 @@ def test_an_entry_of_another_host_by_uuid_does_not_hold_a_withdrawal_up(one: One
 
 
 def test_a_uuid_that_is_nowhere_withdraws_nothing(one: OneHost) -> None:
-    path = one.settings.provider_config / "own.yaml"
+    path = one.settings.operator_files.folder / "own.yaml"
     path.write_text(path.read_text().replace(f'"name": "host_{NIC}"', '"uuid": "00000000-0000-0000-0000-00000000000f"'))
 
     with pytest.raises(ConfigError, match="no provider 00000000-0000-0000-0000-00000000000f"):
@@ -73,7 +73,7 @@ def test_a_uuid_that_is_nowhere_withdraws_nothing(one: OneHost) -> None:
 
 
 def test_an_empty_folder_withdraws_nothing_unless_a_person_says_so(one: OneHost) -> None:
-    (one.settings.provider_config / "own.yaml").unlink()
+    (one.settings.operator_files.folder / "own.yaml").unlink()
     before = one.tree()
 
     for _ in range(4):
@@ -87,7 +87,7 @@ def test_an_empty_folder_withdraws_nothing_unless_a_person_says_so(one: OneHost)
 
 
 def test_a_file_without_providers_withdraws_everything(one: OneHost) -> None:
-    (one.settings.provider_config / "own.yaml").write_text("meta: {schema_version: '1.0'}\n")
+    (one.settings.operator_files.folder / "own.yaml").write_text("meta: {schema_version: '1.0'}\n")
 
     assert one.sync().status is Status.CHANGED
     assert (CLASS in one.stock(NIC), "CUSTOM_FAST" in one.traits(NIC)) == (False, False)
@@ -98,7 +98,7 @@ def test_a_card_that_is_gone_is_no_wrong_name(one: OneHost) -> None:
 
 
 def test_a_name_of_this_host_that_matches_nothing_is_told_at_each_pass(one: OneHost) -> None:
-    (one.settings.provider_config / "own.yaml").unlink()
+    (one.settings.operator_files.folder / "own.yaml").unlink()
     one.sync(FORCE)
     one.write_provider_config("0000:81:00.1", CLASS, 8)
 
@@ -113,8 +113,8 @@ def test_a_name_of_this_host_that_matches_nothing_is_told_at_each_pass(one: OneH
 def test_a_name_that_matches_nothing_is_logged_once_and_again_after_it_matched(
     one: OneHost, caplog: pytest.LogCaptureFixture
 ) -> None:
-    own = one.settings.provider_config / "own.yaml"
-    other = one.settings.provider_config / "z.yaml"
+    own = one.settings.operator_files.folder / "own.yaml"
+    other = one.settings.operator_files.folder / "z.yaml"
     text = own.read_text()
 
     def warned() -> list[str]:
@@ -147,8 +147,8 @@ def test_a_name_that_matches_nothing_is_logged_once_and_again_after_it_matched(
 def test_the_check_names_entries_that_are_nearly_a_provider_of_this_host(one: OneHost, name: str, count: int) -> None:
     one.send("POST", "/resource_providers", {"name": "host1"})
     one.write_provider_config(NIC, CLASS, 8, traits=("CUSTOM_FAST",))
-    path = one.settings.provider_config / "own.yaml"
-    (one.settings.provider_config / "b.yaml").write_text(path.read_text().replace(f"host_{NIC}", name))
+    path = one.settings.operator_files.folder / "own.yaml"
+    (one.settings.operator_files.folder / "b.yaml").write_text(path.read_text().replace(f"host_{NIC}", name))
     node = one.node
 
     found = try_details(node, node.driver.survey(node.name))

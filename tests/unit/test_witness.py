@@ -11,6 +11,7 @@ from agent.audit.decide.findings import Kind
 from agent.audit.heal import Healed, RepairOutcome, heal
 from agent.nova.client import NovaClient
 from agent.service.audits import Audits
+from agent.settings.read import keep_in
 from agent.state.audit import write_memory
 from agent.sync.run import run_locked
 from beds.nova import HOST, Direct, FakeNova, failing
@@ -67,7 +68,7 @@ def audit(world: World, nova: FakeNova | None, **options: Any) -> AuditResult:
     world.clock.now += 100_000
     ask = NovaClient(Direct(nova), "nova").witness if nova else None
     found = witness(world.node(), clock=world.clock, nova=ask, **options)
-    write_memory(world.settings.state_directory, found.root_uuid, found.memory)
+    write_memory(world.settings.folders.state, found.root_uuid, found.memory)
     return found
 
 
@@ -130,8 +131,8 @@ def test_nothing_is_healed_while_nova_does_not_answer(world: World, nova: FakeNo
 def test_beside_nova_and_without_its_credentials_nothing_is_safe(world: World, running: bool) -> None:
     claim_three(world)
     if running:
-        world.settings = replace(world.settings, recorded=False, identity_folders=(world.settings.state_directory,))
-        (world.settings.state_directory / "compute_id").write_text(f"{ROOT}\n", encoding="utf-8")
+        world.settings = replace(keep_in(world.settings, world.settings.folders.state), recorded=False)
+        (world.settings.folders.state / "compute_id").write_text(f"{ROOT}\n", encoding="utf-8")
     else:
         mark_as_novas(world)
     node = replace(world.node(), probe=lambda name: ServiceSigns(processes=(7,) if name == "nova-compute" else ()))
