@@ -23,7 +23,7 @@ from reportclient.plan import (
     SetTraits,
 )
 from reportclient.renaming import as_called, child_uuid, is_unmarked
-from reportclient.reserve import is_mark, is_reserved_by_us
+from reportclient.reserve import is_mark, is_reserved_by_us, tells_left
 from reportclient.reshape import rewrites
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree, same_stock
 
@@ -239,7 +239,7 @@ def _set_whole(seen: ObservedProvider, provider: Provider) -> list[Operation]:
 
 def _set_traits(seen: ObservedProvider, provider: Provider, traits: frozenset[str]) -> list[Operation]:
     """
-    Return one write of the traits, or two when our reservation ends and other traits are added.
+    Return one write of the traits, or two when our reservation ends or changes and other traits change too.
 
     The second write only removes the marks of our reservation, after the stock is written. If the marks went first, a
     pass that is interrupted in between would leave our reservation behind as if an operator had made it.
@@ -248,7 +248,9 @@ def _set_traits(seen: ObservedProvider, provider: Provider, traits: frozenset[st
     if traits == stood:
         return []
     ends = is_reserved_by_us(stood) and not is_reserved_by_us(traits)
-    marks = frozenset(filter(is_mark, stood - traits)) if ends and traits - stood else frozenset()
+    marks = frozenset(filter(is_mark if ends else tells_left, stood - traits))
+    if not traits - stood and marks == stood - traits:  # one write does
+        marks = frozenset()
     first = traits | marks
     steps: list[Operation] = [SetTraits(seen.uuid, provider.name, first, first - stood, stood - first)]
     return steps + ([SetTraits(seen.uuid, provider.name, traits, frozenset(), marks)] if marks else [])
@@ -287,7 +289,8 @@ def _is_late(operation: Operation, restocked: frozenset[str]) -> bool:
     """
     if not isinstance(operation, SetTraits) or operation.added or operation.uuid not in restocked:
         return False
-    return not (is_reserved_by_us(operation.traits) and all(map(is_mark, operation.removed)))
+    stays = is_reserved_by_us(operation.traits)
+    return not (stays and all(is_mark(name) and not tells_left(name) for name in operation.removed))
 
 
 def _unknown_standard(desired: ProviderTree, known_traits: frozenset[str] | None) -> frozenset[str]:

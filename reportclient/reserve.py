@@ -2,8 +2,10 @@
 What is reserved, and by whom, as placement itself remembers it.
 
 ``reserved`` comes from an operator, unless the provider carries one of our marks. While it does, traits that begin with
-``KEEP`` remember what the operator reserved, so that exactly this amount stays once our reason is gone. An amount that
-differs then from what we left was set by an operator, and goes into those traits.
+``KEEP`` remember what the operator reserved, so that exactly this amount stays once our reason is gone, and traits that
+begin with ``LEFT`` what we left reserved. Another amount was set by an operator, and goes into the ``KEEP`` traits.
+While an amount changes, the old and the new one stand there: the new trait comes before its inventory is written, and
+the old one goes after that.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping
@@ -15,6 +17,7 @@ from reportclient.tree import MAX_INT, Inventory, ObservedProvider, ObservedTree
 UNHEALTHY = "CUSTOM_DEVICE_UNHEALTHY"  # some of the provider's devices are unhealthy
 HELD = "CUSTOM_DEVICE_HELD"  # fewer devices are left than guests hold or an operator reserved
 KEEP = f"{UNHEALTHY}_KEEP_"  # followed by the amount that an operator reserved, "_", and the class
+LEFT = f"{UNHEALTHY}_LEFT_"  # followed by the amount that we left reserved, where it is not the operator's, and so on
 LONGEST_CLASS = LONGEST - len(f"{KEEP}{MAX_INT}_")  # characters of a class of which any amount fits into a trait
 
 Reservations = Mapping[str, Mapping[str, int]]
@@ -38,8 +41,13 @@ def check_length(name: str) -> str:
 
 
 def is_mark(trait: str) -> bool:
-    """Return whether a trait is one of ours that say who reserved: UNHEALTHY, HELD, or one with KEEP."""
-    return trait in (UNHEALTHY, HELD) or trait.startswith(KEEP)
+    """Return whether a trait is one of ours that say who reserved: UNHEALTHY, HELD, or one with KEEP or LEFT."""
+    return trait in (UNHEALTHY, HELD) or trait.startswith((KEEP, LEFT))
+
+
+def tells_left(trait: str) -> bool:
+    """Return whether a trait says what we left reserved."""
+    return trait.startswith(LEFT)
 
 
 def is_reserved_by_us(traits: Collection[str]) -> bool:
@@ -70,11 +78,14 @@ def set_by_operator(
     *,
     tried: Iterable[ObservedTree] = (),
     contested: Container[str] = (),
+    besides: Mapping[str, Collection[str]] | None = None,
 ) -> Reservations:
     """
     Return what operators reserved under a mark of ours since we ``left`` the tree.
 
-    ``left`` None means that we do not know how we left it. ``before`` is what was found earlier and is not written yet.
+    The provider's traits say how we left it, and our memory only where they do not, after an older release. ``besides``
+    has, by provider name, classes that the operator's files add. ``left`` None means that we do not know how we left
+    it. ``before`` is what was found earlier and is not written yet.
     ``tried`` are trees that we may have written meanwhile; ``contested`` are the uuids of providers that another
     service writes. A class whose KEEP trait changed is left out: that trait is the newer information then.
     """
@@ -82,6 +93,11 @@ def set_by_operator(
     found: dict[str, Mapping[str, int]] = {}
     for seen in observed:
         if not is_reserved_by_us(seen.provider.traits):
+            continue
+        if any(map(tells_left, seen.provider.traits)):
+            apart = (besides or {}).get(seen.name, ())
+            if seen.uuid not in contested and (amounts := _reserved_besides(seen.provider, apart)):
+                found[seen.uuid] = amounts
             continue
         amounts = dict(before.get(seen.uuid, {}))
         ours = [tree[seen.uuid] for tree in trees if seen.uuid in tree]
@@ -100,6 +116,37 @@ def with_reservations(observed: ObservedTree, reservations: Reservations) -> Obs
     return replace(observed, providers=tuple(_with_amounts(seen, reservations.get(seen.uuid)) for seen in observed))
 
 
+def with_marks_of(observed: ObservedTree, left: ObservedTree | None) -> ObservedTree:
+    """
+    Return the tree with our marks where a hand took them away, as it does who sets a whole list of traits.
+
+    What we ``left`` counts only where nothing was written since but those traits, by the provider's generation.
+    """
+    before = left.by_uuid if left else {}
+    return replace(observed, providers=tuple(_with_marks_of(seen, before.get(seen.uuid)) for seen in observed))
+
+
+def _with_marks_of(seen: ObservedProvider, left: ObservedProvider | None) -> ObservedProvider:
+    if left is None or is_reserved_by_us(seen.provider.traits) or seen.generation != left.generation + 1:
+        return seen
+    marks = frozenset(filter(is_mark, left.provider.traits)) if is_reserved_by_us(left.provider.traits) else frozenset()
+    return replace(seen, provider=replace(seen.provider, traits=seen.provider.traits | marks)) if marks else seen
+
+
+def with_left(provider: Provider, besides: Collection[str] = ()) -> Provider:
+    """Return a desired provider with the traits that say what of its devices we reserve; ``besides`` is another's."""
+    others = frozenset(name for name in provider.traits if not tells_left(name))
+    if not is_reserved_by_us(provider.traits):
+        return replace(provider, traits=others) if others != provider.traits else provider
+    theirs = _remembered(provider.traits)
+    ours = (
+        f"{LEFT}{stock.reserved}_{name}"
+        for name, stock in provider.inventories.items()
+        if name not in NO_DEVICES and name not in besides and stock.reserved != theirs.get(name, 0)
+    )
+    return replace(provider, traits=others.union(filter(is_name, ours)))
+
+
 def without_classes(provider: Provider, classes: Collection[str]) -> Provider:
     """Return the provider without the stock of some classes, and without the KEEP traits of these classes."""
     if not classes:
@@ -107,7 +154,9 @@ def without_classes(provider: Provider, classes: Collection[str]) -> Provider:
     left = {name: stock for name, stock in provider.inventories.items() if name not in classes}
     kept = {name: amount for name, amount in _remembered(provider.traits).items() if name not in classes}
     others = frozenset(name for name in provider.traits if not name.startswith(KEEP))
-    return replace(provider, inventories=left, traits=others | keeps(kept))
+    stood = _amounts(others, LEFT)
+    gone = {f"{LEFT}{amount}_{name}" for name in classes for amount in stood.get(name, ())}
+    return replace(provider, inventories=left, traits=(others - gone) | keeps(kept))
 
 
 def keep_trait(provider: Provider, name: str) -> str:
@@ -117,10 +166,12 @@ def keep_trait(provider: Provider, name: str) -> str:
 
 def given_back(stands: ObservedProvider, apart: Collection[str] = ()) -> dict[str, Inventory]:
     """Return a provider's stock without what we reserved of it; classes in ``apart`` stay as they are."""
-    theirs = reserved_by_operator_on(stands)
+    theirs, left = reserved_by_operator_on(stands), _amounts(stands.provider.traits, LEFT)
+    stock = stands.provider.inventories
+    apart = {*apart, *(stock.keys() - left.keys() if left else ())}
     return {
-        name: stock if name in apart else replace(stock, reserved=min(stock.total, theirs.get(name, 0)))
-        for name, stock in stands.provider.inventories.items()
+        name: one if name in apart else replace(one, reserved=min(one.total, theirs.get(name, 0)))
+        for name, one in stock.items()
     }
 
 
@@ -159,6 +210,17 @@ def _reserved_otherwise(seen: ObservedProvider, ours: Collection[ObservedProvide
     return found
 
 
+def _reserved_besides(provider: Provider, besides: Collection[str]) -> dict[str, int]:
+    """Return the reserved amounts of classes of devices that neither we left so nor an operator's trait explains."""
+    left, theirs = _amounts(provider.traits, LEFT), _remembered(provider.traits)
+    return {
+        name: stock.reserved
+        for name, stock in provider.inventories.items()
+        if name not in NO_DEVICES and name not in besides
+        if stock.reserved not in {theirs.get(name, 0), *left.get(name, ())}
+    }
+
+
 def _is_kept_as_left(seen: ObservedProvider, ours: Iterable[ObservedProvider], name: str) -> bool:
     kept = _remembered(seen.provider.traits).get(name)
     return any(_remembered(one.provider.traits).get(name) == kept for one in ours)
@@ -173,9 +235,14 @@ def _with_amounts(seen: ObservedProvider, amounts: Mapping[str, int] | None) -> 
 
 
 def _remembered(traits: Collection[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    return {name: max(amounts) for name, amounts in _amounts(traits, KEEP).items()}
+
+
+def _amounts(traits: Collection[str], prefix: str) -> dict[str, set[int]]:
+    """Return the amounts that traits with this prefix name, by class."""
+    found: dict[str, set[int]] = {}
     for trait in traits:  # no trait of another kind begins with a number
-        amount, _, resource_class = trait.removeprefix(KEEP).partition("_")
+        amount, _, resource_class = trait.removeprefix(prefix).partition("_")
         if amount.isdecimal():
-            found[resource_class] = max(int(amount), found.get(resource_class, 0))
+            found.setdefault(resource_class, set()).add(int(amount))
     return found

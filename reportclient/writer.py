@@ -229,17 +229,17 @@ class Writer:
 
     def _reshape(self, reshape: Reshape) -> None:
         """
-        Send a reshape; if the role does not allow it and no consumer moves, write the providers one after the other.
+        Send a reshape; if the role does not allow it and nothing moves, write the providers one after the other.
 
         Raises:
-            Forbidden: consumers move, and the role does not allow reshapes.
+            Forbidden: consumers move, or what an operator reserved, and the role does not allow reshapes.
         """
         generations = {one.uuid: self._known[one.uuid].generation for one in reshape.inventories}
         try:
             body = payload.encode_reshape(reshape, generations)
             self._transport.send("POST", "/reshaper", body, newest=payload.UNTYPED)
         except Forbidden:
-            if reshape.rewrites:
+            if reshape.rewrites or _takes_reservations_along(reshape, self._known):
                 raise
             for one in _one_by_one(reshape, self._known):
                 self._set_inventories(one)
@@ -339,6 +339,21 @@ def _one_by_one(reshape: Reshape, known: _Known) -> list[SetInventories]:
     losses = [_loss(one, stocks[one.uuid]) for one in reshape.inventories]
     gains = [one for one in reshape.inventories if _gains(one, stocks[one.uuid])]
     return [*filter(None, losses), *gains]
+
+
+def _takes_reservations_along(reshape: Reshape, known: _Known) -> bool:
+    """Return whether reserved stock goes from one provider to another: an end between two writes would forget it."""
+    lost, gained = set[str](), set[str]()
+    for one in reshape.inventories:
+        stands = known[one.uuid].provider.inventories
+        for name in stands.keys() | one.inventories.keys():
+            (total, reserved), (was, theirs) = (
+                (stock[name].total, stock[name].reserved) if name in stock else (0, 0)
+                for stock in (one.inventories, stands)
+            )
+            lost |= {name} if total < was and reserved < theirs else set()
+            gained |= {name} if total > was and reserved > theirs else set()
+    return bool(lost & gained)
 
 
 def _loss(write: SetInventories, stands: Mapping[str, Inventory]) -> SetInventories | None:

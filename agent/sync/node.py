@@ -29,7 +29,7 @@ from drivers.policy import Layout
 from reportclient.client import PlacementClient
 from reportclient.errors import TreeMismatch
 from reportclient.ownership import MANAGED, Ownership, is_marked
-from reportclient.reserve import set_by_operator, with_reservations
+from reportclient.reserve import set_by_operator, with_marks_of, with_reservations
 from reportclient.tree import ObservedTree, ProviderTree
 
 LOG = logging.getLogger(__name__)
@@ -136,11 +136,13 @@ class ComputeNode:
         root_uuid = known or planned_identity(self.name)
         memory = self.state_file(root_uuid).read(self.where)
         observed = self.client.observe(root_uuid)
-        reserved = set_by_operator(observed, memory.observed, memory.reserved)
+        besides = {name: names.classes for name, names in memory.configured.items()}
+        found = with_marks_of(observed, memory.observed)
+        reserved = set_by_operator(found, memory.observed, memory.reserved, besides=besides)
         return Sight(
             root_uuid=root_uuid,
             observed=observed,
-            said=with_reservations(observed, reserved),
+            said=with_reservations(found, reserved),
             memory=replace(memory, reserved=reserved),
             identified=known is not None or self.settings.recorded,
         )

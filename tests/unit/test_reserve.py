@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -12,10 +12,12 @@ from agent.audit.audit import witness
 from agent.sync.decide.view import Wishes
 from agent.sync.leave import retire_node
 from agent.sync.outcome import Status
+from beds.memory import MemoryAnswer, MemoryPlacement
 from beds.one_host import FORCE, GUEST, MIGRATION, ROOT, Cut, OneHost
 from drivers.facts import Guest, GuestMemory, HostFacts, MdevParent, NetDevice, PciFunction
 from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent, plain, rules
+from reportclient.errors import Forbidden
 from reportclient.ownership import MANAGED, MARKER
 from reportclient.reserve import HELD, KEEP, UNHEALTHY, used_up
 from reportclient.tree import Inventory, Provider
@@ -561,6 +563,120 @@ def test_hand_over_keeps_what_an_operator_reserved_since_the_last_pass(start: St
     one.hand_over()
 
     assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, 3)}, frozenset())
+
+
+@pytest.mark.parametrize("passes", [0, 1])
+@pytest.mark.parametrize("reserved", [0, 1])
+def test_with_an_older_memory_what_we_reserved_is_ours(start: Start, reserved: int, passes: int) -> None:
+    one = start(*nic(), devices=VFS)
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=reserved)
+    one.sync()
+    older = (one.folder / f"{ROOT}.json").read_text()
+    one.sync(facts=host(*nic(state="down")))
+
+    (one.folder / f"{ROOT}.json").write_text(older)
+    for _ in range(passes):
+        one.sync()
+    one.sync(facts=host(*nic()))
+
+    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, reserved)}, frozenset())
+
+
+@pytest.mark.parametrize("passes", [0, 1])
+@pytest.mark.parametrize("traits", [frozenset(), frozenset({MARKER}), frozenset({"CUSTOM_X"})])
+@pytest.mark.parametrize("reserved", [0, 1])
+def test_what_we_reserved_is_ours_though_a_hand_took_our_marks(
+    start: Start, reserved: int, traits: frozenset[str], passes: int
+) -> None:
+    one = start(*nic(), devices=VFS)
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=reserved)
+    one.sync(facts=host(*nic(state="down")))
+
+    one.remove_traits(NIC, *(one.traits(NIC) - traits))
+    for _ in range(passes):
+        one.sync()
+    one.sync(facts=host(*nic()))
+
+    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, reserved)}, frozenset())
+
+
+@pytest.mark.parametrize("passes", [0, 1])
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_what_an_operator_reserves_under_our_mark_stays_though_the_memory_is_lost(
+    start: Start, after: int, passes: int
+) -> None:
+    one = start(*nic(), devices=VFS)
+    one.sync(facts=host(*nic(state="down")))
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=after)
+
+    one.forget()
+    for _ in range(passes):
+        one.sync()
+    one.sync(facts=host(*nic()))
+
+    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, after)}, frozenset())
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_hand_over_keeps_what_a_file_reserved_though_the_memory_is_lost(start: Start, lost: bool) -> None:
+    one = start(*nic(), devices=VFS)
+    one.write_provider_config(NIC, "CUSTOM_X", 5, reserved=3)
+    one.sync(facts=host(*nic(state="down")))
+    if lost:
+        one.forget()
+
+    one.hand_over()
+
+    assert one.stock(NIC) == {"SRIOV_NET_VF": (4, 0), "CUSTOM_X": (5, 3)}
+
+
+@pytest.mark.parametrize("at", range(6))
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_pass_that_reserves_more_may_be_cut_off_and_forget(start: Start, at: int, lost: bool) -> None:
+    pf, *vfs = card(NIC, 4)
+    one = start(pf, *vfs, devices=VFS)
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=1)
+    ill = [replace(vf, power_state="error") for vf in vfs]
+    one.sync(facts=host(pf, ill[0], *vfs[1:]))
+
+    one.sender.left = at
+    with suppress(Cut):
+        one.sync(facts=host(pf, *ill[:2], *vfs[2:]))
+    one.sender.left = None
+    if lost:
+        one.forget()
+    one.sync(facts=host(pf, *vfs))
+
+    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, 1)}, frozenset())
+
+
+@dataclass
+class Roleless:
+    """Before a placement: the role does not allow reshapes."""
+
+    placement: MemoryPlacement
+
+    def request(self, url: str, method: str, **kwargs: Any) -> MemoryAnswer:
+        return MemoryAnswer(403, {}, {}) if url == "/reshaper" else self.placement.request(url, method, **kwargs)
+
+
+@pytest.mark.parametrize("at", range(12))
+def test_without_the_reshapers_role_no_reservation_is_lost_between_two_writes(tmp_path: Path, at: int) -> None:
+    one = OneHost(tmp_path, host(*nic()), Policy(layout="flat", devices=VFS))
+    one.sync()
+    one.set_by_hand("", "SRIOV_NET_VF", reserved=2)
+    one.sync()
+    one.sender.placement = Roleless(one.sender.placement)  # type: ignore[assignment]
+
+    one.sender.left = at
+    with suppress(Cut, Forbidden):
+        one.reshape("devices")
+    one.sender.left = None
+    with suppress(Forbidden):
+        one.reshape("devices")
+
+    stock = one.stock() | one.stock(NIC)
+    assert stock["SRIOV_NET_VF"] == (4, 2)
 
 
 def test_what_another_service_writes_is_no_operators_reservation(start: Start) -> None:

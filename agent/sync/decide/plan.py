@@ -214,7 +214,7 @@ def _draft(
         root_uuid=view.root_uuid,
         desired=way.tree,
         observed=standing.observed,
-        said=without(standing.with_reservations(shaped.reserved), standing.named),
+        said=without(shaped.stands, standing.named),
         ours=wanted.ours,
         plan=way.plan,
         unplaceable=way.unplaceable,

@@ -15,7 +15,7 @@ from agent.sync.decide.view import Shaper, View
 from reportclient.names import NO_DEVICES, ONE_TIME
 from reportclient.ownership import is_marked
 from reportclient.plan import Plan, stock_writes
-from reportclient.reserve import HELD, UNHEALTHY, is_mark, is_reserved_by_us, reserved_by_operator
+from reportclient.reserve import HELD, UNHEALTHY, is_mark, is_reserved_by_us, reserved_by_operator, with_left
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
 
 
@@ -36,7 +36,7 @@ def reserved_tree(view: View, shaper: Shaper, standing: Standing, shaped: Shaped
     sides = replace(sides, once=True, shown=shaped.holdings.backing.shown)
     there = {one.name: one for one in shaped.tree}
     whole = {one.name: one for one in with_stock(shaped, standing, dict(missing_of(sides))).tree}
-    said = standing.with_reservations(shaped.reserved).by_uuid
+    said = shaped.stands.by_uuid
     files = {name: names.classes for name, names in standing.named.items()}
     ours = [seen for seen in standing.observed if seen.provider.parent is None or shaped.ours.writes(seen)]
     if not {seen.provider.parent for seen in ours} <= {None, *(seen.name for seen in ours)}:
@@ -85,7 +85,8 @@ def _reserved(
     marks = (marks - {HELD}) | {UNHEALTHY} if is_reserved_by_us(marks) else marks
     if any(amount > stock[name].reserved for name, amount in theirs.items() if name in stock):
         marks |= frozenset(filter(is_mark, said.traits))  # an operator reserved more than stands
-    return replace(said, inventories=stock, traits=frozenset(t for t in said.traits if not is_mark(t)) | marks)
+    after = replace(said, inventories=stock, traits=frozenset(t for t in said.traits if not is_mark(t)) | marks)
+    return with_left(after, files)
 
 
 def reservation_notes(plan: Plan, observed: ObservedTree) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from drivers.base import Survey
 from reportclient.allocations import Holdings
 from reportclient.diff import adopted
 from reportclient.ownership import Ownership, joined
-from reportclient.reserve import Reservations, set_by_operator, with_reservations
+from reportclient.reserve import Reservations, set_by_operator, with_marks_of, with_reservations
 from reportclient.settings import with_limits
 from reportclient.tree import ObservedTree, ProviderTree
 
@@ -38,16 +38,18 @@ def shape_host(
     ``contested`` are the uuids of providers whose reservations do not count.
     """
     memory = standing.memory
+    besides = {name: names.classes for name, names in standing.named.items()}
+    found = with_marks_of(standing.observed, memory.observed)
     reserved = set_by_operator(
-        standing.observed, memory.observed, memory.reserved, tried=view.tried, contested=contested
+        found, memory.observed, memory.reserved, tried=view.tried, contested=contested, besides=besides
     )
-    said = without(with_reservations(observed, reserved), standing.named)
+    said = without(with_reservations(with_marks_of(observed, memory.observed), reserved), standing.named)
     tree, holdings = shaper.shape(view.survey, view.policy, said)
     return Shaped(
         tree=with_limits(tree, said),
         holdings=holdings,
         ours=ownership(shaper, view.survey, tree, standing.observed, memory),
-        stands=with_reservations(standing.observed, reserved),
+        stands=with_reservations(found, reserved),
         reserved=reserved,
         memory=replace(memory, reserved=reserved),
     )

@@ -9,7 +9,6 @@ from agent.sync.decide.view import Shaper, View
 from reportclient.names import spelled
 from reportclient.ownership import OWNERS, Names, joined
 from reportclient.renaming import as_called, called, former_name, new_names
-from reportclient.reserve import Reservations, with_reservations
 from reportclient.tree import ObservedTree
 
 
@@ -22,9 +21,6 @@ class Standing:
     memory: NodeState
     named: Mapping[str, Names]  # what the operator's files put on each provider
     new_name: Callable[[str], str]  # returns the wanted name of a provider that the memory names
-
-    def with_reservations(self, reserved: Reservations) -> ObservedTree:
-        return with_reservations(self.observed, reserved)
 
 
 def stand(view: View, shaper: Shaper) -> Standing:

@@ -9,7 +9,7 @@ from agent.sync.decide.standing import Standing
 from agent.sync.decide.unmatched import unmatched
 from agent.sync.decide.view import Shaper, View
 from reportclient.ownership import Names, Ownership, joined
-from reportclient.reserve import HELD
+from reportclient.reserve import HELD, with_left
 from reportclient.tree import ObservedProvider, Provider, ProviderTree
 
 
@@ -28,7 +28,8 @@ class Wanted:
 
 def want(view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> Wanted:
     """Return the host's tree with what the operator's files add."""
-    tree, added = add(shaped.tree, view.root_uuid, view.additions, observed=standing.observed)
+    host = ProviderTree(tuple(map(with_left, shaped.tree)))
+    tree, added = add(host, view.root_uuid, view.additions, observed=standing.observed)
     strays = unmatched(view.additions, view.root_uuid, tree, (view.observed, standing.observed))
     before = standing.memory.configured
     reported = _without_kept(_beyond(shaped.tree, shaper.emitted), shaped.tree, standing)

@@ -19,7 +19,9 @@ from reportclient.allocations import Allocation, Consumer, Holdings, Move, Obser
 from reportclient.diff import diff
 from reportclient.errors import Unplaceable
 from reportclient.hold import hold
+from reportclient.ownership import joined
 from reportclient.plan import Plan, lessened, recast
+from reportclient.reserve import with_left
 from reportclient.tree import ObservedTree, ProviderTree, total_of
 
 
@@ -224,7 +226,7 @@ def _hold(
     view: View, shaper: Shaper, standing: Standing, shaped: Shaped, wanted: Wanted, after: Observed
 ) -> tuple[ProviderTree, tuple[str, ...]]:
     """Return the wanted tree with what guests hold or an operator reserved of lost devices, and a sentence on each."""
-    return hold(
+    tree, notes = hold(
         wanted.tree,
         ObservedTree(tuple(seen for seen in after.tree if wanted.ours.writes(seen))),
         after.allocations,
@@ -232,3 +234,5 @@ def _hold(
         lost=lost_by(view, shaper, shaped),
         besides={name: each.classes for name, each in standing.named.items()},
     )
+    files = {name: each.classes for name, each in joined(standing.named, wanted.added).items()}
+    return ProviderTree(tuple(with_left(one, files.get(one.name, ())) for one in tree)), notes
