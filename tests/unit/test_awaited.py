@@ -118,6 +118,18 @@ def test_what_an_operator_reserved_stays_reserved_all_the_time(start: Start, res
     assert one.stock(NIC) == {VF: (4, reserved)}
 
 
+@pytest.mark.parametrize(("uptime_s", "left"), [(50.0, {VF: (4, 4)}), (3600.0, {})])
+def test_a_memory_that_goes_with_a_boot_awaits_what_it_took_away_within_the_hour(
+    start: Start, uptime_s: float, left: dict[str, tuple[int, int]]
+) -> None:
+    one = start(uptime_s=5000.0)
+    one.forget()
+
+    one.sync(facts=booted("second", vfs=0), uptime_s=uptime_s)
+
+    assert one.stock(NIC) == left
+
+
 @pytest.mark.parametrize("layout", ["flat", "devices", "cells"])
 def test_what_a_rule_expects_is_awaited_by_an_agent_that_remembers_nothing(start: Start, layout: Layout) -> None:
     told = DevicePolicy(report=True, rules=(EIGHT,), mdevs=(MdevRule(type="a", expect=8),))
@@ -134,7 +146,7 @@ def test_what_a_rule_expects_is_awaited_by_an_agent_that_remembers_nothing(start
     assert (one.stock(), one.stock(NIC), one.stock(GPU)) == before
 
 
-def test_what_no_rule_expects_is_no_matter_to_an_agent_that_remembers_nothing(start: Start) -> None:
+def test_what_no_rule_expects_goes_by_force_though_an_agent_remembers_nothing(start: Start) -> None:
     told = DevicePolicy(report=True, rules=(replace(EIGHT, expect=3),), mdevs=(MdevRule(type="a", expect=4),))
     one = start(facts=booted("first", vfs=8), devices=told)
     one.forget()

@@ -14,6 +14,7 @@ from agent.sync.decide.unmatched import misspelt
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from reportclient.errors import UnsafePlan
+from reportclient.names import BANDWIDTH
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Names, is_novas
 from reportclient.plan import Delete, Limits, Plan, Reparent, check_use, losses, shrinkage
 from reportclient.reserve import HELD, is_mark
@@ -266,13 +267,13 @@ def _needs_reshape(draft: Draft, node: str) -> tuple[str, ...]:
 
 
 def _unexplained(draft: Draft) -> list[str]:
-    """Return custom names of unknown origin on a root with our mark; empty while there is a memory."""
+    """Return names of unknown origin on a root with our mark; empty while there is a memory."""
     root = draft.observed.root
     if root is None or draft.memory.observed is not None or MARKER not in root.provider.traits:
         return []
     wanted = draft.desired.root.traits | draft.desired.root.inventories.keys()
     names = root.provider.traits | root.provider.inventories.keys()
-    return sorted(name for name in names - wanted if name.startswith("CUSTOM_"))
+    return sorted(name for name in names - wanted if name.startswith("CUSTOM_") or name in BANDWIDTH)
 
 
 def _limits(draft: Draft, shrink_fraction: float) -> Limits:

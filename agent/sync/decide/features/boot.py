@@ -93,16 +93,17 @@ def _wait(before: Waiting, boot: str | None, uptime_s: float, timeout_s: float, 
     Return what is awaited now.
 
     Whatever goes in the ``timeout_s`` seconds from the first pass after a boot is awaited until it is back, or until
-    they are over: units load drivers and set up devices in any order. Of an agent that did not see the boot, only what
-    the operator expects is. ``boot`` is the kernel's boot id; where it is not known, it is taken for the last one that
-    was. ``uptime_s`` counts from it.
+    they are over: units load drivers and set up devices in any order. An agent without a memory that begins in these
+    seconds waits too: its state may go with each boot. Of one that begins later, only what the operator expects is
+    awaited. ``boot`` is the kernel's boot id; where it is not known, it is taken for the last one that was.
+    ``uptime_s`` counts from it.
     """
     boot = boot or before.boot
     if not boot or not timeout_s:
         return replace(before, stock={})
     missing = dict(missing_of(sides))
     if boot != before.boot:
-        before = Waiting(boot=boot, since_s=uptime_s, seen=bool(before.boot))
+        before = Waiting(boot=boot, since_s=uptime_s, seen=bool(before.boot) or uptime_s < timeout_s)
     elif uptime_s - before.since_s >= timeout_s:
         return replace(before, stock={}, seen=False)
     expected = {slot: total for slot, total in missing.items() if slot in sides.expected}
