@@ -23,7 +23,7 @@ from drivers.libvirt.shape import shape
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
 from hardware import at, card, gpu, host, hosts, parent, plain, policies
-from reportclient.reserve import HELD
+from reportclient.reserve import HELD, LEFT
 from reportclient.tree import ObservedTree
 
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
@@ -374,7 +374,10 @@ def test_an_odd_one_time_device_stays_reserved_and_is_not_taken_for_used(
         one.forget()
 
     one.sync(facts=odd(WELL, PLAIN))
-    assert (one.stock(PLAIN), one.marks(PLAIN)) == ({"CUSTOM_PLAIN": (1, 1)}, frozenset({HELD}))
+    assert (one.stock(PLAIN), one.marks(PLAIN)) == (
+        {"CUSTOM_PLAIN": (1, 1)},
+        frozenset({HELD, f"{LEFT}1_CUSTOM_PLAIN"}),
+    )
     assert one.sync().status is Status.UNCHANGED
     one.sync(facts=WELL)
 
