@@ -181,7 +181,6 @@ class PlacementClient:
             if seen.uuid not in self._latest or seen.generation > self._latest[seen.uuid].generation
         }
         unread = sum(uuid not in known or known[uuid].generation != at for uuid, _, _, at in rows)
-        self._transport.expect(len(ASPECTS) * unread)
         # Few providers are read faster aspect by aspect: a claim on the root is then less likely to come in between.
         aspects = len(ASPECTS) if unread * len(ASPECTS) <= self._workers else 1
         names = {uuid: name for uuid, name, _, _ in rows}
@@ -233,8 +232,6 @@ class PlacementClient:
         Raises:
             Conflict: with ``as_observed``, a provider was written after it was observed.
         """
-        providers = [*providers]
-        self._transport.expect(len(providers))
 
         def read(observed: ObservedProvider) -> tuple[tuple[Allocation, ...], dict[str, int]]:
             body, _ = self._transport.get(f"/resource_providers/{observed.uuid}/allocations")
@@ -262,7 +259,6 @@ class PlacementClient:
         for one in held:
             rows.setdefault(one.consumer, set()).add(one)
         wanted = sorted(set(uuids))
-        self._transport.expect(len(wanted))
 
         def read(uuid: str) -> Consumer | None:
             known = self._consumers.get(uuid)
@@ -337,7 +333,6 @@ class PlacementClient:
             Rejected, Unavailable: the earlier requests of the plan took effect; the next plan goes on from there.
         """
         writer = Writer(self._transport, observed, workers or self._workers)
-        self._transport.expect(len(plan.operations))
         writer.carry_out(plan.operations)
         return writer.outcome
 

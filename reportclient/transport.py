@@ -45,19 +45,11 @@ class Transport:
 
     That is our newest one, until a server refuses it; and again an hour later, as that server may have been the last
     old one of several. ``sender`` is a keystoneauth adapter; ``where`` names the server in messages. ``now`` returns
-    seconds since the epoch. ``expecting`` is told how many requests come next, as far as that is known.
+    seconds since the epoch.
     """
 
-    def __init__(
-        self,
-        sender: Sender,
-        *,
-        where: str,
-        now: Callable[[], float] = time.time,
-        expecting: Callable[[int], None] = lambda _count: None,
-    ) -> None:
+    def __init__(self, sender: Sender, *, where: str, now: Callable[[], float] = time.time) -> None:
         self._sender = sender
-        self.expect = expecting  # called with how many requests come next
         self.writes = 0  # requests of ``send`` that placement carried out
         self._counting = threading.Lock()
         self._last = threading.local()  # of this thread's last request

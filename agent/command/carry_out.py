@@ -29,7 +29,6 @@ from agent.command.screen import screen
 from agent.command.verbs import Verb
 from agent.command.working import working
 from agent.connect.choice import HypervisorNeeded, lists_nodes
-from agent.connect.counts import Counts
 from agent.connect.trace import Trace
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.sync.case_archive import check_folder
@@ -102,8 +101,7 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> int:
     if picture:
         check_folder(picture, "picture")
     options.trace = Trace()
-    options.counts = Counts() if verb.doing else None  # nobody waits for the service, which counts for its metrics
-    with working(verb.doing, options.counts) if options.counts else nullcontext():
+    with working(verb.doing):
         if getattr(options, "save", None):
             report = save(verb, options, partial(_report, verb))
         else:

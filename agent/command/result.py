@@ -41,7 +41,6 @@ def choice_of(options: argparse.Namespace) -> Choice:
         database=getattr(options, "database", None),
         recorder=getattr(options, "recorder", None),
         case=getattr(options, "case", None),
-        counts=getattr(options, "counts", None),
         **({"trace": options.trace} if hasattr(options, "trace") else {}),
     )
 

@@ -13,7 +13,6 @@ from typing import Any
 from agent.bare_metal.context import BareMetalNodes
 from agent.connect.adapters import EMBEDDED_URL, open_embedded, open_ironic, open_placement
 from agent.connect.adapters import nova_adapter as open_adapter
-from agent.connect.counts import Counts
 from agent.connect.metering import MeteredSender, operation, served
 from agent.connect.trace import Trace, TracedSender
 from agent.errors import ConfigError, StateError
@@ -59,7 +58,6 @@ class Choice:
     service: bool = False  # whether the run is the service, which has options for its log
     recorder: Recorder | None = None  # keeps what is read, for a case; None: nothing is kept
     case: Case | None = None  # saved case to replay instead of reading this host and placement
-    counts: Counts | None = None  # of what a command reads and sends, for a person who waits; None: nobody does
     database: str | None = None  # URL of the cloud's placement database, for use while its API is down
     trace: Trace = field(default_factory=Trace)  # of the run
 
@@ -103,7 +101,6 @@ def open_driver(
         HypervisorNeeded: the driver reports bare-metal nodes.
     """
     row = host_driver(settings)
-    told = choice.counts.answered if choice.counts else told
     options = DriverOptions(
         uri=settings.hypervisor.libvirt_uri,
         disk=settings.hypervisor.disk,
@@ -254,9 +251,6 @@ def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> 
     workers = workers_for(settings, choice)
     if choice.recorder:
         return PlacementClient(Transport(sender, where=name, now=choice.recorder.clock.now_s), workers), where
-    if counts := choice.counts:
-        metered = MeteredSender(sender, counts.requested)
-        return PlacementClient(Transport(metered, where=name, expecting=counts.expect), workers), where
     return PlacementClient(Transport(sender, where=name), workers), where
 
 

@@ -1,4 +1,4 @@
-"""On a terminal, what takes longer than two seconds shows counts; in a pipe nothing is shown."""
+"""On a terminal a command shows that it works; in a pipe nothing is shown."""
 
 import os
 import pty
@@ -39,7 +39,7 @@ def on_a_terminal(*command: object) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
 
 
-def test_counts_come_after_two_seconds(placement_server: PlacementServer, tmp_path: Path) -> None:
+def test_what_is_done_is_shown_with_its_time(placement_server: PlacementServer, tmp_path: Path) -> None:
     host = HOSTS / "four-cells"
     config = tmp_path / "agent.conf"
     with Proxy(placement_server.url, hook=slow) as proxy:
@@ -50,5 +50,4 @@ def test_counts_come_after_two_seconds(placement_server: PlacementServer, tmp_pa
 
         seen = on_a_terminal(COMMAND, "sync", "--host", host / "archive", *files)
 
-    assert re.search(r"\d+ of \d+ requests, [2-9] s", seen), seen[-2000:]
-    assert not re.search(r"requests, [01] s", seen)
+    assert re.search(r"bringing placement up to date 0:00:0[1-9]", seen), seen[-2000:]
