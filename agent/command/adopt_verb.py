@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from agent.command.asking import agreed
 from agent.command.exits import Exit
 from agent.command.host_tables import print_adoption
 from agent.command.result import Report, choice_of, settings_of
 from agent.command.results import Adoption, FoundRoot
+from agent.command.screen import agreed
 from agent.connect.choice import host_driver, node_of, open_client, open_driver
 from agent.errors import ConfigError
 from agent.state.identity import FILE, keep_identity, read_identity

@@ -12,12 +12,12 @@ from pathlib import Path
 from agent.bundle.collect import BundlePart, collect, names_of_host
 from agent.bundle.mask import find_values, mask_files, unmasked
 from agent.bundle.secrets import hide, secrets_of
-from agent.command.asking import agreed
 from agent.command.exits import Exit
 from agent.command.host_tables import print_bundle
 from agent.command.record import host_files
 from agent.command.result import Report, choice_of
 from agent.command.results import Bundle, PartContents
+from agent.command.screen import agreed
 from agent.connect.choice import host_driver, settings_for
 from agent.errors import StateError
 from agent.state.files import checksum

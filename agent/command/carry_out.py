@@ -25,9 +25,8 @@ from agent.command.exits import Exit
 from agent.command.picture.page import write_picture
 from agent.command.result import Act, Report, settings_of
 from agent.command.saved_cases import replay, save
-from agent.command.screen import screen
+from agent.command.screen import screen, working
 from agent.command.verbs import Verb
-from agent.command.working import working
 from agent.connect.choice import HypervisorNeeded, lists_nodes
 from agent.connect.trace import Trace
 from agent.errors import USER_ERRORS, ConfigError, StateError

@@ -23,8 +23,16 @@ from agent.command.host_tables import (
     print_tree,
     print_usages,
 )
-from agent.command.outcome_tables import print_left, print_outcome, print_start
-from agent.command.outcomes import ENDINGS, ended, names_of, reserving_of, wishes_of
+from agent.command.outcomes import (
+    ENDINGS,
+    ended,
+    names_of,
+    print_left,
+    print_outcome,
+    print_start,
+    reserving_of,
+    wishes_of,
+)
 from agent.command.picture.subjects import Subject, of_conversion, of_shown
 from agent.command.plan_results import ApprovalAnswer, DesiredTree, Forecast, Foreseen, ShownTree, shown_plan
 from agent.command.plan_tables import print_conversion, print_foreseen, print_withdrawn

@@ -1,13 +1,15 @@
-"""Where tables for people are printed: in colour and as wide as the terminal, or plain in a pipe."""
+"""What a person sees: tables, in colour and as wide as the terminal, or plain in a pipe; that it works; questions."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import fields, is_dataclass
 from pathlib import PurePath
 from typing import Any
 
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
 from reportclient.errors import printable
@@ -32,6 +34,28 @@ class Screen(Console):
 def screen(*, whole: bool = False) -> Screen:
     """Open standard output, as wide as the terminal or, in a pipe, wide enough for a line of a tree."""
     return Screen(whole=whole, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+@contextmanager
+def working(doing: str) -> Iterator[None]:
+    """Show it inside the block, on standard error; nothing in a pipe or a log, or if ``doing`` is empty."""
+    if not doing or not sys.stderr.isatty():
+        yield
+        return
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        shown.add_task(doing, total=None)
+        yield
+
+
+def agreed(table: Callable[[Screen, Any], None], data: object, question: str) -> bool:
+    """Show what it is about and ask, and return whether the answer begins with y; without a terminal nobody agrees."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    Screen(stderr=True).show(table, data)
+    print(f"{printable(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower().startswith("y")
 
 
 def whole_column(title: str) -> Column:

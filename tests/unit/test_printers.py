@@ -8,7 +8,7 @@ import pytest
 
 from agent.command.carry_out import _print_table
 from agent.command.host_tables import print_adoption, print_usages
-from agent.command.outcome_tables import print_left
+from agent.command.outcomes import print_left
 from agent.command.plan_results import Ended, Forecast, Foreseen, ShownPlan, shown_plan
 from agent.command.plan_tables import print_conversion
 from agent.command.result import Report
