@@ -13,6 +13,7 @@ from agent.state.rights import owners_rights
 from agent.sync.recorder import archive_files
 from drivers.errors import DiscoveryError
 from drivers.facts import DiskUnread
+from drivers.host.archive import write_files
 from drivers.libvirt.connection import LiveConnection
 from drivers.libvirt.recorded import DEVICES
 from drivers.looks import look
@@ -68,9 +69,6 @@ def _check_new(folder: Path) -> None:
 def _write(folder: Path, files: Mapping[str, str]) -> None:
     try:
         with owners_rights(folder):
-            for name, text in files.items():
-                path = folder / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
+            write_files(folder, files)
     except OSError as error:
         raise StateError(f"cannot write the host archive: {error.strerror}: {error.filename or folder}") from error

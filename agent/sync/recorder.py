@@ -32,7 +32,7 @@ from agent.sync.case_archive import pack_case, write_packed
 from agent.sync.json_form import encode
 from drivers.base import Driver, Survey, SurveyedElsewhere
 from drivers.facts import ServiceSigns
-from drivers.host.archive import FORMAT, Document
+from drivers.host.archive import Document, with_index
 from drivers.host.services import probe_service
 from drivers.libvirt.prune import prune_domain
 from drivers.libvirt.recorded import DOMAINS
@@ -213,12 +213,5 @@ def archive_files(survey: Survey, node: str, identity: str | None) -> dict[str, 
     files = {**survey.files, **({FILE: identity + "\n"} if identity else {})}
     guests = {name: text for name, text in files.items() if name.startswith(f"{DOMAINS}/") and name.endswith(".xml")}
     files |= {name: prune_domain(Document(text, name)) for name, text in guests.items()}
-    uname = platform.uname()
-    host = {
-        "format": FORMAT,
-        "hostname": node,
-        "recorded_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "uname": {"sysname": uname.system, "release": uname.release, "machine": uname.machine},
-        "files": sorted(files),
-    }
-    return {**files, "host.json": json.dumps(host, indent=1) + "\n"}
+    now, uname = datetime.now(UTC).isoformat(timespec="seconds"), platform.uname()
+    return with_index(files, node, now, {"sysname": uname.system, "release": uname.release, "machine": uname.machine})

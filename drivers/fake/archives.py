@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from drivers.fake.fake_xml import device_files, guest_xml
 from drivers.fake.hosts import HUGE_KIB, FakeHost
-from drivers.host.archive import FORMAT, HostArchive
+from drivers.host.archive import HostArchive, with_index, write_files
 
 
 def files_of(host: FakeHost) -> dict[str, str]:
@@ -25,14 +25,7 @@ def files_of(host: FakeHost) -> dict[str, str]:
         **{f"libvirt/nodedevs/{name}.xml": text for name, text in device_files(host)},
         **{f"sys/bus/pci/devices/{card.address}/power_state": "D0\n" for card in host.cards},
     }
-    about = {
-        "format": FORMAT,
-        "hostname": host.name,
-        "recorded_at": "1970-01-01T00:00:00Z",
-        "uname": {},
-        "files": sorted(files),
-    }
-    return files | {"host.json": json.dumps(about)}
+    return with_index(files, host.name)
 
 
 def write_archive(root: Path, host: FakeHost) -> HostArchive:
@@ -42,11 +35,7 @@ def write_archive(root: Path, host: FakeHost) -> HostArchive:
     Raises:
         OSError: the folder cannot be written.
     """
-    for name, text in files_of(host).items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return HostArchive(root)
+    return write_files(root, files_of(host))
 
 
 def _capabilities(made: FakeHost) -> str:

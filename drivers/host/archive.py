@@ -1,11 +1,12 @@
-"""Reads host archives: a host as a folder of small files, for tests, bug reports and planning for another host."""
+"""Reads and writes host archives: hosts as folders of small files, for tests, bug reports and planning elsewhere."""
 
 import json
 import os.path
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -146,6 +147,31 @@ class HostArchive:
     def compute_id(self) -> str | None:
         """Return the text of the recorded ``compute_id`` file; None when the host had none."""
         return self.read("compute_id").text if (self.root / "compute_id").exists() else None
+
+
+def with_index(
+    files: Mapping[str, str],
+    hostname: str,
+    recorded_at: str = "1970-01-01T00:00:00Z",
+    uname: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, str]:
+    """Return the files of an archive, by their paths in it, with ``host.json``, which lists them."""
+    about = {"format": FORMAT, "hostname": hostname, "recorded_at": recorded_at, "uname": dict(uname)}
+    return {**files, "host.json": json.dumps({**about, "files": sorted(files)}, indent=1) + "\n"}
+
+
+def write_files(root: Path, files: Mapping[str, str]) -> HostArchive:
+    """
+    Write the files of an archive.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return HostArchive(root)
 
 
 def refuse_outside(path: Path | str, root: Path | str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
 from beds.by_hand import ByHand
+from drivers.host.archive import with_index, write_files
 
 GIB = 1024**3
 
@@ -15,7 +16,6 @@ GIB = 1024**3
 def write_archive(host: dict[str, Any], name: str, folder: Path) -> Path:
     """The host of a case as a host archive; what a case does not tell (emulators, devices) is absent."""
     files = {
-        "host.json": json.dumps({"format": 1, "hostname": name, "recorded_at": "", "uname": {}}),
         "disk.json": json.dumps({"total_bytes": host["disk_gb_seen"] * GIB, "free_bytes": 0}),
         "libvirt/version.json": json.dumps({"libvirt": 9_000_000, "hypervisor": 7_002_000, "type": "QEMU"}),
         "libvirt/cpumap.json": json.dumps({"total": 1 + max(host["online_cpus"]), "online": host["online_cpus"]}),
@@ -24,11 +24,7 @@ def write_archive(host: dict[str, Any], name: str, folder: Path) -> Path:
         **{f"libvirt/nodedevs/{name}.xml": xml for name, xml in _node_devices(host).items()},
     }
     shutil.rmtree(folder, ignore_errors=True)
-    for file, text in files.items():
-        path = folder / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return folder
+    return write_files(folder, with_index(files, name)).root
 
 
 def write_config(conf: dict[str, Any], path: Path) -> Path:

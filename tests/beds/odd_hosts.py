@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from drivers.host.archive import with_index, write_files
+
 LAYOUTS = ("flat", "devices", "cells", "numa")
 SMALL_KIB, HUGE_KIB = 4, 2048
 NIC, SWITCH, GPU, BRIDGE = 0x020000, 0x068000, 0x030200, 0x060400
@@ -190,13 +192,7 @@ class OddHost:
         }
         for device in self.devices:
             files |= dict(device.files)
-        about = {"format": 1, "hostname": self.name, "recorded_at": "1970-01-01T00:00:00Z", "uname": {}}
-        files["host.json"] = json.dumps(about | {"files": sorted(files)})
-        for name, text in files.items():
-            path = folder / self.name / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        return folder / self.name
+        return write_files(folder / self.name, with_index(files, self.name)).root
 
     def _capabilities(self) -> str:
         cells = "".join(cell.xml for cell in self.cells)

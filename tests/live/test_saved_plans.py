@@ -54,8 +54,9 @@ def test_another_plan_than_the_saved_one_is_refused_by_name(lab: Upgrade, tmp_pa
 
 def test_a_plan_of_another_host_is_not_carried_out(lab: Upgrade, tmp_path: Path) -> None:
     assert lab.run("plan", "--out", tmp_path / "plan.json").code == 3
+    lab.options = ("--host", HOSTS / "odd-cells/archive", *lab.options[2:])
 
-    refused = lab.run("sync", "--plan", tmp_path / "plan.json", "--host", HOSTS / "odd-cells/archive")
+    refused = lab.run("sync", "--plan", tmp_path / "plan.json")
 
     assert (refused.code, refused.json["notes"]) == (4, ["odd-cells: the file has no plan of this host"])
 

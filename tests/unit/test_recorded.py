@@ -9,7 +9,7 @@ import pytest
 from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import CpuMap
 from drivers.fake.fleet import generate_fleet
-from drivers.host.archive import FORMAT, HostArchive
+from drivers.host.archive import FORMAT, HostArchive, write_files
 from drivers.libvirt.connection import HOST_CPU, Connection
 from drivers.libvirt.recorded import CPU_MAP, MEMORY, MIGRATING, RecordedConnection, RecordingConnection
 
@@ -30,14 +30,7 @@ MORE = {
 def archive(tmp_path: Path) -> HostArchive:
     """A host with a device, a CPU model, and two guests, one of which migrates."""
     (one,) = generate_fleet(tmp_path / "recorded", 1, seed=1, shape="small")
-    return write(one.root, MORE)
-
-
-def write(root: Path, files: dict[str, str]) -> HostArchive:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
-    return HostArchive(root)
+    return write_files(one.root, MORE)
 
 
 def asked(one: Connection) -> dict[str, Any]:
@@ -62,7 +55,9 @@ def test_what_is_recorded_of_a_recorded_host_is_the_same_host(archive: HostArchi
 
     told = asked(recording)
 
-    assert told == asked(RecordedConnection(archive)) == asked(RecordedConnection(write(tmp_path / "again", kept)))
+    assert (
+        told == asked(RecordedConnection(archive)) == asked(RecordedConnection(write_files(tmp_path / "again", kept)))
+    )
     assert recording.hostname() == RecordedConnection(archive).hostname() == archive.root.name
     assert told["guests"] == [
         ("aa", "running", MORE["libvirt/domains/aa.xml"], True),
@@ -103,14 +98,14 @@ def test_a_host_that_was_recorded_with_another_virt_type_says_which_option_to_se
     ],
 )
 def test_a_map_of_cpus_that_cannot_be_is_refused(archive: HostArchive, record: dict[str, Any], message: str) -> None:
-    write(archive.root, {CPU_MAP: json.dumps(record)})
+    write_files(archive.root, {CPU_MAP: json.dumps(record)})
 
     with pytest.raises(MalformedFact, match=message):
         RecordedConnection(archive).cpu_map()
 
 
 def test_the_last_cpu_of_a_map_is_one_of_it(archive: HostArchive) -> None:
-    write(archive.root, {CPU_MAP: json.dumps({"total": 4, "online": [0, 3]})})
+    write_files(archive.root, {CPU_MAP: json.dumps({"total": 4, "online": [0, 3]})})
 
     assert RecordedConnection(archive).cpu_map() == CpuMap(4, frozenset({0, 3}))
 
@@ -132,7 +127,7 @@ def test_the_last_cpu_of_a_map_is_one_of_it(archive: HostArchive) -> None:
 def test_what_is_no_whole_archive_is_refused(
     archive: HostArchive, host: object, error: type[Exception], message: str
 ) -> None:
-    write(archive.root, {"host.json": json.dumps(host)})
+    write_files(archive.root, {"host.json": json.dumps(host)})
 
     with pytest.raises(error, match=message):
         archive.check()
@@ -140,7 +135,7 @@ def test_what_is_no_whole_archive_is_refused(
 
 @pytest.mark.parametrize("name", ["", "  ", "a\nb", 5, "x" * 201])
 def test_a_host_without_a_name_for_its_provider_is_refused(archive: HostArchive, name: object) -> None:
-    write(archive.root, {"host.json": json.dumps({"format": FORMAT, "hostname": name})})
+    write_files(archive.root, {"host.json": json.dumps({"format": FORMAT, "hostname": name})})
 
     with pytest.raises(MalformedFact, match="cannot be used as the name of a provider"):
         archive.hostname()
