@@ -192,7 +192,7 @@ class Lab:
 
     def claim(self, guest: FakeGuest) -> None:
         body = {
-            "allocations": {self.host.identity: {"resources": {"VGPU": 1}}},
+            "allocations": {self.host.identity: {"resources": self.host.flat(guest)[self.host.name]}},
             "project_id": "p",
             "user_id": "u",
             "consumer_generation": None,
