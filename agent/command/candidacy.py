@@ -80,23 +80,27 @@ def is_sure(wishes: Sequence[Wish], givers: Givers) -> bool:
     )
 
 
-def missing(offers: Callable[[Sequence[Wish]], bool], givers: Givers, wishes: Sequence[Wish]) -> tuple[Missing, ...]:
+def missing(ask: Callable[[Sequence[Wish]], str | None], givers: Givers, wishes: Sequence[Wish]) -> tuple[Missing, ...]:
     """
     Return the wishes without which the host is a candidate; it is none with any one of them.
 
-    ``offers`` asks placement whether the host is a candidate for some of the wishes.
+    ``ask`` returns None where placement has the host as a candidate for some of the wishes, else why it refuses to
+    search, or an empty text.
     """
     kept: list[Wish] = []
+    refusals: dict[Wish, str] = {}
     left = [*wishes]
     found = True
     while found:  # again: a group that only forbids finds no place alone, and may beside a trait
         found = False
         for wish in [one for one in left if not givers.is_foreign(one)]:
-            if offers([*kept, wish]):
+            if refusal := ask([*kept, wish]):
+                refusals[wish] = f"placement refuses it: {refusal}"
+            elif refusal is None:
                 kept.append(wish)
                 left.remove(wish)
                 found = True
-    return tuple(Missing(one, _why(givers, kept, one)) for one in left)
+    return tuple(Missing(one, refusals.get(one) or _why(givers, kept, one)) for one in left)
 
 
 def _why(givers: Givers, kept: Sequence[Wish], wish: Wish) -> str:

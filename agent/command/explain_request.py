@@ -55,7 +55,7 @@ def explain_request(client: PlacementClient, node: str, wishes: tuple[Wish, ...]
     if gives is not None:
         names = {one.uuid: one.name for one in givers.every}
         return ExplainedRequest(node=node, candidate=True, gives={names.get(uuid, uuid): gives[uuid] for uuid in gives})
-    lacks = missing(partial(_offers, client, givers), givers, wishes)
+    lacks = missing(partial(_ask, client, givers), givers, wishes)
     return ExplainedRequest(node=node, candidate=False if is_sure(wishes, givers) else None, missing=lacks)
 
 
@@ -68,7 +68,12 @@ def _givers(client: PlacementClient, tree: ObservedTree, wishes: Iterable[Wish])
     return Givers(tree.providers, sharing, usages(client.allocations(holders)))
 
 
-def _offers(client: PlacementClient, givers: Givers, wishes: Sequence[Wish]) -> bool:
-    """Return whether the host is a candidate for a part of a request; it is one for a part without resources."""
+def _ask(client: PlacementClient, givers: Givers, wishes: Sequence[Wish]) -> str | None:
+    """Ask for a part of a request, as ``missing`` does; the host is a candidate for a part without resources."""
     query = format_request(bind(wishes, givers))
-    return not query or client.candidate(query) is not None
+    try:
+        return None if not query or client.candidate(query) is not None else ""
+    except Forbidden:
+        raise
+    except Rejected as error:
+        return str(error)

@@ -256,6 +256,17 @@ def test_a_request_that_placement_refuses_is_told_in_its_words(ask: Any) -> None
     assert "HW_NO_SUCH" in found.refusal
 
 
+def test_a_part_that_placement_refuses_is_missing_in_its_words(ask: Any) -> None:
+    """Placement may find that nobody is in an aggregate before it looks at traits."""
+    found = ask(f"resources=VCPU:1&member_of={A3}&required=!CUSTOM_NOBODYS")
+
+    assert found.candidate is False
+    whys = {str(one.wish): one.why for one in found.missing}
+    assert whys.keys() == {f"member_of={A3}", "required=!CUSTOM_NOBODYS"}
+    assert whys["required=!CUSTOM_NOBODYS"].startswith("placement refuses it: ")
+    assert "CUSTOM_NOBODYS" in whys["required=!CUSTOM_NOBODYS"]
+
+
 def test_a_wish_that_a_pool_may_fulfil_is_not_called_missing_for_certain(ask: Any) -> None:
     assert ask(f"resources=VCPU:1,DISK_GB:20&required={SHARES}").candidate is None
 
