@@ -20,6 +20,7 @@ from agent.audit.heal import HealPolicy, heal
 from agent.errors import USER_ERRORS
 from agent.settings.read import Settings, load_settings
 from agent.state.audit import write_memory
+from agent.state.clock import StoppedClock
 from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode
@@ -287,7 +288,8 @@ class World:
         client = PlacementClient(Transport(self.memory, where="placement"))
         settings = replace(self.settings, policy=policy)
         (pool,) = pool_nodes(replace(self.node(), client=client, settings=settings))
-        run_pass(pool)
+        with suppress(*USER_ERRORS):  # a hand put it below another provider
+            run_pass(pool)
 
     @property
     def is_well(self) -> bool:
@@ -354,6 +356,17 @@ class World:
         answer = self._send("PUT", f"/resource_providers/{uuid}/inventories", body)
         return bool(answer.status_code < 300)
 
+    def set_aspect(self, index: int, aspect: str, body: Mapping[str, Any]) -> None:
+        """A hand writes one aspect of one of the providers, ``aspect`` "" its name or parent; or it cannot be so."""
+        uuids = sorted(self._names())
+        if uuids:
+            where = f"/resource_providers/{uuids[index % len(uuids)]}"
+            shown = self._send("GET", where).json()
+            aspect_now = self._send("GET", f"{where}/{aspect}").json() if aspect else {"name": shown["name"]}
+            for name in (*body.get("traits", ()), *body.get("inventories", {})):
+                self._send("PUT", f"/{'traits' if aspect == 'traits' else 'resource_classes'}/{name}")
+            self._send("PUT", f"{where}/{aspect}".rstrip("/"), aspect_now | body)
+
     def put_trait(self, name: str) -> None:
         """An operator's trait on the root."""
         self._make_root()
@@ -392,6 +405,58 @@ class World:
         generation = {"resource_provider_generation": generation["resource_provider_generation"]}
         self._send("PUT", f"/resource_providers/{uuid}/traits", generation | {"traits": [owner]})
         self.others[f"child {uuid}"] = True
+
+    @contextmanager
+    def aside(self, memory: str) -> Iterator[None]:
+        """What comes now, with another memory (the text of its file; empty: none), is undone afterwards."""
+        kept, now = vars(self).copy(), self.clock.now
+        files = {file: file.read_text() for file in self.settings.folders.state.glob("*.json")}
+        self.memory = self.memory.copy()
+        self.crashing = Crashing(Watched(self.memory, self._look))
+        self.misplaced, self.twice = [], []
+        try:
+            self.remembered = memory
+            yield
+        finally:
+            vars(self).update(kept)
+            self.clock.now = now
+            for file in self.settings.folders.state.glob("*.json"):
+                file.unlink()
+            for file, text in files.items():
+                file.write_text(text)
+
+    @property
+    def remembered(self) -> str:
+        """The agent's memory, as the text of its file."""
+        file = self.settings.folders.state / f"{ROOT}.json"
+        return file.read_text() if file.exists() else ""
+
+    @remembered.setter
+    def remembered(self, text: str) -> None:
+        file = self.settings.folders.state / f"{ROOT}.json"
+        file.unlink(missing_ok=True)
+        if text:
+            file.write_text(text)
+
+    def stands(self) -> dict[tuple[str, str, str], float]:
+        """
+        All that a pass could take away or offer: (provider's uuid, aspect, name) -> how much of it.
+
+        Of a class that it stands, and what of it is free.
+        """
+        found: dict[tuple[str, str, str], float] = {}
+        for uuid, (_, parent) in self.tree().items():
+            found[uuid, "provider", str(parent)] = 1
+            for aspect in ("traits", "aggregates"):
+                each = self._send("GET", f"/resource_providers/{uuid}/{aspect}").json()[aspect]
+                found |= {(uuid, aspect, name): 1 for name in each}
+            for name, one in self._stock()[uuid].items():
+                found[uuid, "class", name] = 1
+                found[uuid, "free", name] = (one["total"] - one["reserved"]) * one["allocation_ratio"]
+        for consumer, held in self.memory.snapshot()[1].items():
+            for uuid, amounts in held.items():
+                found |= {(consumer, uuid, name): amount for name, amount in amounts.items()}
+        return found
 
     def leave(self) -> None:
         """What the end of a host under this agent comes to: handed over, or taken away."""
@@ -526,6 +591,7 @@ class World:
             client=PlacementClient(Transport(self.crashing, where="placement")),
             settings=replace(self.settings, policy=self.setup.policy()),
             where="placement",
+            clock=lambda: StoppedClock("", self.clock.now - 120.0, self.clock.now),  # always soon after a boot
         )
 
     # Inside

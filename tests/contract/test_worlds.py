@@ -6,8 +6,10 @@ pass; a pass may end at any of its requests. By hand: ``WORLDS=20000`` (make soa
 """
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Any, get_args
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, event, given, settings
@@ -273,6 +275,90 @@ def test_what_others_put_into_the_tree_stays(
     world.leave()
     stays = {what: stands for what, stands in before.items() if what.startswith(("child", "class"))}
     assert {what: world.foreign()[what] for what in stays} == stays  # a mark on a root goes with that root
+
+
+indices = st.integers(0, 7)
+hands = st.one_of(
+    st.tuples(indices, st.just("traits"), st.sampled_from(({"traits": []}, {"traits": ["CUSTOM_HAND"]}))),
+    st.tuples(indices, st.just("inventories"), st.sampled_from(({"inventories": {}},))),
+    st.tuples(
+        indices, st.just("aggregates"), st.sampled_from(({"aggregates": []}, {"aggregates": [str(UUID(int=7))]}))
+    ),
+    st.tuples(indices, st.just(""), st.sampled_from(({"parent_provider_uuid": ROOT}, {"name": "by hand"}))),
+)
+deeds = st.one_of(
+    st.tuples(st.just("set_aspect"), hands),
+    st.tuples(st.just("set_by_hand"), settings_by_hand.map(lambda several: several[0])),
+)
+memories = st.one_of(st.just(("history", 0)), st.tuples(st.sampled_from(("history", "others")), st.integers(1, 6)))
+doubts = st.lists(
+    st.tuples(
+        st.lists(changes, max_size=2),
+        st.lists(deeds, max_size=1),
+        st.booleans(),  # whether a harmless thing changes at each pass
+        memories,
+        st.booleans(),  # whether passes may convert
+        st.lists(st.one_of(spawns, st.tuples(st.just("end"), st.integers(0, 5))), max_size=1),
+    ),
+    min_size=1,
+    max_size=4,
+)
+APART = re.compile("CUSTOM_HARMLESS_|CUSTOM_DEVICE_")  # our marks tell only whose a reservation is
+ENOUGH = 6  # passes after which nothing waits any more
+
+
+def go_on(world: World, memory: str, *, harmless: bool, reshape: bool) -> tuple[Any, Any, list[str], str]:
+    """What stands after a pass and after many with this memory, what they say, and the memory then."""
+    with world.aside(memory):
+        ways, told = [], []
+        for number in range(ENOUGH):
+            if harmless:
+                world.put_trait(f"CUSTOM_HARMLESS_{number}")
+            world.take(reshape=reshape)
+            ways.append({what: much for what, much in world.stands().items() if not APART.match(what[2])})
+            told += [world.told] if not world.is_well or (world.outcome and world.outcome.notes) else []
+        return ways[0], ways[-1], told, world.remembered
+
+
+def bolder(before: Any, found: Any, right: Any) -> dict[Any, Any]:
+    """What is offered or gone in ``found``, and neither before nor with the right memory."""
+    return {
+        what: (before.get(what, 0), found.get(what, 0), right.get(what, 0))
+        for what in {*before, *found, *right}
+        if (found.get(what, 0) > max(before.get(what, 0), right.get(what, 0)) and what[1] == "free")
+        or (found.get(what, 0) < min(before.get(what, 0), right.get(what, 0)) and what[1] != "free")
+    }
+
+
+@LONG
+@given(beginnings, st.lists(spawns, max_size=3), doubts)
+def test_memory_only_adds_doubt(make: Any, beginning: dict[str, Any], guests: list[Any], steps: list[Any]) -> None:
+    """With any memory a pass offers, frees and deletes nothing that it would not with the right one; doubt is told."""
+    world = begin(make, beginning, guests)
+    texts = {"history": [world.remembered], "others": [""]}
+    for several, by_hand, harmless, (whose, number), reshape, lives in steps:
+        for one in several:
+            change(world, *one)
+        for what, how in by_hand:
+            world.set_aspect(*how) if what == "set_aspect" else set_by_hand(world, *how)
+            if what == "set_aspect":  # nothing but the memory has what a hand took away, so that a pass sees it first
+                world.take(reshape=reshape)
+                texts["history"].append(world.remembered)
+        own = [*texts[whose]]
+        memory = own[-1 - min(number, len(own) - 1)] if number else ""
+        before = {what: much for what, much in world.stands().items() if not APART.match(what[2])}
+        first, last, told, _ = go_on(world, world.remembered, harmless=harmless, reshape=reshape)
+        other, later, said, left = go_on(world, memory, harmless=harmless, reshape=reshape)
+        if any("contested" in one for one in told):  # the memory alone has who took over
+            continue
+        assert not bolder(before, other, first), (bolder(before, other, first), told, said)
+        assert not any("times in a row" in one for one in (*told[ENOUGH - 1 :], *said[ENOUGH - 1 :])), (told, said)
+        assert later == last or said, (set(later.items()) ^ set(last.items()), told, said)
+        texts["others"].append(left)
+        world.take(reshape=reshape)
+        texts["history"].append(world.remembered)
+        for what, *how in lives:
+            getattr(world, what)(*how)
 
 
 def test_a_world_is_one_that_the_agent_can_report(make: Any) -> None:
