@@ -165,10 +165,10 @@ def keep_trait(provider: Provider, name: str) -> str:
 
 
 def given_back(stands: ObservedProvider, apart: Collection[str] = ()) -> dict[str, Inventory]:
-    """Return a provider's stock without what we reserved of it; classes in ``apart`` stay as they are."""
+    """Return a provider's stock without what we reserved of devices; classes in ``apart`` stay as they are."""
     theirs, left = reserved_by_operator_on(stands), _amounts(stands.provider.traits, LEFT)
     stock = stands.provider.inventories
-    apart = {*apart, *(stock.keys() - left.keys() if left else ())}
+    apart = {*apart, *NO_DEVICES, *(stock.keys() - left.keys() if left else ())}
     return {
         name: one if name in apart else replace(one, reserved=min(one.total, theirs.get(name, 0)))
         for name, one in stock.items()

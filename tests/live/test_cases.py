@@ -17,6 +17,7 @@ from beds.placement import PlacementServer
 from beds.trees import add_consumer, identity, lay_down
 from reportclient.ownership import MARKER, OWNER_NOVA
 from reportclient.reserve import HELD as HELD_MARK
+from reportclient.reserve import LEFT
 
 pytestmark = pytest.mark.live
 
@@ -77,7 +78,7 @@ def reserve_held(after: dict[str, Any], notes: list[str]) -> None:
         if found := re.match(r"(\S+) keeps (\d+) (\S+), which guests hold", note):
             name, amount, resource_class = found.groups()
             after["providers"][name]["inventories"][resource_class]["reserved"] = int(amount)
-            after["providers"][name]["traits"].append(HELD_MARK)
+            after["providers"][name]["traits"] += [HELD_MARK, f"{LEFT}{amount}_{resource_class}"]
 
 
 @pytest.mark.parametrize("path", [pytest.param(path, id=path.stem) for path in CASES if reported(path)])

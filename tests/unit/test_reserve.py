@@ -19,8 +19,8 @@ from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule
 from hardware import card, gpu, host, parent, plain, rules
 from reportclient.errors import Forbidden
 from reportclient.ownership import MANAGED, MARKER
-from reportclient.reserve import HELD, KEEP, UNHEALTHY, used_up
-from reportclient.tree import Inventory, Provider
+from reportclient.reserve import HELD, KEEP, UNHEALTHY, given_back, used_up
+from reportclient.tree import Inventory, ObservedProvider, Provider
 
 EGRESS = "NET_BW_EGR_KILOBIT_PER_SEC"
 NIC, GPU = "0000:81:00.0", "pci_0000_84_00_0"
@@ -194,6 +194,15 @@ def test_hand_over_gives_back_what_we_reserved_and_keeps_what_an_operator_did(st
 
     assert (one.stock(NIC), one.stock("0000:01:00.0")) == ({"SRIOV_NET_VF": (2, 0)}, {"SRIOV_NET_VF": (4, 1)})
     assert not any(seen.provider.traits & {MARKER} or one.marks(seen.name[5:]) for seen in one.tree())
+
+
+def test_hand_over_leaves_what_the_configuration_reserves_of_a_flat_root_with_an_ill_device() -> None:
+    stock = {"MEMORY_MB": Inventory(total=8192, reserved=512), "SRIOV_NET_VF": Inventory(total=8, reserved=2)}
+    root = Provider(name="host", inventories=stock, traits=frozenset({MARKER, UNHEALTHY}))
+
+    after = given_back(ObservedProvider(uuid="host", generation=1, provider=root))
+
+    assert {name: one.reserved for name, one in after.items()} == {"MEMORY_MB": 512, "SRIOV_NET_VF": 0}
 
 
 @pytest.mark.parametrize("at", range(5))
