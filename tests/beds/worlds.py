@@ -362,10 +362,10 @@ class World:
         if uuids:
             where = f"/resource_providers/{uuids[index % len(uuids)]}"
             shown = self._send("GET", where).json()
-            aspect_now = self._send("GET", f"{where}/{aspect}").json() if aspect else {"name": shown["name"]}
+            now: dict[str, Any] = self._send("GET", f"{where}/{aspect}").json() if aspect else {"name": shown["name"]}
             for name in (*body.get("traits", ()), *body.get("inventories", {})):
                 self._send("PUT", f"/{'traits' if aspect == 'traits' else 'resource_classes'}/{name}")
-            self._send("PUT", f"{where}/{aspect}".rstrip("/"), aspect_now | body)
+            self._send("PUT", f"{where}/{aspect}".rstrip("/"), {**now, **body})
 
     def put_trait(self, name: str) -> None:
         """An operator's trait on the root."""

@@ -278,7 +278,7 @@ def test_what_others_put_into_the_tree_stays(
 
 
 indices = st.integers(0, 7)
-hands = st.one_of(
+hands: st.SearchStrategy[Any] = st.one_of(
     st.tuples(indices, st.just("traits"), st.sampled_from(({"traits": []}, {"traits": ["CUSTOM_HAND"]}))),
     st.tuples(indices, st.just("inventories"), st.sampled_from(({"inventories": {}},))),
     st.tuples(
