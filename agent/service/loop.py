@@ -233,9 +233,12 @@ def _check_lasting(before: Settings, after: Settings) -> None:
     Raises:
         ConfigError: such an option has another value than before.
     """
-    for name in ("state_directory", "metrics_port"):
-        if getattr(after, name) != getattr(before, name):
-            raise ConfigError(f"[agent] {name} has changed: restart the service to apply it")
+    lasting = {
+        "state_directory": before.folders.state != after.folders.state,
+        "metrics_port": before.metrics.port != after.metrics.port,
+    }
+    for name in (name for name, differs in lasting.items() if differs):
+        raise ConfigError(f"[agent] {name} has changed: restart the service to apply it")
 
 
 def _warn_of_slips(settings: Settings) -> None:
