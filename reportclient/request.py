@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlencode
 RESOURCES, REQUIRED, MEMBER_OF, IN_TREE = "resources", "required", "member_of", "in_tree"
 SAME_SUBTREE, ROOT_REQUIRED, POLICY = "same_subtree", "root_required", "group_policy"
 _GROUPED = (RESOURCES, REQUIRED, MEMBER_OF, IN_TREE)  # these may have the suffix of a group
-_ORDER = (RESOURCES, SAME_SUBTREE, REQUIRED, MEMBER_OF, IN_TREE, ROOT_REQUIRED, POLICY)
+_WHOLE = (SAME_SUBTREE, *_GROUPED, ROOT_REQUIRED, POLICY)  # order of what is not of a group with resources
 _JOINED = (RESOURCES, REQUIRED, ROOT_REQUIRED)  # several of them stand in one value
 _SUFFIXED = re.compile(rf"({'|'.join(_GROUPED)})([a-zA-Z0-9_-]{{0,64}})")
 _QUERY = re.compile(r"[a-z_]+[a-zA-Z0-9_-]*=")
@@ -46,7 +46,9 @@ class Wish:
 
 def parse_request(text: str) -> tuple[Wish, ...]:
     """
-    Return the wishes of a query, resources first: of a URL or a line of a log that has one, or of the query alone.
+    Return the wishes of a query: of a URL or a line of a log that has one, or of the query alone.
+
+    Each group that asks for resources comes as a whole, its resources first; then what relates groups, and the rest.
 
     Raises:
         ValueError: there is no query, or placement would not read the whole of it.
@@ -68,7 +70,14 @@ def parse_request(text: str) -> tuple[Wish, ...]:
             raise ValueError(f"{' '.join(named)} is given {count} times, and placement takes one: write it once")
     if len(groups - {""}) > 1 and (POLICY,) not in single:
         raise ValueError("group_policy must say how its groups share providers: add group_policy=none or =isolate")
-    return tuple(sorted(wishes, key=lambda one: _ORDER.index(one.kind) if one.kind in _ORDER else -1))
+    order = [*dict.fromkeys(one.group for one in wishes if one.group in giving)]
+
+    def rank(one: Wish) -> tuple[int, int]:
+        if one.kind in _GROUPED and one.group in giving:
+            return order.index(one.group), _GROUPED.index(one.kind)
+        return (len(order), _WHOLE.index(one.kind)) if one.kind in _WHOLE else (-1, 0)
+
+    return tuple(sorted(wishes, key=rank))
 
 
 def format_request(wishes: Iterable[Wish]) -> str:

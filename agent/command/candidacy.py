@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
-from reportclient.request import IN_TREE, MEMBER_OF, REQUIRED, RESOURCES, Wish
+from reportclient.request import IN_TREE, MEMBER_OF, REQUIRED, RESOURCES, ROOT_REQUIRED, Wish
 from reportclient.tree import Inventory, ObservedProvider
 
 _SHOWN = 4  # providers that a reason names
@@ -31,44 +32,50 @@ class Givers:
         return (*self.tree, *self.sharing)
 
     @property
-    def shared(self) -> dict[str, str]:
-        """Return the uuid of a provider that shares it, by class."""
-        return {name: one.uuid for one in self.sharing for name in one.provider.inventories}
+    def shared(self) -> frozenset[str]:
+        """Return the classes that others share with this host."""
+        return frozenset().union(*(one.provider.inventories for one in self.sharing))
 
     def can_share(self, wish: Wish) -> bool:
         """Return whether a wish asks for a class that others share."""
         return wish.kind == RESOURCES and not wish.names.isdisjoint(self.shared)
 
     def is_foreign(self, wish: Wish) -> bool:
-        """Return whether a wish names a provider that cannot give to this host."""
+        """Return whether a wish names a provider that cannot give to this host, or traits of another root."""
+        if wish.kind == ROOT_REQUIRED:
+            return (wish.names <= self.tree[0].provider.traits) is wish.unwanted
         return wish.kind == IN_TREE and wish.names.isdisjoint(one.uuid for one in self.every)
 
 
-def bind(wishes: Sequence[Wish], givers: Givers) -> list[Wish]:
+def bind(wishes: Sequence[Wish], givers: Givers) -> list[list[Wish]]:
     """
-    Return the request for candidates of one tree: placement gives all groups of one tree, so one group names it.
+    Return requests for candidates of one tree: placement gives all groups of one tree, so one group names it.
 
-    Where only the group without a suffix can name it, what others share is asked for in groups of their own.
+    Where only the group without a suffix can name it, what others share is asked for in groups of their own. Where
+    others share all that is asked for, each of them may give it, and has a request of its own.
     """
     own = _own_groups(wishes, givers)
-    shared = [one for one in wishes if givers.can_share(one)]
-    if not own and not shared:
-        return [*wishes]
-    groups, tree = (own, givers.tree[0].uuid) if own else ([shared[0].group], givers.shared[min(shared[0].names)])
-    if any(one.kind == IN_TREE and one.group in groups for one in wishes):
-        return [*wishes]
+    groups = own or [one.group for one in wishes if one.kind == RESOURCES]
+    if not groups or any(one.kind == IN_TREE and one.group in groups for one in wishes):
+        return [[*wishes]]
+    if not own:
+        return [[*wishes, Wish(IN_TREE, groups[0], one.uuid)] for one in (givers.tree[0], *givers.sharing)]
     apart = _apart(wishes, givers)
-    bound = [*[one for one in wishes if one not in apart], Wish(IN_TREE, groups[-1], tree)]
+    bound = [*[one for one in wishes if one not in apart], Wish(IN_TREE, groups[-1], givers.tree[0].uuid)]
     of_each = [
         one for one in wishes if not one.group and (one.kind == MEMBER_OF or (one.kind == REQUIRED and one.unwanted))
     ]
     for number, one in enumerate(apart, 991):  # before microversion 1.33 a suffix is a number
         bound += [Wish(each.kind, str(number), each.value) for each in (one, *of_each)]
-    return bound
+    return [bound]
 
 
 def is_sure(wishes: Sequence[Wish], givers: Givers) -> bool:
     """Return whether a request has no candidate of this host if it has none as ``bind`` returns it."""
+    if any(map(givers.is_foreign, wishes)):
+        return True
+    if not _own_groups(wishes, givers):
+        return sum(one.kind == RESOURCES for one in wishes) == 1
     apart = _apart(wishes, givers)
     traits = frozenset().union(*(one.provider.traits for one in givers.sharing))
     own = frozenset().union(*(one.provider.inventories for one in givers.tree))
@@ -80,12 +87,20 @@ def is_sure(wishes: Sequence[Wish], givers: Givers) -> bool:
     )
 
 
+def combinations(wishes: Sequence[Wish], givers: Givers) -> int:
+    """Return how many combinations of this host's providers placement compares for the groups with a suffix."""
+    groups = {one.group for one in wishes if one.kind == RESOURCES} - {""}
+    return prod(
+        sum(all(_fits(one, wish) for wish in wishes if wish.group == group) for one in givers.every) for group in groups
+    )
+
+
 def missing(ask: Callable[[Sequence[Wish]], str | None], givers: Givers, wishes: Sequence[Wish]) -> tuple[Missing, ...]:
     """
     Return the wishes without which the host is a candidate; it is none with any one of them.
 
-    ``ask`` returns None where placement has the host as a candidate for some of the wishes, else why it refuses to
-    search, or an empty text.
+    ``ask`` returns None where placement has the host as a candidate for some of the wishes, else why it was not
+    searched, or an empty text.
     """
     kept: list[Wish] = []
     refusals: dict[Wish, str] = {}
@@ -95,12 +110,19 @@ def missing(ask: Callable[[Sequence[Wish]], str | None], givers: Givers, wishes:
         found = False
         for wish in [one for one in left if not givers.is_foreign(one)]:
             if refusal := ask([*kept, wish]):
-                refusals[wish] = f"placement refuses it: {refusal}"
+                refusals[wish] = refusal
             elif refusal is None:
                 kept.append(wish)
                 left.remove(wish)
                 found = True
     return tuple(Missing(one, refusals.get(one) or _why(givers, kept, one)) for one in left)
+
+
+def _fits(one: ObservedProvider, wish: Wish) -> bool:
+    if wish.kind == RESOURCES:
+        return not wish.names.isdisjoint(one.provider.inventories)
+    having = one.provider.traits | one.provider.aggregates
+    return wish.kind not in (REQUIRED, MEMBER_OF) or wish.names.isdisjoint(having) is wish.unwanted
 
 
 def _why(givers: Givers, kept: Sequence[Wish], wish: Wish) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from agent.command.candidacy import Givers, bind, is_sure, missing
+from agent.command.candidacy import Givers, bind, combinations, is_sure, missing
 from agent.command.results import ExplainedRequest
 from agent.errors import ConfigError
 from agent.state.files import read_named
@@ -13,6 +13,8 @@ from reportclient.client import PlacementClient
 from reportclient.errors import Forbidden, Rejected, mask, shorten
 from reportclient.request import RESOURCES, Wish, format_request, parse_request
 from reportclient.tree import ObservedTree
+
+_MOST = 4096  # combinations of providers, about a second of placement's time
 
 
 def read_request(path: Path) -> tuple[Wish, ...]:
@@ -47,7 +49,7 @@ def explain_request(client: PlacementClient, node: str, wishes: tuple[Wish, ...]
     givers = _givers(client, client.observe(standing), wishes)
     foreign = any(givers.is_foreign(one) for one in wishes)
     try:
-        gives = None if foreign else client.candidate(format_request(bind(wishes, givers)))
+        gives = None if foreign else _candidate(client, givers, wishes)
     except Forbidden:
         raise
     except Rejected as error:  # whatever the host has, nobody is a candidate then
@@ -68,12 +70,20 @@ def _givers(client: PlacementClient, tree: ObservedTree, wishes: Iterable[Wish])
     return Givers(tree.providers, sharing, usages(client.allocations(holders)))
 
 
+def _candidate(client: PlacementClient, givers: Givers, wishes: Sequence[Wish]) -> dict[str, dict[str, int]] | None:
+    """Return what each provider gives in one candidate of this host; empty for wishes that ask for nothing."""
+    queries = [query for query in map(format_request, bind(wishes, givers)) if query]
+    found = (client.candidate(query) for query in queries)
+    return next((one for one in found if one is not None), None) if queries else {}
+
+
 def _ask(client: PlacementClient, givers: Givers, wishes: Sequence[Wish]) -> str | None:
     """Ask for a part of a request, as ``missing`` does; the host is a candidate for a part without resources."""
-    query = format_request(bind(wishes, givers))
+    if (number := combinations(wishes, givers)) > _MOST:
+        return f"it was not asked for beside the rest, as placement would compare {number} combinations of providers"
     try:
-        return None if not query or client.candidate(query) is not None else ""
+        return "" if _candidate(client, givers, wishes) is None else None
     except Forbidden:
         raise
     except Rejected as error:
-        return str(error)
+        return f"placement refuses it: {error}"

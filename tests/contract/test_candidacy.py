@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
+from agent.command import explain_request as explaining
 from agent.command.explain_request import explain_request
 from agent.command.results import ExplainedRequest
 from beds.requests import adds_up_wrongly
@@ -274,6 +275,32 @@ def test_a_wish_that_a_pool_may_fulfil_is_not_called_missing_for_certain(ask: An
 def test_a_pool_gives_a_group_with_a_suffix_that_names_it(ask: Any) -> None:
     assert ask(f"resources=VCPU:1&resources_D=DISK_GB:20&in_tree_D={POOL.uuid}").candidate
     assert ask("resources=DISK_GB:20").candidate
+
+
+@pytest.mark.usefixtures("ask")
+def test_any_pool_gives_to_a_full_host_and_another_hosts_root_does_not_count(placement_sender: Any) -> None:
+    shared = frozenset({A1})
+    full = Giver(name="full", traits=frozenset({NET1}), aggregates=shared, stock={"VCPU": (Inventory(total=4), 4)})
+    spent = Giver(
+        name="spent", traits=frozenset({SHARES}), aggregates=shared, stock={"DISK_GB": (Inventory(total=9), 9)}
+    )
+    world, wishes = World(placement_sender), parse_request(f"resources=DISK_GB:20,VCPU:1&root_required=!{NET1}")
+
+    with world.holding((full, spent)):
+        assert [one.wish for one in world.explain((full,), wishes).missing] == [*wishes[1:]]
+        assert world.explain((full,), wishes[:1]).gives == {POOL.name: {"DISK_GB": 20}}
+
+
+def test_what_placement_would_search_for_long_is_not_asked(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each group could be given by both ports, as none has what it requires beside the resource."""
+    monkeypatch.setattr(explaining, "_MOST", 4)
+    groups = "&".join(f"resources_{one}=SRIOV_NET_VF:1&required_{one}={SSD}" for one in "ABC")
+
+    found = ask(f"{groups}&group_policy=none")
+
+    whys = {str(one.wish): one.why for one in found.missing}
+    assert whys.keys() == {f"required_A={SSD}", f"required_B={SSD}", "resources_C=SRIOV_NET_VF:1"}
+    assert "not asked for beside the rest, as placement would compare 8 comb" in whys["resources_C=SRIOV_NET_VF:1"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reportclient.request import RESOURCES, SAME_SUBTREE, format_request, parse_request
+from reportclient.request import SAME_SUBTREE, format_request, parse_request
 
 NOVAS = (
     "GET /placement/allocation_candidates?limit=1000&group_policy=isolate&member_of=in%3Aa1%2Ca2&member_of=%21a3&"
@@ -29,11 +29,14 @@ WISHES = {
 }
 
 
-def test_a_line_of_a_log_is_read_resources_first() -> None:
+def test_a_line_of_a_log_is_read_group_by_group() -> None:
+    """So each group is narrow before the next one is looked at: else all combinations of providers are."""
     found = parse_request(NOVAS)
 
     assert {*map(str, found)} == WISHES
-    assert [one.kind for one in found[:4]] == [*[RESOURCES] * 3, SAME_SUBTREE]
+    assert [one.group for one in found] == [*[""] * 7, *["_P1"] * 3, "", "_P2", "", "", ""]
+    assert [one.kind for one in found if one.group == "_P1"] == ["resources", "required", "in_tree"]
+    assert found[10].kind == SAME_SUBTREE
 
 
 def test_what_is_written_is_read_back_as_the_same() -> None:
