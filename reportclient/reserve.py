@@ -17,7 +17,7 @@ from reportclient.tree import MAX_INT, Inventory, ObservedProvider, ObservedTree
 UNHEALTHY = "CUSTOM_DEVICE_UNHEALTHY"  # some of the provider's devices are unhealthy
 HELD = "CUSTOM_DEVICE_HELD"  # fewer devices are left than guests hold or an operator reserved
 KEEP = f"{UNHEALTHY}_KEEP_"  # followed by the amount that an operator reserved, "_", and the class
-LEFT = f"{UNHEALTHY}_LEFT_"  # followed by the amount that we left reserved, where it is not the operator's, and so on
+LEFT = f"{UNHEALTHY}_LEFT_"  # followed by the amount that we left reserved, and so on
 LONGEST_CLASS = LONGEST - len(f"{KEEP}{MAX_INT}_")  # characters of a class of which any amount fits into a trait
 
 Reservations = Mapping[str, Mapping[str, int]]
@@ -134,17 +134,19 @@ def _with_marks_of(seen: ObservedProvider, left: ObservedProvider | None) -> Obs
 
 
 def with_left(provider: Provider, besides: Collection[str] = ()) -> Provider:
-    """Return a desired provider with the traits that say what of its devices we reserve; ``besides`` is another's."""
+    """
+    Return a desired provider with the traits that say what of its devices we reserve; ``besides`` is another's.
+
+    They name each class of which we reserve more than an operator; where there is none, each class: one always does.
+    """
     others = frozenset(name for name in provider.traits if not tells_left(name))
     if not is_reserved_by_us(provider.traits):
         return replace(provider, traits=others) if others != provider.traits else provider
-    theirs = _remembered(provider.traits)
-    ours = (
-        f"{LEFT}{stock.reserved}_{name}"
-        for name, stock in provider.inventories.items()
-        if name not in NO_DEVICES and name not in besides and stock.reserved != theirs.get(name, 0)
-    )
-    return replace(provider, traits=others.union(filter(is_name, ours)))
+    theirs, apart = _remembered(provider.traits), NO_DEVICES.union(besides)
+    left = {name: one.reserved for name, one in provider.inventories.items() if name not in apart}
+    ours = {name: amount for name, amount in left.items() if amount != theirs.get(name, 0)} or left
+    names = (f"{LEFT}{amount}_{name}" for name, amount in ours.items())
+    return replace(provider, traits=others.union(filter(is_name, names)))
 
 
 def without_classes(provider: Provider, classes: Collection[str]) -> Provider:

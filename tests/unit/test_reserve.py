@@ -626,6 +626,22 @@ def test_what_an_operator_reserves_under_our_mark_stays_though_the_memory_is_los
     assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, after)}, frozenset())
 
 
+@pytest.mark.parametrize("after", [0, 3])
+def test_an_operator_who_had_reserved_all_of_an_ill_card_takes_it_back_though_the_memory_is_lost(
+    start: Start, after: int
+) -> None:
+    one = start(*nic(), devices=VFS)
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=4)
+    one.sync(facts=host(*nic(state="down")))
+
+    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=after)
+    one.forget()
+    one.sync()
+    one.sync(facts=host(*nic()))
+
+    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, after)}, frozenset())
+
+
 @pytest.mark.parametrize("lost", [False, True])
 def test_hand_over_keeps_what_a_file_reserved_though_the_memory_is_lost(start: Start, lost: bool) -> None:
     one = start(*nic(), devices=VFS)
