@@ -14,7 +14,8 @@ from agent import VERSION
 from agent.command.picture.drawing import clean_text, draw, guest_rules
 from agent.command.picture.subjects import Subject
 from agent.errors import ConfigError
-from agent.state.files import replace_durably
+from agent.state.files import temporary_path, write_durably
+from agent.state.rights import owners_rights
 
 HTML, SVG = ".html", ".svg"
 
@@ -30,7 +31,9 @@ def write_picture(path: Path, title: str, subjects: Sequence[Subject]) -> None:
         raise ConfigError(f"{path}: a drawing alone shows one node, and there are {len(subjects)}: name a file {HTML}")
     text = page(title, subjects) if path.suffix == HTML else alone(subjects[0])
     try:
-        replace_durably(path, text)
+        with owners_rights(path):
+            write_durably(temporary_path(path), text)
+            temporary_path(path).rename(path)
     except OSError as error:
         raise ConfigError(f"cannot write the picture {path}: {error.strerror}") from error
 
