@@ -16,6 +16,7 @@ from reportclient.diff import diff
 from reportclient.hold import hold, is_of_the_host
 from reportclient.ownership import Names
 from reportclient.plan import Plan, check_use, lessened, recast
+from reportclient.reserve import with_left
 from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
 
 _ANYONE = "unknown"  # stands for whoever may hold stock whose allocations are not known
@@ -128,6 +129,7 @@ def _without_loss(found: Draft, tree: ObservedTree) -> Answer:
     kept = tuple(f"{', '.join(sorted(stock))} of {name}" for name, stock in lost.items() if stock)
     if not kept:
         return Answer(plan=found.plan)
+    desired = ProviderTree(tuple(map(with_left, desired)))
     return Answer(plan=diff(tree, desired, found.ours, root_uuid=found.root_uuid), kept=kept)
 
 

@@ -152,7 +152,7 @@ def test_what_files_add_to_a_device_stays_theirs_while_the_device_tells_nothing(
     one.sync(FORCE)
 
     assert one.stock(suffix) == {device: (total, total)}
-    assert one.marks(suffix) == {"CUSTOM_DEVICE_UNHEALTHY"}
+    assert one.marks(suffix) == {"CUSTOM_DEVICE_UNHEALTHY", f"CUSTOM_DEVICE_UNHEALTHY_LEFT_{total}_{device}"}
     assert own(one, suffix) == frozenset()
 
 
