@@ -20,7 +20,7 @@ from agent.audit.heal import HealPolicy, heal
 from agent.errors import USER_ERRORS
 from agent.settings.read import Settings, load_settings
 from agent.state.audit import write_memory
-from agent.state.clock import StoppedClock
+from agent.state.clock import StoppedClock, probe_clock
 from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode
@@ -240,6 +240,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.clock = Clock()
+        self.soon_after_boot = False  # True: at each moment
         self.memory = MemoryPlacement(self.clock)
         self.crashing = Crashing(Watched(self.memory, self._look))
         self.driver = WorldDriver(self)
@@ -591,10 +592,13 @@ class World:
             client=PlacementClient(Transport(self.crashing, where="placement")),
             settings=replace(self.settings, policy=self.setup.policy()),
             where="placement",
-            clock=lambda: StoppedClock("", self.clock.now - 120.0, self.clock.now),  # always soon after a boot
+            clock=self._soon_after_boot if self.soon_after_boot else probe_clock,
         )
 
     # Inside
+
+    def _soon_after_boot(self) -> StoppedClock:
+        return StoppedClock("", self.clock.now - 120.0, self.clock.now)
 
     def _send(self, method: str, path: str, body: Any = None) -> Any:
         return self.memory.request(path, method, json=body, microversion="1.39")

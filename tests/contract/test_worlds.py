@@ -335,6 +335,7 @@ def bolder(before: Any, found: Any, right: Any) -> dict[Any, Any]:
 def test_memory_only_adds_doubt(make: Any, beginning: dict[str, Any], guests: list[Any], steps: list[Any]) -> None:
     """With any memory a pass offers, frees and deletes nothing that it would not with the right one; doubt is told."""
     world = begin(make, beginning, guests)
+    world.soon_after_boot = True
     texts = {"history": [world.remembered], "others": [""]}
     for several, by_hand, harmless, (whose, number), reshape, lives in steps:
         for one in several:
