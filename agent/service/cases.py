@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agent.errors import StateError
 from agent.settings.read import Settings
-from agent.state.files import files_in, remove, state_files
+from agent.state.files import files_in, remove, replace_durably, state_files
 from agent.state.rights import owners_rights
 from agent.sync.case_archive import write_packed
 from agent.sync.recorder import Recorder, begin_anew, keep_state, new_recorder, packed_case
@@ -98,7 +98,7 @@ class KeptCases:
         before = case_files(self._settings.folders.state)
         number = _number(before[-1]) + 1 if before else 1
         name = f"{number:06}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{_UNSAFE.sub('_', node)[:100]}.tar.gz"
-        write_packed(folder / name, packed)
+        write_packed(folder / name, packed, write=replace_durably)
 
 
 def case_files(directory: Path) -> list[Path]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from agent.errors import StateError
 from agent.state.rights import owners_rights
@@ -34,14 +35,31 @@ def replace_durably(path: Path, content: str | bytes, mode: int = 0o666) -> None
     """
     with owners_rights(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            write_durably(temporary_path(path), content, mode)
-            temporary_path(path).rename(path)
-        except OSError:
-            with suppress(OSError):
-                remove(temporary_path(path))
-            raise
-        sync_folder(path.parent)
+        _replace(path, temporary_path(path), content, mode)
+
+
+def replace_named(path: Path, content: str | bytes, mode: int = 0o666) -> None:
+    """
+    Replace a file that a person names, as ``replace_durably``; no folder is made.
+
+    Others may write it at the same time, as no lock is held: the file is then whole, as one of them wrote it.
+
+    Raises:
+        OSError: the file cannot be written; the old one stays, and nothing else.
+    """
+    with owners_rights(path):
+        _replace(path, path.with_name(f".{uuid4().hex}{_NEW}"), content, mode)
+
+
+def _replace(path: Path, temporary: Path, content: str | bytes, mode: int) -> None:
+    try:
+        write_durably(temporary, content, mode)
+        temporary.rename(path)
+    except OSError:
+        with suppress(OSError):
+            remove(temporary)
+        raise
+    sync_folder(path.parent)
 
 
 def write_durably(path: Path, content: str | bytes, mode: int = 0o666) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agent import VERSION
 from agent.errors import ConfigError, StateError
-from agent.state.files import files_in, read_named, read_whole, remove, replace_durably, seal, unseal
+from agent.state.files import files_in, read_named, read_whole, remove, replace_durably, replace_named, seal, unseal
 from agent.sync.decide.feature import Draft
 from agent.sync.forms import PlanForm
 from agent.sync.json_form import encode_kept
@@ -47,7 +47,7 @@ def write_plans(path: Path, plans: Iterable[tuple[ComputeNode, Draft]]) -> None:
         StateError: it cannot be written.
     """
     try:
-        replace_durably(path, _encode(plans))
+        replace_named(path, _encode(plans))
     except OSError as error:
         raise StateError(f"--out {path} cannot be written: {error.strerror}: name another file") from error
 

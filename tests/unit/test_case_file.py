@@ -6,6 +6,7 @@ import os
 import re
 import tarfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,20 @@ def test_only_the_owner_can_read_a_case_and_the_file_before_it_is_replaced(tmp_p
 
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", 0o600)
     assert [one.name for one in tmp_path.iterdir()] == ["case.tar.gz"]
+
+
+def test_two_that_write_one_case_leave_it_whole_and_other_files_alone(tmp_path: Path) -> None:
+    path, other = tmp_path / "case.tar.gz", tmp_path / "case.tar.gz.new"
+    other.write_text("a person's")
+    contents = [bytes([number]) * 4_000_000 for number in range(2)]
+
+    for _ in range(5):
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda data: write_packed(path, data), contents))
+        assert path.read_bytes() in contents
+
+    assert sorted(one.name for one in tmp_path.iterdir()) == [path.name, other.name]
+    assert other.read_text() == "a person's"
 
 
 def test_nothing_is_left_of_a_case_that_cannot_be_written(tmp_path: Path) -> None:
