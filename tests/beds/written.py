@@ -43,14 +43,16 @@ def check_writes(log: Path) -> None:
         if found["run"] in _said:
             seen.setdefault(found["run"], []).append((found["method"], found["path"], int(found["status"])))
     for run, requests in seen.items():
-        parts = (_said[run], *_said[run].get("nodes", ()))
-        cut_off = any(part.get("outcome") in ("failed", "unfinished") for part in parts)
-        if cut_off or _looked_again(requests):
+        sent = [f"{method} {path}" for method, path, status in requests if method != "GET" and status < 300]
+        if not sent or _cut_off(_said[run]) or _looked_again(requests):
             continue
         by_hand = {status for method, path, status in requests if path == "/reshaper"} == {403}
-        sent = [f"{method} {path}" for method, path, status in requests if method != "GET" and status < 300]
         besides = Counter(sent) - Counter(_planned(_said[run], one_by_one=by_hand))
         assert not besides, (_said[run]["about"], besides)
+
+
+def _cut_off(form: Mapping[str, Any]) -> bool:
+    return any(part.get("outcome") in ("failed", "unfinished") for part in (form, *form.get("nodes", ())))
 
 
 def _looked_again(requests: Sequence[tuple[str, str, int]]) -> bool:
