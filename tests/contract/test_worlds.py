@@ -12,7 +12,7 @@ from typing import Any, get_args
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, given, seed, settings
 from hypothesis import strategies as st
 
 from beds.worlds import CARDS, NAMES, ROOT, STYLES, World, worlds
@@ -22,6 +22,7 @@ from drivers.pools import POOLS
 pytestmark = pytest.mark.contract
 
 WORLDS = int(os.environ.get("WORLDS", "40"))
+SEED = int(os.environ.get("SOAK_SEED", "3"))
 LONG = settings(max_examples=WORLDS, deadline=None, suppress_health_check=list(HealthCheck))
 BOOTS = ("", "first", "second")
 OFFERS = ("off", "first", "second", "whole", "both")
@@ -71,9 +72,10 @@ def make() -> Iterator[Any]:
         yield maker
 
 
-def begin(make: Any, beginning: dict[str, Any], guests: list[Any]) -> World:
+def begin(make: Any, beginning: dict[str, Any], guests: list[Any], *, soon_after_boot: bool = False) -> World:
     """A world whose tree stands, with guests in it."""
     world: World = make(**beginning)
+    world.soon_after_boot = soon_after_boot
     world.take()
     assert world.is_well, world.told
     for _, *how in guests:
@@ -331,11 +333,11 @@ def bolder(before: Any, found: Any, right: Any) -> dict[Any, Any]:
 
 
 @LONG
+@seed(SEED)
 @given(beginnings, st.lists(spawns, max_size=3), doubts)
 def test_memory_only_adds_doubt(make: Any, beginning: dict[str, Any], guests: list[Any], steps: list[Any]) -> None:
     """With any memory a pass offers, frees and deletes nothing that it would not with the right one; doubt is told."""
-    world = begin(make, beginning, guests)
-    world.soon_after_boot = True
+    world = begin(make, beginning, guests, soon_after_boot=True)
     texts = {"history": [world.remembered], "others": [""]}
     for several, by_hand, harmless, (whose, number), reshape, lives in steps:
         for one in several:
