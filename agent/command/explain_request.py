@@ -52,13 +52,25 @@ def explain_request(client: PlacementClient, node: str, wishes: tuple[Wish, ...]
         gives = None if foreign else _candidate(client, givers, wishes)
     except Forbidden:
         raise
-    except Rejected as error:  # whatever the host has, nobody is a candidate then
-        return ExplainedRequest(node=node, candidate=False, refusal=str(error))
+    except Rejected as error:
+        refused = _is_refused(client, wishes)  # else placement refuses what names the tree: in_tree came with 1.31
+        return ExplainedRequest(node=node, candidate=False if refused else None, refusal=str(error))
     if gives is not None:
         names = {one.uuid: one.name for one in givers.every}
         return ExplainedRequest(node=node, candidate=True, gives={names.get(uuid, uuid): gives[uuid] for uuid in gives})
     lacks = missing(partial(_ask, client, givers), givers, wishes)
     return ExplainedRequest(node=node, candidate=False if is_sure(wishes, givers) else None, missing=lacks)
+
+
+def _is_refused(client: PlacementClient, wishes: Sequence[Wish]) -> bool:
+    """Return whether placement refuses a request as it stands; then nobody is a candidate, whatever the host has."""
+    try:
+        client.candidate(format_request(wishes))
+    except Forbidden:
+        raise
+    except Rejected:
+        return True
+    return False
 
 
 def _givers(client: PlacementClient, tree: ObservedTree, wishes: Iterable[Wish]) -> Givers:

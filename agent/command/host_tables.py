@@ -284,7 +284,9 @@ def print_candidacy(out: Screen, data: ExplainedRequest) -> None:
         None: ("may be a candidate: placement has none without what other hosts share", ""),
     }
     verdict, style = known[data.candidate]
-    refusal = f"placement refuses the request: {data.refusal}" if data.refusal else ""
+    if data.candidate is None and data.refusal:
+        verdict = "may be a candidate: this placement cannot be asked about one host"
+    refusal = f"placement refuses what was asked: {data.refusal}" if data.refusal else ""
     out.print(Text.assemble((data.node, "bold"), " ", (verdict, style)), refusal)
     for provider, resources in data.gives.items():
         what = ", ".join(f"{amount} {name}" for name, amount in resources.items())

@@ -190,7 +190,7 @@ class ExplainedRequest:
     candidate: bool | None  # None: not known
     gives: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by provider and class; empty: it is none
     missing: tuple[Missing, ...] = ()  # without these wishes the host would be a candidate
-    refusal: str = ""  # why placement refuses the request, whatever the host has; empty: it does not
+    refusal: str = ""  # why placement refuses the request, or to be asked about one host; empty: it does not
 
 
 @dataclass(frozen=True, slots=True)

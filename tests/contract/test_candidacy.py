@@ -257,6 +257,27 @@ def test_a_request_that_placement_refuses_is_told_in_its_words(ask: Any) -> None
     assert "HW_NO_SUCH" in found.refusal
 
 
+class WithoutInTree:
+    """Placement of before microversion 1.31: it refuses in_tree among candidates."""
+
+    def __init__(self, sender: Any) -> None:
+        self._sender = sender
+
+    def request(self, url: str, method: str, **kwargs: Any) -> Any:
+        refused = url.startswith("/allocation_candidates") and "in_tree" in url
+        return self._sender.request(f"{url}&strange=1" if refused else url, method, **kwargs)
+
+
+@pytest.mark.usefixtures("ask")
+def test_a_placement_that_cannot_be_asked_about_one_host_gives_no_answer(placement_sender: Any) -> None:
+    old = PlacementClient(Transport(WithoutInTree(placement_sender), where="an old placement"))
+
+    found = explain_request(old, ROOT.name, parse_request("resources=VCPU:1"))
+
+    assert found.candidate is None
+    assert found.refusal
+
+
 def test_a_part_that_placement_refuses_is_missing_in_its_words(ask: Any) -> None:
     """Placement may find that nobody is in an aggregate before it looks at traits."""
     found = ask(f"resources=VCPU:1&member_of={A3}&required=!CUSTOM_NOBODYS")
