@@ -17,7 +17,7 @@ from reportclient.tree import MAX_INT, Inventory, ObservedProvider, ObservedTree
 UNHEALTHY = "CUSTOM_DEVICE_UNHEALTHY"  # some of the provider's devices are unhealthy
 HELD = "CUSTOM_DEVICE_HELD"  # fewer devices are left than guests hold or an operator reserved
 KEEP = f"{UNHEALTHY}_KEEP_"  # followed by the amount that an operator reserved, "_", and the class
-LEFT = f"{UNHEALTHY}_LEFT_"  # followed by the amount that we left reserved, and so on
+LEFT = f"{UNHEALTHY}_LEFT_"  # followed by the amount that we left reserved, "_", and the class
 LONGEST_CLASS = LONGEST - len(f"{KEEP}{MAX_INT}_")  # characters of a class of which any amount fits into a trait
 
 Reservations = Mapping[str, Mapping[str, int]]
@@ -118,9 +118,9 @@ def with_reservations(observed: ObservedTree, reservations: Reservations) -> Obs
 
 def with_marks_of(observed: ObservedTree, left: ObservedTree | None) -> ObservedTree:
     """
-    Return the tree with our marks where a hand took them away, as it does who sets a whole list of traits.
+    Return the tree with our marks where a hand removed them, for instance by setting a whole list of traits.
 
-    What we ``left`` counts only where nothing was written since but those traits, by the provider's generation.
+    What we ``left`` counts only where the provider's generation shows one write since then: that of the traits.
     """
     before = left.by_uuid if left else {}
     return replace(observed, providers=tuple(_with_marks_of(seen, before.get(seen.uuid)) for seen in observed))
@@ -137,7 +137,8 @@ def with_left(provider: Provider, besides: Collection[str] = ()) -> Provider:
     """
     Return a desired provider with the traits that say what of its devices we reserve; ``besides`` is another's.
 
-    They name each class of which we reserve more than an operator; where there is none, each class: one always does.
+    They name each class of which we reserve more than an operator, or each class where there is none: while we reserve
+    something, there is always such a trait.
     """
     others = frozenset(name for name in provider.traits if not tells_left(name))
     if not is_reserved_by_us(provider.traits):

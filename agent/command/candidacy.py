@@ -28,12 +28,12 @@ class Givers:
 
     @property
     def every(self) -> tuple[ObservedProvider, ...]:
-        """Return both."""
+        """All of them, those of this host first."""
         return (*self.tree, *self.sharing)
 
     @property
     def shared(self) -> frozenset[str]:
-        """Return the classes that others share with this host."""
+        """The classes that others share with this host."""
         return frozenset().union(*(one.provider.inventories for one in self.sharing))
 
     def can_share(self, wish: Wish) -> bool:

@@ -237,8 +237,8 @@ def _check_lasting(before: Settings, after: Settings) -> None:
         "state_directory": before.folders.state != after.folders.state,
         "metrics_port": before.metrics.port != after.metrics.port,
     }
-    for name in (name for name, differs in lasting.items() if differs):
-        raise ConfigError(f"[agent] {name} has changed: restart the service to apply it")
+    if changed := [name for name, differs in lasting.items() if differs]:
+        raise ConfigError(f"[agent] {changed[0]} has changed: restart the service to apply it")
 
 
 def _warn_of_slips(settings: Settings) -> None:

@@ -53,8 +53,11 @@ def check_writes(log: Path) -> None:
 
 def _looked_again(requests: Sequence[tuple[str, str, int]]) -> bool:
     """Return whether a run of one root looked at it again: after a conflict, or after an answer that was lost."""
-    kinds = [("w" if method != "GET" else "l") for method, path, _ in requests if method != "GET" or "in_tree=" in path]
-    return any(status == 409 for *_, status in requests) or "wl" in "".join(kinds)
+    writes = [number for number, (method, *_) in enumerate(requests) if method != "GET"]
+    looks = [number for number, (_, path, _) in enumerate(requests) if "in_tree=" in path]
+    if any(status == 409 for *_, status in requests):
+        return True
+    return bool(writes and looks) and looks[-1] > writes[0]
 
 
 def _planned(form: Mapping[str, Any], *, one_by_one: bool) -> Iterator[str]:

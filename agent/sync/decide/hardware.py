@@ -23,7 +23,7 @@ class Host:
     dedicated: frozenset[int] = frozenset()  # CPUs of which PCPU consists
     formerly: frozenset[int] | None = None  # those of which it consisted at the last pass; None: of the same
     file_backed_mib: int = 0  # as in ``Policy``
-    offered: Mapping[str, frozenset[str]] = field(default_factory=dict)  # as in ``Holdings``
+    offered: Mapping[str, frozenset[str]] = field(default_factory=dict)  # as in ``Backing``
     in_total: Mapping[str, frozenset[str]] = field(default_factory=dict)  # ``Backing.kinds``
 
 
