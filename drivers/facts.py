@@ -15,8 +15,6 @@ class HostCpu:
     """One logical CPU, from ``<cpu>`` in libvirt's capabilities."""
 
     id: int
-    socket: int
-    core: int
     siblings: frozenset[int]  # logical CPUs of the same core, this one included
 
 
@@ -36,7 +34,6 @@ class NumaCell:
     memory_kib: int  # libvirt's <memory>; 0 for a cell without memory
     cpus: tuple[HostCpu, ...]  # lowest id first; empty for a memory-only cell
     pages: tuple[MemoryPages, ...] = ()  # smallest first; empty where libvirt does not report them
-    distances: tuple[tuple[int, int], ...] = ()  # (cell, relative distance), lowest cell first; 10 means this cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +143,6 @@ class PciFunction:
     device_class: int | None = None  # base class, subclass and interface, for instance 0x020000: an Ethernet controller
     has_bridge_header: bool = False  # its header is of type 1 or 2; libvirt shows it as pci-bridge or cardbus-bridge
     driver: str | None = None  # None: no driver is bound
-    iommu_group: int | None = None
     cell: int | None = None  # NUMA cell; None: the kernel knows no affinity (numa_node is -1)
     pf: PciAddress | None = None  # address of a VF's physical function; None: it is no VF
     total_vfs: int | None = None  # how many VFs a PF can have; None: it is no PF
@@ -320,7 +316,6 @@ class HostFacts:
     devices: Devices = Devices()
     namespaces: tuple[Namespace, ...] = ()  # of persistent memory, by name; read only if the configuration names some
     guests: tuple[Guest, ...] = ()  # every domain, by uuid
-    isolated_cpus: frozenset[int] | None = None  # CPUs kept from the kernel's scheduler; None: unknown
     sev: SevKernel | None = None  # None: unknown, or kvm_amd is not loaded
     tdx_guests: int | None = None  # how many guests can have Intel TDX at a time; None: the kernel does not tell
     boot: str | None = None  # the kernel's boot id (random(4)); None: unknown

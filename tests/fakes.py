@@ -14,8 +14,8 @@ FACTS = HostFacts(
     arch="x86_64",
     guest_features=frozenset({"avx", "svm", "unheard-of"}),
     cells=(
-        NumaCell(0, 1024 * 1000 + 512, tuple(HostCpu(n, 0, n, frozenset({n})) for n in (0, 1))),
-        NumaCell(1, 1024 * 1000 + 512, tuple(HostCpu(n, 1, n, frozenset({n})) for n in (2, 3))),
+        NumaCell(0, 1024 * 1000 + 512, tuple(HostCpu(n, frozenset({n})) for n in (0, 1))),
+        NumaCell(1, 1024 * 1000 + 512, tuple(HostCpu(n, frozenset({n})) for n in (2, 3))),
     ),
     domain_capabilities=(PC,),
     disk=DiskSpace(100 * GIB + 1, 0),

@@ -1,25 +1,13 @@
-"""Reads facts about CPUs that only the kernel has: isolated and offline CPUs, and memory encryption."""
+"""Reads facts about CPUs that only the kernel has: offline CPUs, and memory encryption."""
 
 from collections.abc import Iterable
 
 from drivers.errors import MalformedFact
 from drivers.facts import CpuMap, SevKernel
 from drivers.host.archive import Document, fields, whole
-from drivers.host.parse import parse_id_list
 from drivers.host.sysfs import KernelFiles
 
 SEV = "sys/module/kvm_amd/parameters"
-
-
-def probe_isolated(files: KernelFiles) -> frozenset[int] | None:
-    """Return the CPUs kept from the kernel's scheduler (isolcpus=); None where the kernel has no such file."""
-    document = files.read("sys/devices/system/cpu/isolated")
-    if document is None:
-        return None
-    try:
-        return parse_id_list(document.text)
-    except ValueError as error:
-        raise MalformedFact(f"{document.source} is not a list of CPUs: {error}") from error
 
 
 def probe_sev(files: KernelFiles) -> SevKernel | None:

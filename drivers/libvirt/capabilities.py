@@ -172,12 +172,6 @@ def _parse_cell(cell: Element, source: str) -> NumaCell:
         memory_kib=memory_kib,
         cpus=tuple(sorted(cpus, key=lambda cpu: cpu.id)),
         pages=_parse_pages(cell, source),
-        distances=tuple(
-            sorted(
-                (number(attribute(one, "id", source), source), number(attribute(one, "value", source), source))
-                for one in cell.iterfind("distances/sibling")
-            )
-        ),
     )
 
 
@@ -191,14 +185,9 @@ def _parse_pages(cell: Element, source: str) -> tuple[MemoryPages, ...]:
 
 
 def _parse_cpu(cpu: Element, source: str) -> HostCpu:
-    """Parse one CPU; for a CPU that is offline libvirt gives no socket, core and siblings."""
+    """Parse one CPU; for a CPU that is offline libvirt gives no siblings."""
     id_ = number(attribute(cpu, "id", source), source)
-    return HostCpu(
-        id=id_,
-        socket=number(cpu.get("socket_id", "0"), source),
-        core=number(cpu.get("core_id", "0"), source),
-        siblings=parse_cpu_set(cpu.get("siblings") or str(id_)),
-    )
+    return HostCpu(id_, parse_cpu_set(cpu.get("siblings") or str(id_)))
 
 
 def _parse_guest(arch: Element, source: str) -> GuestArch:

@@ -14,7 +14,7 @@ from drivers.facts import CpuMap, Devices, DiskFacts, DomainCapabilities, HostFa
 from drivers.host import udev
 from drivers.host.archive import DISK, Document, encode_disk
 from drivers.host.commands import NAMESPACES, parse_namespaces
-from drivers.host.cpu import probe_boot, probe_isolated, probe_offline, probe_sev, probe_tdx
+from drivers.host.cpu import probe_boot, probe_offline, probe_sev, probe_tdx
 from drivers.host.parse import format_cpu_set
 from drivers.host.pci_functions import PciReading, completed, probe_pci
 from drivers.host.residency import probe_residency
@@ -227,7 +227,6 @@ class _Look:
                 )
                 for domain in self._connection.domains()
             ),
-            isolated_cpus=probe_isolated(self._files) if self._files else None,
             sev=probe_sev(self._files) if self._files else None,
             tdx_guests=probe_tdx(self._files) if self._files else None,
             boot=probe_boot(self._files) if self._files else None,

@@ -169,7 +169,7 @@ def _parse_function(device: Element, pci: Element, source: str) -> PciFunction:
             serial = capability.findtext("fields[@access='readonly']/serial_number", "").strip() or None
         elif kind in BRIDGES:
             bridge = True
-    group, numa = pci.find("iommuGroup"), pci.find("numa")
+    numa = pci.find("numa")
     with fields(source):
         address = PciAddress(
             *(number(text_of(pci, part, source), source) for part in ("domain", "bus", "slot", "function"))
@@ -181,7 +181,6 @@ def _parse_function(device: Element, pci: Element, source: str) -> PciFunction:
         device_class=_parse_class(pci, source),
         has_bridge_header=bridge,
         driver=device.findtext("driver/name"),
-        iommu_group=number(attribute(group, "number", source), source) if group is not None else None,
         cell=number(attribute(numa, "node", source), source) if numa is not None else None,
         pf=pf,
         total_vfs=total_vfs,

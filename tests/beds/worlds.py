@@ -571,7 +571,7 @@ class World:
                 NumaCell(
                     id_,
                     4 << 20,
-                    tuple(HostCpu(cpu, id_, cpu, frozenset({cpu})) for cpu in sorted(cpus)),
+                    tuple(HostCpu(cpu, frozenset({cpu})) for cpu in sorted(cpus)),
                     (MemoryPages(4, 0),),
                 )
                 for id_, cpus in CELLS.items()

@@ -86,7 +86,7 @@ class StandIn(LibvirtDriver):
                     NumaCell(
                         0,
                         nova._host.get_memory_mb_total() * 1024,
-                        tuple(HostCpu(cpu, 0, cpu, frozenset({cpu})) for cpu in range(cpus)),
+                        tuple(HostCpu(cpu, frozenset({cpu})) for cpu in range(cpus)),
                     ),
                 ),
                 domain_capabilities=(self._capabilities(),),

@@ -36,7 +36,7 @@ def test_cells_keep_their_ids_gaps_and_cells_without_cpus_or_memory() -> None:
 
     pair = frozenset({0, 1})
     assert cells == (
-        NumaCell(0, 1024, (HostCpu(0, 0, 0, pair), HostCpu(1, 0, 1, pair), HostCpu(2, 0, 0, frozenset({2})))),
+        NumaCell(0, 1024, (HostCpu(0, pair), HostCpu(1, pair), HostCpu(2, frozenset({2})))),
         NumaCell(1, 0, ()),
         NumaCell(4, 2048, ()),
     )

@@ -38,7 +38,7 @@ def cells(*guests: Guest, huge: int = 512) -> HostFacts:
         NumaCell(
             id_,
             8 << 20,
-            tuple(HostCpu(cpu, id_, cpu, frozenset({cpu})) for cpu in sorted(cpus)),
+            tuple(HostCpu(cpu, frozenset({cpu})) for cpu in sorted(cpus)),
             (MemoryPages(4, 0), *((MemoryPages(2048, huge),) if huge else ())),
         )
         for id_, cpus in CPUS.items()

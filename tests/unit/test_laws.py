@@ -72,7 +72,7 @@ def seen(suffix: str, inventories: Stocks, *traits: str, uuid: str = "", parent:
 
 
 CELLS = tuple(
-    NumaCell(id_, 4 << 20, tuple(HostCpu(cpu, id_, cpu, frozenset({cpu})) for cpu in range(4 * id_, 4 * id_ + 4)))
+    NumaCell(id_, 4 << 20, tuple(HostCpu(cpu, frozenset({cpu})) for cpu in range(4 * id_, 4 * id_ + 4)))
     for id_ in (0, 1)
 )
 DEVICES = host(*card(NIC, 2), gpu(), parents=(parent(gpu(), a=4),)).devices

@@ -292,7 +292,7 @@ def test_a_cell_that_comes_has_the_ratio_of_all_others_or_the_initial_one(start:
     for cell in ("NUMA0", "NUMA1"):
         one.set_by_hand(cell, "VCPU", allocation_ratio=7.0)
     facts = one.facts
-    cpu = HostCpu(4, 2, 4, frozenset({4}))
+    cpu = HostCpu(4, frozenset({4}))
     more = replace(
         facts, cpu_map=CpuMap(5, frozenset(range(5))), cells=(*facts.cells, NumaCell(2, 1024 * 1000, (cpu,)))
     )

@@ -164,7 +164,7 @@ def test_traits_come_from_cpu_emulators_and_versions() -> None:
 
 
 def test_siblings_mean_hyperthreading() -> None:
-    cell = NumaCell(0, 4096, (HostCpu(0, 0, 0, frozenset({0, 1})),))
+    cell = NumaCell(0, 4096, (HostCpu(0, frozenset({0, 1})),))
 
     assert "HW_CPU_HYPERTHREADING" in traits(cells=(cell, *FACTS.cells))
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import CpuMap, Devices, NetDevice, PciFunction, SevKernel
 from drivers.host.archive import Document
-from drivers.host.cpu import probe_isolated, probe_offline, probe_sev, probe_tdx
+from drivers.host.cpu import probe_offline, probe_sev, probe_tdx
 from drivers.host.parse import format_cpu_set, parse_id_list, parse_inet6, parse_routes
 from drivers.host.pci_functions import completed, probe_pci
 from drivers.host.sysfs import MAX_FILE_BYTES, KernelFiles
@@ -48,7 +48,7 @@ def why_odd(root: Path, *, live: bool = False) -> str:
 
 def test_without_sys_only_libvirt_tells(tmp_path: Path) -> None:
     assert probe(tmp_path, plain(), *card()) == (plain(), *card())
-    assert (probe_isolated(KernelFiles(tmp_path)), probe_sev(KernelFiles(tmp_path))) == (None, None)
+    assert probe_sev(KernelFiles(tmp_path)) is None
 
 
 def test_power_state_and_what_the_vendors_driver_tells(tmp_path: Path) -> None:
@@ -209,13 +209,6 @@ def test_kvm_amd_tells_what_it_was_loaded_with(tmp_path: Path) -> None:
     write(tmp_path, "sys/module/kvm_amd/parameters/sev_es", "0\n")
 
     assert probe_sev(KernelFiles(tmp_path)) == SevKernel(sev=True, sev_es=False, sev_snp=False)
-
-
-@pytest.mark.parametrize(("text", "expected"), [("\n", frozenset()), ("2-3,8\n", frozenset({2, 3, 8}))])
-def test_isolated_cpus(tmp_path: Path, text: str, expected: frozenset[int]) -> None:
-    write(tmp_path, "sys/devices/system/cpu/isolated", text)
-
-    assert probe_isolated(KernelFiles(tmp_path)) == expected
 
 
 @given(st.frozensets(st.integers(0, 300)))
