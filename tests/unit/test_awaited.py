@@ -168,7 +168,7 @@ def test_what_a_rule_expects_goes_too_once_the_wait_is_over(start: Start) -> Non
 
 
 def test_without_a_boot_the_loss_is_any_loss(start: Start) -> None:
-    one = start()
+    one = start(uptime_s=5000.0)
 
     one.sync(FORCE, facts=booted("first", vfs=0, types=0))
 
@@ -477,7 +477,7 @@ def test_vfs_without_their_types_are_awaited_after_a_boot(start: Start, layout: 
 
 
 def test_types_that_a_person_takes_away_without_a_boot_go_at_once(start: Start) -> None:
-    one = start(facts=typed("first", "600", "600"), devices=DevicePolicy(report=True, rules=(TYPED,)))
+    one = start(facts=typed("first", "600", "600"), devices=DevicePolicy(report=True, rules=(TYPED,)), uptime_s=5000.0)
 
     assert one.sync(facts=typed("first", "0", "0")).status is Status.CHANGED
 
