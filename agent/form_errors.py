@@ -1,12 +1,11 @@
-"""Says in plain words where a file that people write differs from the form that is read. Pure."""
+"""Says in plain words where a file that people write differs from the form that is read, and what is meant. Pure."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 import jsonschema
-
-from agent.likeness import most_alike
 
 _KINDS = {
     "array": "a list",
@@ -17,7 +16,8 @@ _KINDS = {
     "boolean": "true or false",
     "null": "nothing",
 }
-_NEAR = 0.7  # likeness of a misspelt name to the one that is meant; 1: the same
+PLAIN = 0.6  # least likeness that difflib takes by default; 1: the same
+_NEAR = 0.7  # likeness of a misspelt name to the one that is meant
 _LONGEST = 60  # letters of a wrong value that are shown
 
 
@@ -34,6 +34,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return a question for the known name that ``name`` resembles most; empty: it resembles none."""
     near = most_alike(name, known, _NEAR)
     return f": is {near} meant?" if near else ""
+
+
+def most_alike(name: str, known: Iterable[str], likeness: float = PLAIN) -> str:
+    """Return the known name that ``name`` resembles most, at least by ``likeness`` (0 to 1); empty: there is none."""
+    return next(iter(get_close_matches(name, [*known], 1, likeness)), "")
 
 
 def _told(error: jsonschema.ValidationError) -> str:

@@ -36,7 +36,7 @@ KIN = {
 MODULES = (
     "agent.command.arguments",
     "agent.command.carry_out",
-    "agent.command.run_verb",
+    "agent.command.service_verbs",
     "agent.service.loop",
     "agent.connect.adapters",
     "drivers.libvirt.driver",

@@ -1,18 +1,34 @@
-"""The interface of a virt driver: what the agent calls, and what one look at a node returns."""
+"""The interface of a virt driver: what the agent calls, what one look at a node returns, and what asks for a look."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from drivers.errors import DiscoveryError
-from drivers.events import Wake
 from drivers.facts import HostFacts
 from drivers.policy import Policy
 from drivers.reasons import Explained
 from reportclient.allocations import Holdings
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A change on the host; ``what`` describes it for people, for instance ``add pci 0000:81:10.0``."""
+
+    source: Literal["udev", "libvirt"]
+    what: str
+    gone: str = ""  # the hardware that went away: a PCI address, cpu3, memory40; empty: none, or unknown
+
+
+OnOperation = Callable[[str, float, bool], None]  # gets an operation's name, its seconds, and whether it succeeded
+Wake = Callable[[Event], None]  # may be called from any thread; returns at once
+
+
+def untold(_operation: str, _seconds: float, _served: bool) -> None:
+    """Discard the timings of operations: the default callback."""
 
 
 @dataclass(frozen=True, slots=True)

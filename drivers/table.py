@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from drivers import FAKE, INSIDE, IRONIC, LIBVIRT
-from drivers.base import Driver, SurveyedElsewhere
-from drivers.events import OnOperation, untold
+from drivers.base import Driver, OnOperation, SurveyedElsewhere, untold
 from drivers.host.archive import HostArchive
 from drivers.host.commands import NAMESPACES, read_namespaces
 from drivers.host.disk import DiskProbe

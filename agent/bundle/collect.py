@@ -17,9 +17,9 @@ from agent.errors import USER_ERRORS, StateError
 from agent.service.cases import case_files
 from agent.service.report import configuration_report
 from agent.service.status import read_status
-from agent.settings.mentions import mentions
 from agent.settings.read import Settings
 from agent.settings.saved import encode_options
+from agent.settings.values import mentions
 from agent.state.files import files_in
 from drivers.host.unpack import unpack
 

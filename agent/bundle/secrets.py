@@ -8,9 +8,9 @@ from urllib.parse import quote, quote_plus, unquote
 from xml.sax.saxutils import escape
 
 from agent.service.report import MASK
-from agent.settings.mentions import mentions
 from agent.settings.read import Settings
 from agent.settings.resolve import is_secret
+from agent.settings.values import mentions
 from reportclient.errors import USERINFO, mask
 
 _SHORTEST = 3  # letters of a secret that is looked for: a shorter one would blank words

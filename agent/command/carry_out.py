@@ -15,9 +15,8 @@ from agent.command import (
     bundle_verb,
     host_verbs,
     node_verbs,
-    run_verb,
+    service_verbs,
     undo_verb,
-    upgrade_verb,
 )
 from agent.command.data import about, print_data, print_failure, print_misuse
 from agent.command.doubts import doubtful_names
@@ -28,7 +27,7 @@ from agent.command.saved_cases import replay, save
 from agent.command.screen import screen, working
 from agent.command.verbs import Verb
 from agent.connect.choice import HypervisorNeeded, lists_nodes
-from agent.connect.trace import Trace
+from agent.connect.senders import Trace
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.sync.case_archive import check_folder
 from agent.sync.json_form import encode
@@ -45,7 +44,7 @@ ACTS: Mapping[str, Act] = {
     "reshape": host_verbs.reshape,
     "undo": undo_verb.undo,
     "record": host_verbs.record,
-    "upgrade": upgrade_verb.upgrade,
+    "upgrade": service_verbs.upgrade,
     "adopt": adopt_verb.adopt,
     "bundle": bundle_verb.bundle,
     "explain": host_verbs.explain,
@@ -55,8 +54,8 @@ ACTS: Mapping[str, Act] = {
     "revert": allocation_verbs.revert,
     "release": allocation_verbs.release,
     "audit": audit_verb.audit,
-    "run": run_verb.run,
-    "status": host_verbs.status,
+    "run": service_verbs.run,
+    "status": service_verbs.status,
     "retire": host_verbs.retire,
     "hand-over": host_verbs.hand_over,
     "check": host_verbs.check,

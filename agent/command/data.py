@@ -15,7 +15,7 @@ from agent.command.exits import Exit
 from agent.command.result import choice_of, settings_of
 from agent.command.results import About
 from agent.connect.choice import lists_nodes, settings_for
-from agent.connect.trace import Trace
+from agent.connect.senders import Trace
 from agent.errors import ConfigError
 from agent.sync.json_form import encode
 

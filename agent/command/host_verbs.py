@@ -18,7 +18,6 @@ from agent.command.host_tables import (
     print_reasons,
     print_recorded,
     print_shown,
-    print_status,
     print_suggestion,
     print_tree,
     print_usages,
@@ -38,16 +37,14 @@ from agent.command.plan_results import ApprovalAnswer, DesiredTree, Forecast, Fo
 from agent.command.plan_tables import print_conversion, print_foreseen, print_withdrawn
 from agent.command.record import record_host
 from agent.command.result import Printer, Report, choice_of, settings_of
-from agent.command.results import Checks, Recorded, ShownStatus, Suggestion, Usages, Withdrawn
+from agent.command.results import Checks, Recorded, Suggestion, Usages, Withdrawn
 from agent.command.suggestion import TYPE_FILES, suggestion
 from agent.connect.adapters import ApiLook, look_for_placement
 from agent.connect.choice import host_driver, node_of, open_client, open_driver, settings_for
 from agent.errors import USER_ERRORS, ConfigError
-from agent.service.cases import case_files
-from agent.service.status import WELL, is_late, is_running, read_status
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
-from agent.sync.approval import approvals, approve, tell_approval, withdraw
+from agent.sync.approval import approve, withdraw
 from agent.sync.case_archive import check_folder
 from agent.sync.convert import Agreement, convert, convert_approved, sync_node, sync_saved
 from agent.sync.decide.additions import add
@@ -424,19 +421,6 @@ def _explain_request(options: argparse.Namespace) -> Report:
     with _nodes(options) as nodes:
         records = [explain_request(one.client, one.name, wishes) for one in nodes]
     return _for_each(records, "nodes", print_candidacy, Exit.DONE)
-
-
-def status(options: argparse.Namespace) -> Report:
-    """Report the status that the service wrote last, with cases and approvals."""
-    directory = settings_for(choice_of(options)).folders.state
-    found = read_status(directory)
-    running, late = is_running(found), is_late(found)
-    refused = set(found["outcomes"].values()) - WELL
-    well = found["ready"] and running and not late and not refused
-    told = tuple(tell_approval(path, one) for path, one in approvals(directory))
-    data = ShownStatus(record=found, cases=tuple(case_files(directory)), approvals=told, running=running, late=late)
-    ending = Exit.DONE if well else Exit.DIFFERENCES
-    return Report(data=data, table=print_status, exit=ending)
 
 
 def _try(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from agent.bundle.secrets import holds_secret
 from agent.connect.adapters import NEEDED
-from agent.settings.mentions import mentions
 from agent.settings.options import LOGINS
 from agent.settings.read import Settings
+from agent.settings.values import mentions
 
 CLOUDS = (Path("/etc/openstack/clouds.yaml"), Path("/etc/openstack/secure.yaml"))  # of openstacksdk, for any login
 

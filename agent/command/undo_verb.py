@@ -11,7 +11,7 @@ from agent.command.results import Journal
 from agent.command.verbs import VERBS
 from agent.connect.choice import open_client
 from agent.errors import ConfigError, StateError
-from agent.state.same_service import same_place
+from agent.state.memory import same_place
 from agent.sync.decide.undoing import Conversion
 from agent.sync.journal import Entry, kept_conversions, read_journal
 from drivers.policy import Layout

@@ -18,10 +18,10 @@ from agent import VERSION
 from agent.connect.guarded import GuardedSession
 from agent.connect.tokens import look_after
 from agent.errors import ConfigError
-from agent.likeness import most_alike
-from agent.settings.mentions import place
+from agent.form_errors import most_alike
 from agent.settings.options import register_secrets
 from agent.settings.read import Settings
+from agent.settings.values import place
 from reportclient.errors import LEAKED, mask, shorten
 
 REDIRECTS = 3  # of one request, all within one server

@@ -13,8 +13,7 @@ from typing import Any
 from agent.bare_metal.context import BareMetalNodes
 from agent.connect.adapters import EMBEDDED_URL, open_embedded, open_ironic, open_placement
 from agent.connect.adapters import nova_adapter as open_adapter
-from agent.connect.metering import MeteredSender, operation, served
-from agent.connect.trace import Trace, TracedSender
+from agent.connect.senders import MeteredSender, Trace, TracedSender, operation, served
 from agent.errors import ConfigError, StateError
 from agent.nova.answers import NovaRecord, essential
 from agent.nova.client import NovaClient
@@ -24,8 +23,7 @@ from agent.state.node_records import own_mark
 from agent.sync.case import Case
 from agent.sync.node import ComputeNode
 from agent.sync.recorder import Recorder
-from drivers.base import Driver
-from drivers.events import OnOperation, untold
+from drivers.base import Driver, OnOperation, untold
 from drivers.fake.fleet import generate_fleet
 from drivers.host.archive import HostArchive
 from drivers.host.unpack import unpack

@@ -15,8 +15,7 @@ from agent.connect.choice import Choice, settings_for
 from agent.connect.tokens import forget_tokens
 from agent.errors import ConfigError, StateError
 from agent.service import signals
-from agent.service.event_batches import WakeUps
-from agent.service.pace import Pace
+from agent.service.pace import Pace, WakeUps
 from agent.service.pass_result import RoundResult
 from agent.service.report import service_report
 from agent.service.reporting import Reporter
@@ -29,8 +28,8 @@ from agent.settings.slips import slips_of_the_pen
 from agent.settings.values import Values
 from agent.state.locks import serving
 from agent.sync.outcome import Status
+from drivers.base import Event
 from drivers.errors import DiscoveryError
-from drivers.events import Event
 from reportclient.errors import printable
 
 LOG = logging.getLogger(__name__)

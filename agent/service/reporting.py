@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from agent import VERSION
 from agent.audit.decide.findings import Kind
-from agent.connect.metering import MeteredSender, Underway, operation, served
+from agent.connect.senders import MeteredSender, Underway, operation, served
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.service.metrics import Metrics, serve
 from agent.service.pass_result import RoundResult

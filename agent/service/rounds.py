@@ -35,9 +35,8 @@ from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.pool_node import pool_nodes
 from agent.sync.run import run_locked
-from drivers.base import Driver, Watchable
+from drivers.base import Driver, Event, OnOperation, Watchable
 from drivers.errors import DiscoveryError, PolicyError
-from drivers.events import Event, OnOperation
 from drivers.host.services import probe_service
 from drivers.pools import PoolDriver
 from reportclient.client import PlacementClient

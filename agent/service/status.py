@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.audit.decide.findings import Kind
-from agent.connect.trace import PASS_S
+from agent.connect.senders import PASS_S
 from agent.errors import StateError
 from agent.state.files import read_whole, replace_quickly
 from agent.sync.outcome import Status

@@ -14,14 +14,13 @@ from typing import Literal
 from oslo_config import cfg
 
 from agent.errors import ConfigError
-from agent.likeness import most_alike
+from agent.form_errors import most_alike
 from agent.settings.host_policy import build_policy
 from agent.settings.log import register_log
-from agent.settings.mentions import mentions
 from agent.settings.options import OPTIONS, OWN_GROUPS, REFUSED, register
 from agent.settings.resolve import resolve
 from agent.settings.slips import slips_of_the_pen
-from agent.settings.values import Values, one_line
+from agent.settings.values import Values, mentions, one_line
 from drivers import INSIDE
 from drivers.policy import CephPool, DiskPlace, InstancesFolder, Policy, VolumeGroup
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from oslo_config import cfg
 
 from agent.errors import ConfigError
-from agent.settings.mentions import is_registered, mentions, place
 from agent.settings.options import LOGINS, register_auth, register_secrets
+from agent.settings.values import is_registered, mentions, place
 
 LOGIN = ("auth_type", "auth_section")  # read first: they decide which other options exist
 DOLLAR = r"write a dollar sign itself as $$ or \$"

@@ -4,10 +4,9 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from agent.likeness import PLAIN, most_alike
-from agent.settings.mentions import is_registered, mentions, place
+from agent.form_errors import PLAIN, most_alike
 from agent.settings.options import MDEV_OPTIONS, OPTIONS, OWN_GROUPS
-from agent.settings.values import Values
+from agent.settings.values import Values, is_registered, mentions, place
 from drivers.policy import MdevRule
 from drivers.rules import TAGS
 

@@ -1,17 +1,16 @@
-"""Reads the values of single options, and gathers the problems with them."""
+"""Reads the values of single options, finds the line that sets each, and gathers the problems with them."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 from oslo_config import cfg
 
 from agent.form_errors import nearest
-from agent.settings.mentions import mentions, place
 from agent.settings.options import MDEV_OPTIONS, OPTIONS
 
 T = TypeVar("T")
-
 
 _CHOICES = re.compile(r"Valid values are \[(.*)\], but found '(.*)'")  # by oslo.config
 
@@ -80,3 +79,32 @@ def plain_reason(text: str) -> str:
 def one_line(error: Exception) -> str:
     """Return the message of an error without line breaks."""
     return " ".join(str(error).split())
+
+
+def mentions(conf: cfg.ConfigOpts) -> Iterator[tuple[Path, int, str, str, str]]:
+    """Yield (file, line, group, option, value) of each option in the files; later ones override earlier ones."""
+    folders = [Path(folder) for folder in conf.config_dir or ()]
+    files = [path for folder in folders for path in sorted(folder.glob("*.conf"))]
+    for path in (*map(Path, conf.config_file or ()), *files):
+        group = "DEFAULT"
+        for count, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+            if line.startswith("["):
+                group = line.strip("[] \t")
+                group = group if group == "DEFAULT" else group.lower()  # as oslo.config does
+            elif line[:1].isalpha():
+                name, _, value = line.replace(":", "=", 1).partition("=") if "=" not in line else line.partition("=")
+                yield path, count, group, name.strip(), value
+
+
+def place(conf: cfg.ConfigOpts, group: str, name: str) -> str:
+    """Return ``FILE:LINE: `` of the last mention of an option, which is the one that counts; "" if there is none."""
+    places = [f"{path}:{line}: " for path, line, *mention, _ in mentions(conf) if mention == [group, name]]
+    return places[-1] if places else ""
+
+
+def is_registered(conf: cfg.ConfigOpts, group: str, name: str) -> bool:
+    """Whether the agent, or a library for it, reads an option of this name; group "" is DEFAULT."""
+    try:
+        return name in (conf[group] if group not in ("", "DEFAULT") else conf)
+    except cfg.NoSuchOptError:
+        return False

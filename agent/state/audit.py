@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
 from agent.state.files import read_state, remove_state, seal, unseal, write_state
-from agent.state.same_service import same_place
+from agent.state.memory import same_place
 from reportclient.allocations import Allocation
 
 FAR_FUTURE_S = 253402300800.0  # the year 10000

@@ -1,9 +1,11 @@
-"""What the agent remembers of one node between passes, as a value and as text. Pure."""
+"""What the agent remembers of one node between passes, as a value and as text, and of which placement. Pure."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from agent.state.files import seal, unseal
 from reportclient.json_text import decode_as, encode
@@ -13,6 +15,8 @@ from reportclient.reserve import Reservations
 from reportclient.tree import ObservedTree
 
 _FORMAT = 2
+URL = re.compile(r"https?://\S+", re.IGNORECASE)
+DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,3 +78,25 @@ def decode_state(text: str) -> NodeState:
         observed=ObservedTree(tuple(map(decode_observed, seen["providers"])), seen["last_modified"]) if seen else None,
         bodies={key: value for key, value in body.items() if key not in _GENERAL},
     )
+
+
+def same_place(one: str, other: str) -> bool:
+    """
+    Return whether two names of placements, or of Ironics, differ at most in the spelling of URLs.
+
+    That is the case of the host, the default port, and slashes at the end.
+    """
+    return one == other or _plain(one) == _plain(other)
+
+
+def _plain(name: str) -> str:
+    return URL.sub(lambda found: _plain_url(found[0]), name)
+
+
+def _plain_url(text: str) -> str:
+    try:
+        url = urlsplit(text)
+    except ValueError:  # brackets that hold no address: compare the text as it is
+        return text
+    netloc = url.netloc.lower().removesuffix(DEFAULT_PORTS[url.scheme]).removesuffix(":")
+    return urlunsplit(url._replace(netloc=netloc, path=url.path.rstrip("/")))

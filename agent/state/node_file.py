@@ -12,8 +12,7 @@ from pathlib import Path
 
 from agent.errors import StateError
 from agent.state.files import read_state, remove, remove_state, replace_durably, temporary_path, write_durably
-from agent.state.memory import NodeState, decode_state, encode_state
-from agent.state.same_service import same_place
+from agent.state.memory import NodeState, decode_state, encode_state, same_place
 
 LOG = logging.getLogger(__name__)
 RESERVE_BYTES = 64 * 1024  # least disk space that is reserved before anything is written to placement

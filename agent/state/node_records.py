@@ -18,7 +18,7 @@ from uuid import uuid4
 from agent.errors import StateError
 from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
 from agent.state.files import checksum, read_state, write_state
-from agent.state.same_service import same_place
+from agent.state.memory import same_place
 from drivers.ironic.shape import given_traits, node_classes
 from reportclient.payload import decode_inventory, encode_inventory
 from reportclient.tree import ObservedProvider, Provider

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.state.files import read_state, remove_state, seal, state_files, unseal, write_state
-from agent.state.same_service import same_place
+from agent.state.memory import same_place
 from agent.sync.decide.feature import Draft
 from agent.sync.json_form import encode
 from agent.sync.node import ComputeNode

@@ -15,15 +15,14 @@ from tenacity import (
 )
 
 from agent.state.locks import locked
-from agent.state.same_service import same_place
+from agent.state.memory import same_place
 from agent.sync.approval import Approval, find_approval, forget_approval
 from agent.sync.decide.checks import judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.owner import only_audits
 from agent.sync.decide.plan_changes import plan_changes
 from agent.sync.decide.view import Wishes
-from agent.sync.forms import PlanForm
-from agent.sync.json_form import encode_kept
+from agent.sync.json_form import PlanForm, encode_kept
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.plan_file import SavedPlan, remembered_plan

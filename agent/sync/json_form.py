@@ -1,10 +1,13 @@
-"""Encode values as the JSON that other programs read; the keys are part of the command's interface."""
+"""
+Encode values as the JSON that other programs read; the keys are part of the command's interface.
+
+Plans and entries of the journal are kept in files in the same form.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
-from agent.sync.forms import Held, ObservedTreeForm, OperationForm, PlanForm
 from reportclient.allocations import Allocation, Move, Observed, usages
 from reportclient.forecast import forecast
 from reportclient.json_text import encode as encode
@@ -28,6 +31,51 @@ from reportclient.plan import (
     SetTraits,
 )
 from reportclient.tree import Inventory, ObservedTree, Provider
+
+Amounts = dict[str, int]  # by resource class
+Held = dict[str, dict[str, Amounts]]  # consumer -> provider -> amounts
+OperationForm = dict[str, Any]  # the fields of an operation, and its kind as ``operation``
+
+
+class ProviderForm(TypedDict):
+    """One provider as placement holds it."""
+
+    parent: str | None  # name of the parent; None for a root
+    inventories: dict[str, InventoryForm]  # by resource class
+    traits: list[str]  # sorted
+    aggregates: list[str]  # uuids, sorted
+    uuid: str
+    generation: int
+    usages: Amounts  # sums of its allocations
+
+
+class ObservedTreeForm(TypedDict):
+    """A tree as placement holds it, by provider name, with its allocations."""
+
+    providers: dict[str, ProviderForm]
+    allocations: Held  # by provider name
+
+
+class MoveForm(TypedDict):
+    """Resources of one consumer that go from one provider to another; providers by name."""
+
+    consumer: str
+    from_resource_provider: str
+    to_resource_provider: str
+    moved_resources: Amounts  # on the source
+    to_resources: NotRequired[Amounts]  # on the target; left out where the resources keep their class
+    because: str
+
+
+class PlanForm(TypedDict):
+    """A plan: its operations in order, and its moves; kept once a person saw it, with the providers around it."""
+
+    digest: str
+    operations: list[OperationForm]
+    moves: list[MoveForm]
+    before: NotRequired[dict[str, ProviderForm]]  # an older release kept no providers
+    after: NotRequired[dict[str, ProviderForm]]
+
 
 Before = Mapping[str, Mapping[str, Inventory]]  # inventories in placement, by provider uuid
 

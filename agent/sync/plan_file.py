@@ -15,8 +15,7 @@ from agent import VERSION
 from agent.errors import ConfigError, StateError
 from agent.state.files import files_in, read_named, read_whole, remove, replace_durably, replace_named, seal, unseal
 from agent.sync.decide.feature import Draft
-from agent.sync.forms import PlanForm
-from agent.sync.json_form import encode_kept
+from agent.sync.json_form import PlanForm, encode_kept
 from agent.sync.node import ComputeNode
 from reportclient.json_text import decode_as
 

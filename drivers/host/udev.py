@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 
+from drivers.base import Event, Wake
 from drivers.errors import DiscoveryError
-from drivers.events import Event, Wake
 
 try:
     import pyudev

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from drivers.base import OnOperation, Wake, untold
 from drivers.errors import DiscoveryError, Vanished
-from drivers.events import OnOperation, Wake, untold
 from drivers.facts import CpuMap, Versions
 from drivers.host.archive import Document
 from drivers.libvirt.capabilities import Offer

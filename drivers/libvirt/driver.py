@@ -6,18 +6,16 @@ from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 
-from drivers.base import Survey
+from drivers.base import Event, Survey, Wake
 from drivers.devices import idle, present
 from drivers.errors import DiscoveryError, Vanished
-from drivers.events import Event, Wake
 from drivers.facts import CpuMap, Devices, DiskFacts, DomainCapabilities, HostFacts
 from drivers.host import udev
 from drivers.host.archive import DISK, Document, encode_disk
 from drivers.host.commands import NAMESPACES, parse_namespaces
-from drivers.host.cpu import probe_boot, probe_offline, probe_sev, probe_tdx
+from drivers.host.kernel import probe_boot, probe_offline, probe_residency, probe_sev, probe_tdx
 from drivers.host.parse import format_cpu_set
 from drivers.host.pci_functions import PciReading, completed, probe_pci
-from drivers.host.residency import probe_residency
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt import shape
 from drivers.libvirt.capabilities import (

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
+from drivers.base import Event, Wake
 from drivers.errors import DiscoveryError
-from drivers.events import Event, Wake
 from drivers.libvirt.event_loop import event_loop
 from drivers.libvirt.library import libvirt
 from drivers.libvirt.opening import aside, open_connection

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from drivers.base import OnOperation
 from drivers.errors import DiscoveryError, Vanished
-from drivers.events import OnOperation
 from drivers.facts import Versions
 from drivers.host.archive import Document
 from drivers.libvirt.capabilities import Offer

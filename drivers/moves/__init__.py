@@ -12,9 +12,8 @@ from collections.abc import Collection, Mapping
 
 from drivers.moves.classes import Classes
 from drivers.moves.floats import Floats
-from drivers.moves.places import Places
+from drivers.moves.places import Places, room_after
 from drivers.moves.question import Question
-from drivers.moves.room import room_after
 from drivers.moves.slots import leaving_of, own_allocations
 from drivers.packing import Load, pack
 from drivers.parcels import Parcel, amounts, assemble

@@ -1,4 +1,8 @@
-"""The choice of a place for each class that a consumer has: parcels that stay, go to a certain place, or float."""
+"""
+The choice of a place for each class that a consumer has: parcels that stay, go to a certain place, or float.
+
+After it comes the check whether each arrival fits, which leaves the room for what floats.
+"""
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -6,9 +10,10 @@ from functools import partial
 
 from drivers.moves.floats import IN_ITS_CELL, Floats
 from drivers.moves.question import Question
-from drivers.packing import Load
-from drivers.parcels import Parcel, deal, staying
+from drivers.packing import Load, limit
+from drivers.parcels import Parcel, Slot, deal, staying
 from drivers.words import Word
+from reportclient.allocations import usages
 from reportclient.names import CPUS
 
 
@@ -141,3 +146,36 @@ def _reason(consumer: str, guest: str, word: Word, provider: str) -> str:
         return word.seen.get(provider, "the guest has it there")
     seen = f": {word.seen[provider]}" if provider in word.seen else ""
     return f"its guest {guest} has it there, and migrates{seen}"
+
+
+def room_after(question: Question, decided: Iterable[Parcel], problems: list[str]) -> dict[Slot, int]:
+    """Return what each slot has left after all certain parcels arrived; note what does not fit."""
+    used: dict[Slot, int] = {}
+    arriving: dict[tuple[str, str, str], int] = {}
+    moved: set[tuple[str, str, str]] = set()
+    for parcel in decided:
+        slot = parcel.to_provider, parcel.to_class
+        used[slot] = used.get(slot, 0) + parcel.amount
+        key = parcel.consumer, *slot
+        arriving[key] = arriving.get(key, 0) + parcel.amount
+        if slot != (parcel.provider, parcel.resource_class):
+            moved.add(key)
+    before = usages(question.observed.allocations)
+    for (consumer, provider, name), amount in sorted(arriving.items()):
+        stock = question.stock.get((provider, name))
+        if stock is None or (consumer, provider, name) not in moved:
+            continue
+        if used[provider, name] > max(stock.capacity, before.get((provider, name), 0)):
+            advice = question.kept.get((provider, name))
+            problems.append(
+                f"consumer {consumer} has {amount} {name} that belong on {provider}. With this, {used[provider, name]} "
+                f"{name} would be used on {provider}, but the capacity is {stock.capacity} ((total {stock.total} - "
+                f"reserved {stock.reserved}) * ratio {stock.allocation_ratio:g})"
+                + (f". {advice}" if advice else f": make room on {provider}, or lower the reserved amount")
+            )
+        elif not limit(stock).takes(amount):
+            problems.append(
+                f"consumer {consumer} has {amount} {name} that belong on {provider}, which gives {stock.min_unit} "
+                f"to {stock.max_unit} in steps of {stock.step_size}: resize or move that guest first"
+            )
+    return {slot: stock.capacity - used.get(slot, 0) for slot, stock in question.stock.items()}

@@ -15,8 +15,8 @@ import pytest
 
 from beds import libvirtd
 from beds.libvirtd import Libvirtd
+from drivers.base import Event
 from drivers.errors import DiscoveryError
-from drivers.events import Event
 from drivers.libvirt.connection import LiveConnection
 from drivers.libvirt.event_loop import TURN_S, event_loop
 from drivers.libvirt.listener import DeviceEvents

@@ -8,9 +8,8 @@ import pytest
 
 import fakes
 from agent.sync.decide.provider_tree import update_provider_tree
-from drivers.base import Survey, SurveyedElsewhere
+from drivers.base import Survey, SurveyedElsewhere, Wake
 from drivers.errors import DiscoveryError, Vanished
-from drivers.events import Wake
 from drivers.looks import LOOKS, look
 from drivers.policy import Policy
 from drivers.reasons import Explained, Reasoned

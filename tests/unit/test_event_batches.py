@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from agent.service import event_batches as batches
-from drivers.events import Event
+from agent.service import pace as batches
+from drivers.base import Event
 from drivers.libvirt.listener import device_event
 
 ADD, REMOVE = Event("udev", "add pci 0000:81:10.0"), device_event("pci_0000_81_10_0", 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drivers.events import Event
+from drivers.base import Event
 from drivers.libvirt.listener import device_event, device_update, domain_event
 
 

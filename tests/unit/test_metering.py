@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.connect.metering import MeteredSender, Underway
+from agent.connect.senders import MeteredSender, Underway
 from beds.clock import Clock
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.connect.trace import PASS_S, Trace, TracedSender
+from agent.connect.senders import PASS_S, Trace, TracedSender
 from agent.nova.client import NovaClient
 from drivers.errors import DiscoveryError
 from drivers.ironic.client import IronicClient

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from agent.state.audit import AuditMemory, read_memory, write_memory
-from agent.state.memory import NodeState
+from agent.state.memory import NodeState, same_place
 from agent.state.node_file import StateFile
 from agent.state.node_records import NodesMemory, read_nodes, write_nodes
-from agent.state.same_service import same_place
 
 UUID = "6f1f6a0c-4d3c-4b7e-8b9a-2f6b7a1c0d42"
 PLACE = "placement at http://cloud:8778"

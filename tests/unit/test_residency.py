@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from drivers.errors import MalformedFact
-from drivers.host.residency import probe_residency
+from drivers.host.kernel import probe_residency
 from drivers.host.sysfs import KernelFiles
 
 GROUPS = "sys/fs/cgroup"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import CpuMap, Devices, NetDevice, PciFunction, SevKernel
 from drivers.host.archive import Document
-from drivers.host.cpu import probe_offline, probe_sev, probe_tdx
+from drivers.host.kernel import probe_offline, probe_sev, probe_tdx
 from drivers.host.parse import format_cpu_set, parse_id_list, parse_inet6, parse_routes
 from drivers.host.pci_functions import completed, probe_pci
 from drivers.host.sysfs import MAX_FILE_BYTES, KernelFiles

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.connect.metering import operation, served
+from agent.connect.senders import operation, served
 from agent.errors import StateError
 from agent.service.audits import Stock
 from agent.service.metrics import Metrics

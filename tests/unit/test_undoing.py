@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from agent.sync.decide.undoing import Conversion, not_as_before
-from agent.sync.forms import MoveForm, ObservedTreeForm
-from agent.sync.json_form import encode_observed_tree
+from agent.sync.json_form import MoveForm, ObservedTreeForm, encode_observed_tree
 from reportclient.allocations import Allocation
 from reportclient.plan import Create, Plan, SetInventories
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider

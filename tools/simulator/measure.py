@@ -25,7 +25,7 @@ import bcrypt
 import requests
 
 from agent.connect.choice import Choice, settings_for
-from agent.connect.metering import MeteredSender, operation
+from agent.connect.senders import MeteredSender, operation
 from agent.service.rounds import Rounds
 from agent.service.status import WELL
 from beds import databases, keystone

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
-from agent.sync.forms import MoveForm, OperationForm, PlanForm, ProviderForm
+from agent.sync.json_form import MoveForm, OperationForm, PlanForm, ProviderForm
 from reportclient.payload import InventoryForm
 
 _Aspect = Literal["parent", "inventories", "traits", "aggregates"]

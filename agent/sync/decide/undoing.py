@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from agent.sync.decide.plan_changes import stock_changes
-from agent.sync.forms import MoveForm, ObservedTreeForm
-from agent.sync.json_form import encode_after, encode_observed_tree
+from agent.sync.json_form import MoveForm, ObservedTreeForm, encode_after, encode_observed_tree
 from drivers.policy import Layout
 from reportclient.allocations import Allocation
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA

@@ -7,7 +7,7 @@ provider of this host that no entry names any more, and placement has no provide
 
 from collections.abc import Callable, Iterable, Mapping
 
-from agent.likeness import most_alike
+from agent.form_errors import most_alike
 from agent.sync.decide.additions import COMPUTE_NODE, Addition, now_named
 from reportclient.ownership import Names
 from reportclient.renaming import child_uuid

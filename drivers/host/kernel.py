@@ -1,6 +1,6 @@
-"""Reads facts about CPUs that only the kernel has: offline CPUs, and memory encryption."""
+"""Reads facts that only the kernel has: offline CPUs, memory encryption, the boot, and where guests' memory is."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from drivers.errors import MalformedFact
 from drivers.facts import CpuMap, SevKernel
@@ -8,6 +8,7 @@ from drivers.host.archive import Document, fields, whole
 from drivers.host.sysfs import KernelFiles
 
 SEV = "sys/module/kvm_amd/parameters"
+COUNTED = ("anon", "file")  # kinds of a guest's memory; all other kinds are part of these
 
 
 def probe_sev(files: KernelFiles) -> SevKernel | None:
@@ -68,3 +69,39 @@ def _parse_switch(document: Document) -> bool:
     if text not in ("Y", "N", "1", "0"):
         raise MalformedFact(f"{document.source} holds {text[:40]!r} where Y or N belongs")
     return text in ("Y", "1")
+
+
+def probe_residency(files: KernelFiles, id_: int, name: str) -> tuple[tuple[int, int], ...]:
+    """
+    Return (cell, KiB) of the memory of the libvirt domain with this id and name, most first.
+
+    Its control group tells it (cgroup-v2, memory.numa_stat); () without one. systemd-machined makes the group, or
+    libvirt itself where there is no systemd (libvirt: cgroups.html).
+    """
+    for group in _control_groups(id_, name):
+        document = files.read(f"sys/fs/cgroup/{group}/memory.numa_stat")
+        if document is not None:
+            return _parse_residency(document)
+    return ()
+
+
+def _control_groups(id_: int, name: str) -> Iterator[str]:
+    """Yield the paths that a domain's control group can have: systemd-machined's, then libvirt's own."""
+    escaped = "".join(
+        char if char.isalnum() or char in "_." else f"\\x{ord(char):02x}" for char in f"qemu-{id_}-{name}"
+    )
+    yield f"machine.slice/machine-{escaped}.scope"
+    yield f"machine/qemu-{id_}-{name}.libvirt-qemu"
+
+
+def _parse_residency(document: Document) -> tuple[tuple[int, int], ...]:
+    """Parse lines like ``anon N0=4096 N1=0``, in bytes."""
+    total: dict[int, int] = {}
+    for line in document.text.splitlines():
+        kind, *counts = line.split() or [""]
+        for count in counts if kind in COUNTED else ():
+            cell, sign, amount = count.partition("=")
+            if not (sign and cell.startswith("N") and cell[1:].isdecimal() and amount.isdecimal()):
+                raise MalformedFact(f"{document.source} holds {count[:40]!r} where an amount like N0=123 belongs")
+            total[int(cell[1:])] = total.get(int(cell[1:]), 0) + int(amount) // 1024
+    return tuple(sorted(total.items(), key=lambda item: (-item[1], item[0])))

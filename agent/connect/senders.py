@@ -1,19 +1,24 @@
-"""An adapter that reports the status and duration of each request."""
+"""Senders around another one: with the trace of the run in each request, and with a report on each answer."""
 
+import math
 import re
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
+from uuid import uuid4
 
-from reportclient.keystone import Sender
+from reportclient.keystone import PassOver, Sender
 
 Requested = Callable[[str, str, int, float], None]  # called with method, path, status (0: no answer) and seconds
 UUID = re.compile(r"(?<=/)[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?=/|$)")
 _NAME = re.compile(r"^/(traits|resource_classes)/[A-Z0-9_]+$")
 ONE_NAME = r"/\1/{name}"
 ANSWERS = (404, 406, 409)  # refusals that a service in order gives, and that the agent can go on with
+PASS_S = 1800.0  # a pass of the service sends no request after this time; it holds the lock, and others wait for it
+HEADER = "X-OpenStack-Request-ID"  # oslo.middleware logs it as global_request_id, in each service that is asked
 
 
 class Underway:
@@ -66,3 +71,36 @@ def operation(method: str, path: str) -> str:
 def served(code: int) -> bool:
     """Whether an answer with this status shows a service in order: success, or one of ``ANSWERS``."""
     return 0 < code < 400 or code in ANSWERS
+
+
+def _new_id() -> str:
+    return f"req-{uuid4()}"  # the form that oslo.middleware takes; it drops any other
+
+
+@dataclass(slots=True)
+class Trace:
+    """The traces of one run of a verb, or of one pass of the service."""
+
+    request_id: str = field(default_factory=_new_id)
+    placement: str = ""  # its name in messages; empty: none was opened
+    nodes: list[str] = field(default_factory=list)  # names of those that the run is about
+    ends_s: float = math.inf  # by the monotonic clock; a person ends a verb that takes too long
+
+    def begin(self) -> None:
+        """Take a new request id, and ``PASS_S`` from now on: another pass begins."""
+        self.request_id, self.ends_s = _new_id(), time.monotonic() + PASS_S
+
+
+class TracedSender:
+    """A sender that passes requests on to another one, each with the request id of the run, until the pass is over."""
+
+    def __init__(self, sender: Sender, trace: Trace) -> None:
+        self._sender = sender
+        self._trace = trace
+
+    def request(self, url: str, method: str, **kwargs: Any) -> Any:
+        """Send as ``Sender`` does; PassOver if the time of the pass is over."""
+        if time.monotonic() > self._trace.ends_s:
+            raise PassOver(f"not sent, as this pass takes more than {PASS_S / 60:.0f} minutes: the next one goes on")
+        headers = {HEADER: self._trace.request_id, **kwargs.pop("headers", {})}
+        return self._sender.request(url, method, headers=headers, **kwargs)

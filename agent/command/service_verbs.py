@@ -1,21 +1,27 @@
-"""The verb ``upgrade check``: whether this host is ready for this version, with the codes of ``nova-status``."""
+"""The verbs about the service on this host: run it, its status, and whether the host is ready for an upgrade."""
 
 import argparse
+from dataclasses import replace
 from enum import IntEnum
 from functools import partial
 
 from agent import VERSION
 from agent.command.check import check_host
-from agent.command.host_tables import print_upgrade
+from agent.command.exits import Exit
+from agent.command.host_tables import print_status, print_upgrade
 from agent.command.result import Report, choice_of, settings_of
-from agent.command.results import Check, Graded, Upgrade
+from agent.command.results import Check, Graded, ShownStatus, Upgrade
+from agent.connect.choice import settings_for
 from agent.errors import ConfigError, StateError
-from agent.service.status import is_running, read_status
+from agent.service.cases import case_files
+from agent.service.loop import run_service
+from agent.service.status import WELL, is_late, is_running, read_status
+from agent.sync.approval import approvals, tell_approval
 from agent.sync.outcome import Status
 
 
 class Code(IntEnum):
-    """Result of a check, and exit code of the verb: the highest of all (nova, doc/source/cli/nova-status.rst)."""
+    """Result of a check, and exit code of ``upgrade``: the highest of all (nova, doc/source/cli/nova-status.rst)."""
 
     SUCCESS = 0
     WARNING = 1  # the service runs, and a person should look
@@ -23,6 +29,24 @@ class Code(IntEnum):
 
 
 _MILD = frozenset({"clock", "nova", "service", "approval", "devices", "storage", "provider_config", "passwords"})
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the service until a signal ends it; errors as ``run_service``."""
+    run_service(replace(choice_of(options), service=True), options.verbose)
+
+
+def status(options: argparse.Namespace) -> Report:
+    """Report the status that the service wrote last, with cases and approvals."""
+    directory = settings_for(choice_of(options)).folders.state
+    found = read_status(directory)
+    running, late = is_running(found), is_late(found)
+    refused = set(found["outcomes"].values()) - WELL
+    well = found["ready"] and running and not late and not refused
+    told = tuple(tell_approval(path, one) for path, one in approvals(directory))
+    data = ShownStatus(record=found, cases=tuple(case_files(directory)), approvals=told, running=running, late=late)
+    ending = Exit.DONE if well else Exit.DIFFERENCES
+    return Report(data=data, table=print_status, exit=ending)
 
 
 def upgrade(options: argparse.Namespace) -> Report:
