@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from beds.gpu_host import make_host
+from beds.made_up import options_of
 from beds.placement import serving
 from beds.proxy import Answer, Forward, Proxy, Request
 from bench.goals import Goal, print_table
 from bench.lab import AGENT, BenchError, Host, only_provider, run, run_nova, write_config
 from drivers.fake.archives import write_archive
 from drivers.fake.hosts import Allocations, FakeHost
-from drivers.fake.shapes import options_of
 
 SIZES = ((8, 10), (8, 100), (64, 500))  # GPUs, guests
 RESHAPER = "/reshaper"

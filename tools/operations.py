@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agent.allocations.decide.conflicts import write_documentation
+from agent.allocations.decide.conflicts import RULES
 from agent.audit.decide.findings import MEANINGS, NEVER_REPAIRED
 
 HEAD = """\
@@ -144,7 +144,18 @@ def document() -> str:
     """Return the page."""
     findings = "".join(f"| `{kind.value}` | {meaning} |\n" for kind, meaning in MEANINGS.items())
     never = ", ".join(f"`{kind.value}`" for kind in NEVER_REPAIRED)
-    return HEAD + write_documentation() + FINDINGS + findings + POLICY.replace("NEVER", never)
+    return HEAD + _operations() + FINDINGS + findings + POLICY.replace("NEVER", never)
+
+
+def _operations() -> str:
+    """Return the table of the operations."""
+    head = "| operation | verb | what is sent | its consumer changed meanwhile | others wrote on a provider | no room |"
+    lines = [head, "| --- | --- | --- | --- | --- | --- |"]
+    for operation, rule in RULES.items():
+        reactions = (rule.consumer_changed, rule.provider_raced, rule.no_room)
+        cells = (operation.value, f"`{rule.verb}`", rule.sends, *(reaction.value for reaction in reactions))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

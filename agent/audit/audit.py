@@ -11,7 +11,7 @@ from agent.audit.decide.guests import find_all
 from agent.audit.decide.snapshot import Snapshot, kin, suspects
 from agent.audit.decide.unknown_consumers import strangers
 from agent.nova.answers import NovaWitness
-from agent.state.audit import AuditMemory, Sighting, read_memory
+from agent.state.audit_memory import AuditMemory, Sighting, read_memory
 from agent.state.clock import Clock
 from agent.state.memory import NodeState
 from agent.sync.decide.beside import left_to_nova

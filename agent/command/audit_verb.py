@@ -15,7 +15,7 @@ from agent.command.result import Report, choice_of
 from agent.command.results import Audit, AuditedFinding, Written
 from agent.connect.choice import node_of, open_client, open_driver, open_nova, settings_for
 from agent.errors import StateError
-from agent.state.audit import read_memory, write_memory
+from agent.state.audit_memory import read_memory, write_memory
 from agent.state.locks import locked
 from agent.sync.decide.checks import judge
 from agent.sync.decide.view import Wishes

@@ -9,7 +9,7 @@ from agent.audit.audit import AskNova, AuditResult, witness
 from agent.audit.decide.findings import Finding
 from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal
 from agent.service.status import WELL
-from agent.state.audit import write_memory
+from agent.state.audit_memory import write_memory
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 

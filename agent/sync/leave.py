@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from types import MappingProxyType
 from typing import TypeVar
 
-from agent.state.audit import forget_memory
+from agent.state.audit_memory import forget_memory
 from agent.state.locks import locked, serving
 from agent.sync.attempts import repeat_on_conflict
 from agent.sync.decide.feature import Draft

@@ -1,6 +1,5 @@
-"""The shapes of made-up hosts by name, and the options with which all that a shape has is reported."""
+"""The shapes of made-up hosts by name."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 MDEV_TYPE = "nvidia-222"  # of the mediated devices that guests have
@@ -52,19 +51,3 @@ SHAPES = {
     "gpu": Shape(2, 32, 2, memory_gib=128, disk_gib=4000, gpus=4, guests=20),
     "mixed": Shape(2, 16, 2, memory_gib=64, disk_gib=4000, huge_gib=16, nics=2, gpus=2, guests=16),
 }
-
-
-def options_of(shape: Shape) -> dict[str, dict[str, str]]:
-    """Return the options, by group, with which a pass reports all that hosts of a shape have."""
-    groups: Mapping[str, dict[str, str]] = {
-        "compute": {"cpu_shared_set": _cpu_set(shape.shared), "cpu_dedicated_set": _cpu_set(shape.dedicated)}
-        if shape.has_guests
-        else {},
-        "pci": {"discover": "all"} if shape.nics else {},
-        "devices": {"enabled_mdev_types": MDEV_TYPE} if shape.gpus else {},
-    }
-    return {group: options for group, options in groups.items() if options}
-
-
-def _cpu_set(parts: tuple[range, ...]) -> str:
-    return ",".join(f"{part[0]}-{part[-1]}" for part in parts)

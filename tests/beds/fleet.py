@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from beds.made_up import options_of
 from beds.process import BedError
 from beds.services import Services
 from beds.upgrades import write_config
-from drivers.fake.shapes import SHAPES, options_of
+from drivers.fake.shapes import SHAPES
 
 SECOND = re.compile(r"\[(\d+/\w+/\d+:\d+:\d+:\d+) ")
 LOOK_S = 0.5

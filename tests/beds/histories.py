@@ -14,7 +14,7 @@ from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
 from agent.audit.heal import HealPolicy, heal
 from agent.settings.read import Settings, keep_in, load_settings
-from agent.state.audit import write_memory
+from agent.state.audit_memory import write_memory
 from agent.sync.node import ComputeNode
 from agent.sync.run import run_pass
 from drivers.base import Survey

@@ -1,7 +1,7 @@
 """Made-up hosts as the real parsers read them, and as placement is to have them."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from agent.connect.choice import Choice, open_driver
@@ -10,7 +10,7 @@ from beds.by_hand import ByHand
 from beds.upgrades import write_config
 from drivers.fake.archives import write_archive
 from drivers.fake.hosts import CLASSES, Allocations, FakeGuest, FakeHost
-from drivers.fake.shapes import options_of
+from drivers.fake.shapes import MDEV_TYPE, Shape
 from reportclient.allocations import Holdings
 from reportclient.tree import ProviderTree
 
@@ -106,3 +106,19 @@ def check_as_made(host: FakeHost, folder: Path) -> None:
         for name, stock in one.inventories.items()
         if name in CLASSES.values()
     }
+
+
+def options_of(shape: Shape) -> dict[str, dict[str, str]]:
+    """Return the options, by group, with which a pass reports all that hosts of a shape have."""
+    groups: Mapping[str, dict[str, str]] = {
+        "compute": {"cpu_shared_set": _cpu_set(shape.shared), "cpu_dedicated_set": _cpu_set(shape.dedicated)}
+        if shape.has_guests
+        else {},
+        "pci": {"discover": "all"} if shape.nics else {},
+        "devices": {"enabled_mdev_types": MDEV_TYPE} if shape.gpus else {},
+    }
+    return {group: options for group, options in groups.items() if options}
+
+
+def _cpu_set(parts: tuple[range, ...]) -> str:
+    return ",".join(f"{part[0]}-{part[-1]}" for part in parts)

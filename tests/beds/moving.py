@@ -10,7 +10,7 @@ from agent.allocations.operations import Ending, Operations, Result
 from agent.audit.audit import witness
 from agent.audit.decide.findings import Finding
 from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal
-from agent.state.audit import write_memory
+from agent.state.audit_memory import write_memory
 from beds.worlds import DEDICATED, ROOT, Style, Truth, World
 from drivers.facts import Tenant
 from reportclient.allocations import AllocationRequest

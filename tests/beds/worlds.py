@@ -19,7 +19,7 @@ from agent.audit.decide.findings import Kind
 from agent.audit.heal import HealPolicy, heal
 from agent.errors import USER_ERRORS
 from agent.settings.read import Settings, load_settings
-from agent.state.audit import write_memory
+from agent.state.audit_memory import write_memory
 from agent.state.clock import StoppedClock, probe_clock
 from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node

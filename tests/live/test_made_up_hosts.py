@@ -9,13 +9,13 @@ import pytest
 
 from beds.agents import Result, run_agent
 from beds.by_hand import ByHand
+from beds.made_up import options_of
 from beds.placement import PlacementServer
 from beds.trees import add_consumer
 from beds.upgrades import write_config
 from drivers.fake.archives import write_archive
 from drivers.fake.fleet import make_hosts
 from drivers.fake.hosts import Allocations, FakeHost
-from drivers.fake.shapes import options_of
 
 pytestmark = pytest.mark.live
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import StateError
-from agent.state.audit import AuditMemory, write_memory
+from agent.state.audit_memory import AuditMemory, write_memory
 from agent.state.files import files_in, read_whole, remove, replace_durably, replace_quickly
 from agent.state.identity import keep_identity
 from agent.state.locks import locked

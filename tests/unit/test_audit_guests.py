@@ -9,7 +9,7 @@ from agent.audit.decide.findings import MEANINGS, Finding, Kind
 from agent.audit.decide.guests import NOBODY, find_all
 from agent.audit.decide.snapshot import Snapshot, kin, suspects
 from agent.audit.heal import Healed, HealPolicy, decide_repairs
-from agent.state.audit import AuditMemory, Sighting
+from agent.state.audit_memory import AuditMemory, Sighting
 from agent.state.clock import StoppedClock
 from reportclient.allocations import Allocation, Consumer, Float, GuestState, Holding, Holdings, Slots
 from reportclient.ownership import MARKER

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.state.audit import AuditMemory, Sighting, read_memory, write_memory
+from agent.state.audit_memory import AuditMemory, Sighting, read_memory, write_memory
 from agent.state.clock import Clock, probe_clock
 from agent.state.node_records import KnownNode, NodesMemory, read_nodes, write_nodes
 from reportclient.tree import ObservedProvider, Provider

@@ -9,7 +9,7 @@ import pytest
 from agent.audit.audit import witness
 from agent.audit.decide.findings import Finding, Kind
 from agent.audit.heal import Healed, HealPolicy, heal
-from agent.state.audit import write_memory
+from agent.state.audit_memory import write_memory
 from beds.worlds import World, worlds
 
 CARDS = (0, 1)  # two cards with two VFs each

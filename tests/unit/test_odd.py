@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
-from agent.state.audit import write_memory
+from agent.state.audit_memory import write_memory
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, GUEST, OneHost

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.state.audit import AuditMemory, read_memory, write_memory
+from agent.state.audit_memory import AuditMemory, read_memory, write_memory
 from agent.state.memory import NodeState, same_place
 from agent.state.node_file import StateFile
 from agent.state.node_records import NodesMemory, read_nodes, write_nodes

@@ -10,7 +10,7 @@ from agent.allocations.decide.fit import misfits, others_stock
 from agent.audit.audit import witness
 from agent.audit.decide.findings import Finding, Kind
 from agent.audit.heal import Healed, HealPolicy, heal
-from agent.state.audit import write_memory
+from agent.state.audit_memory import write_memory
 from agent.sync.leave import hand_over_node
 from agent.sync.outcome import Status
 from beds.worlds import ROOT, World, worlds

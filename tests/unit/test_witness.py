@@ -12,7 +12,7 @@ from agent.audit.heal import Healed, RepairOutcome, heal
 from agent.nova.client import NovaClient
 from agent.service.audits import Audits
 from agent.settings.read import keep_in
-from agent.state.audit import write_memory
+from agent.state.audit_memory import write_memory
 from agent.sync.run import run_locked
 from beds.nova import HOST, Direct, FakeNova, failing
 from beds.worlds import HASTY, ROOT, World, worlds

@@ -32,6 +32,7 @@ from beds import databases, keystone
 from beds.by_hand import ByHand
 from beds.fleet import AGENTS, SPREADS_S, Fleet, requests_a_second
 from beds.keystone import AGENT, PLACEMENT, Login
+from beds.made_up import options_of
 from beds.placement import PlacementServer, serving_on
 from beds.spent import Spent, spent
 from beds.trees import add_consumer
@@ -40,7 +41,7 @@ from beds.wsgi import PAUSE
 from drivers.fake.archives import write_archive
 from drivers.fake.fleet import make_hosts
 from drivers.fake.hosts import FakeHost
-from drivers.fake.shapes import SHAPES, options_of
+from drivers.fake.shapes import SHAPES
 from simulator.costs import (
     CLAIM,
     FIRST_SPREAD_S,

@@ -144,14 +144,3 @@ RULES: dict[ChangeKind, Rule] = {
         no_room=Reaction.FAIL,
     ),
 }
-
-
-def write_documentation() -> str:
-    """Return the table for the documentation, in Markdown."""
-    head = "| operation | verb | what is sent | its consumer changed meanwhile | others wrote on a provider | no room |"
-    lines = [head, "| --- | --- | --- | --- | --- | --- |"]
-    for operation, rule in RULES.items():
-        reactions = (rule.consumer_changed, rule.provider_raced, rule.no_room)
-        cells = (operation.value, f"`{rule.verb}`", rule.sends, *(reaction.value for reaction in reactions))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
