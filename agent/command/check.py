@@ -19,6 +19,7 @@ from agent.nova.client import NovaClient
 from agent.service.metrics import family_of
 from agent.service.status import is_running, read_status
 from agent.settings.read import Settings, config_files_of
+from agent.settings.values import one_line
 from agent.state.node_file import RESERVE_BYTES
 from agent.sync.approval import approvals, tell_approval
 from agent.sync.decide.checks import judge
@@ -64,7 +65,7 @@ def check_host(choice: Choice, read_settings: Callable[[], Settings]) -> tuple[C
                 checks += _check_holdings(driver, surveys[node], settings)
             checks += _check_placement(settings, choice, driver, surveys)
     except USER_ERRORS as error:
-        checks.append(Check("host", False, _line(error)))
+        checks.append(Check("host", False, one_line(error)))
     return tuple(checks)
 
 
@@ -129,11 +130,7 @@ def _try(name: str, attempt: Callable[[], str]) -> Check:
     try:
         return Check(name, True, attempt())
     except (CheckFailed, *USER_ERRORS) as error:
-        return Check(name, False, _line(error))
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())
+        return Check(name, False, one_line(error))
 
 
 def _check_service(settings: Settings) -> str:
@@ -211,7 +208,7 @@ def _check_approvals(settings: Settings) -> list[Check]:
     try:
         found = approvals(settings.folders.state)
     except StateError as error:
-        return [Check("approval", False, _line(error))]
+        return [Check("approval", False, one_line(error))]
     return [Check("approval", not isinstance(one, str), tell_approval(path, one)) for path, one in found]
 
 
@@ -237,7 +234,7 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys
         client, where = open_client(settings, choice)
         client.find(next(iter(surveys)))
     except USER_ERRORS as error:
-        return [Check("placement", False, _line(error))]
+        return [Check("placement", False, one_line(error))]
     version = ".".join(map(str, client.microversion))
     checks = [Check("placement", True, f"{where} answers at microversion {version}"), _check_clock(client)]
     checks += [_try("role", partial(_check_role, client))]

@@ -33,7 +33,7 @@ class FleetSettings:
 
     hosts: int  # number of hosts
     seed: int  # the same seed makes the same hosts
-    shape: str  # hardware of the hosts, a key of ``drivers.fake.shapes.SHAPES``
+    shape: str  # hardware of the hosts, a key of ``drivers.fake.hosts.SHAPES``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from uuid import uuid5
 
-from drivers.fake.hosts import HUGE_KIB, NAMESPACE, Card, FakeGuest, FakeHost, node_device_name
-from drivers.fake.shapes import MDEV_TYPE
+from drivers.fake.hosts import HUGE_KIB, MDEV_TYPE, NAMESPACE, Card, FakeGuest, FakeHost, node_device_name
 
 _OTHER_TYPE = "nvidia-223"  # that a GPU can make too, half as many, while it has none of the usual type
 

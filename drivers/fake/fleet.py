@@ -5,8 +5,7 @@ from pathlib import Path
 
 from drivers.fake.archives import write_archive
 from drivers.fake.arrivals import with_guest
-from drivers.fake.hosts import Card, FakeHost
-from drivers.fake.shapes import SHAPES, Shape
+from drivers.fake.hosts import SHAPES, Card, FakeHost, Shape
 from drivers.host.archive import HostArchive
 
 FEATURES = ("aes", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "sse4.1", "sse4.2", "ssse3")

@@ -6,8 +6,7 @@ from uuid import uuid5
 
 from beds.made_up import options_of
 from beds.upgrades import write_config
-from drivers.fake.hosts import NAMESPACE, Card, FakeGuest, FakeHost, Flavor
-from drivers.fake.shapes import Shape
+from drivers.fake.hosts import NAMESPACE, Card, FakeGuest, FakeHost, Flavor, Shape
 
 SHAPE = Shape(cells=2, cores=64, threads=1, memory_gib=512, disk_gib=4000, gpus=1)
 FLAVOR = Flavor(name="g1.tiny", vcpus=1, memory_mib=256, disk_gib=1, extra_specs=(("resources:VGPU", "1"),))

@@ -9,8 +9,7 @@ from agent.settings.read import Settings, load_settings
 from beds.by_hand import ByHand
 from beds.upgrades import write_config
 from drivers.fake.archives import write_archive
-from drivers.fake.hosts import CLASSES, Allocations, FakeGuest, FakeHost
-from drivers.fake.shapes import MDEV_TYPE, Shape
+from drivers.fake.hosts import CLASSES, MDEV_TYPE, Allocations, FakeGuest, FakeHost, Shape
 from reportclient.allocations import Holdings
 from reportclient.tree import ProviderTree
 

@@ -6,7 +6,7 @@ import pytest
 
 from drivers.base import Driver
 from drivers.fake.fleet import generate_fleet
-from drivers.fake.shapes import SHAPES
+from drivers.fake.hosts import SHAPES
 from drivers.host.archive import HostArchive
 from drivers.policy import GuestPolicy, InstancesFolder, Policy
 from drivers.table import DRIVERS, DriverOptions, HostDriver

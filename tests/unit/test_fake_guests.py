@@ -9,7 +9,7 @@ import pytest
 
 from beds.made_up import check_as_made, discover, held
 from drivers.fake.fleet import generate_fleet, make_hosts
-from drivers.fake.shapes import SHAPES
+from drivers.fake.hosts import SHAPES
 
 WITH_GUESTS = [name for name, shape in SHAPES.items() if shape.has_guests]
 FIRST = {

@@ -40,8 +40,7 @@ from beds.upgrades import write_config
 from beds.wsgi import PAUSE
 from drivers.fake.archives import write_archive
 from drivers.fake.fleet import make_hosts
-from drivers.fake.hosts import FakeHost
-from drivers.fake.shapes import SHAPES
+from drivers.fake.hosts import SHAPES, FakeHost
 from simulator.costs import (
     CLAIM,
     FIRST_SPREAD_S,
