@@ -20,9 +20,11 @@ def hold(
     elsewhere: Collection[str] = (),
     lost: Callable[[str], bool] = lambda _: False,
     besides: Mapping[str, Collection[str]] | None = None,
-) -> tuple[ProviderTree, tuple[str, ...]]:
+) -> tuple[ProviderTree, tuple[tuple[str, str], ...]]:
     """
-    Return the desired tree with what guests hold of devices on its children, and a sentence for each kept amount.
+    Return the desired tree with what guests hold of devices on its children.
+
+    The second value has the provider's name and a sentence for each kept amount.
 
     All that is kept is reserved, so that no guest gets what another one releases. The trait HELD shows that no operator
     reserved it; KEEP traits remember what an operator did reserve. Nothing is kept where the same device is offered in
@@ -39,7 +41,7 @@ def hold(
     wanted_names = {provider.name for provider in desired}
     providers = {provider.name: provider for provider in desired}
     stood = _placed(observed, wanted_names, desired.root.name)
-    notes: list[str] = []
+    notes: list[tuple[str, str]] = []
     for (name, resource_class), used in sorted(usages(allocations).items()):
         seen = stood.get(name)
         stands = seen.provider.inventories.get(resource_class) if seen else None
@@ -53,13 +55,14 @@ def hold(
             continue
         kept = Inventory(total=used, reserved=used, max_unit=used)
         providers[name] = _marked(_with(wanted or _bare(seen), resource_class, kept), seen, besides.get(name, ()))
-        notes.append(f"{name} keeps {used} {resource_class}, which guests hold and this host no longer offers")
+        notes.append((name, f"{name} keeps {used} {resource_class}, which guests hold and this host no longer offers"))
     for seen in stood.values():
         if seen.name in wanted_names or seen.name in elsewhere:
             continue
         if is_used_up(seen, besides.get(seen.name, ())):
             providers[seen.name] = _without(seen, besides.get(seen.name, ()), providers.get(seen.name))
-            notes.append(f"{seen.name} is a one-time device that was used: it stays until it is no longer reserved")
+            why = f"{seen.name} is a one-time device that was used: it stays until it is no longer reserved"
+            notes.append((seen.name, why))
         elif (
             seen.name not in providers
             and lost(seen.name)
@@ -67,10 +70,8 @@ def hold(
         ):
             providers[seen.name] = _marked(replace(_bare(seen), inventories=reserved), seen, besides.get(seen.name, ()))
             told = ", ".join(f"{one.total} {name}" for name, one in reserved.items())
-            notes.append(
-                f"{seen.name} keeps {told}, which an operator reserved and this host does not show now: "
-                f"{if_gone_for_good(seen)}"
-            )
+            why = f"{seen.name} keeps {told}, which an operator reserved and this host does not show now"
+            notes.append((seen.name, f"{why}: {if_gone_for_good(seen)}"))
     return (ProviderTree(tuple(providers.values())), tuple(notes)) if notes else (desired, ())
 
 

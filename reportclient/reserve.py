@@ -12,10 +12,12 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
 
 from reportclient.names import LONGEST, NO_DEVICES, is_name
-from reportclient.tree import MAX_INT, Inventory, ObservedProvider, ObservedTree, Provider
+from reportclient.tree import MAX_INT, Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 UNHEALTHY = "CUSTOM_DEVICE_UNHEALTHY"  # some of the provider's devices are unhealthy
 HELD = "CUSTOM_DEVICE_HELD"  # fewer devices are left than guests hold or an operator reserved
+RESERVED = "CUSTOM_DEVICE_RESERVED"  # a feature of a pass keeps them from new guests
+MARKS = frozenset({UNHEALTHY, HELD, RESERVED})
 KEEP = f"{UNHEALTHY}_KEEP_"  # followed by the amount that an operator reserved, "_", and the class
 LEFT = f"{UNHEALTHY}_LEFT_"  # followed by the amount that we left reserved, "_", and the class
 LONGEST_CLASS = LONGEST - len(f"{KEEP}{MAX_INT}_")  # characters of a class of which any amount fits into a trait
@@ -41,8 +43,8 @@ def check_length(name: str) -> str:
 
 
 def is_mark(trait: str) -> bool:
-    """Return whether a trait is one of ours that say who reserved: UNHEALTHY, HELD, or one with KEEP or LEFT."""
-    return trait in (UNHEALTHY, HELD) or trait.startswith((KEEP, LEFT))
+    """Return whether a trait is one of ours that say who reserved: of ``MARKS``, or one with KEEP or LEFT."""
+    return trait in MARKS or trait.startswith((KEEP, LEFT))
 
 
 def tells_left(trait: str) -> bool:
@@ -52,7 +54,7 @@ def tells_left(trait: str) -> bool:
 
 def is_reserved_by_us(traits: Collection[str]) -> bool:
     """Return whether we reserved something on a provider with these traits."""
-    return UNHEALTHY in traits or HELD in traits
+    return not MARKS.isdisjoint(traits)
 
 
 def reserved_by_operator_on(stands: ObservedProvider | None) -> dict[str, int]:
@@ -131,6 +133,29 @@ def _with_marks_of(seen: ObservedProvider, left: ObservedProvider | None) -> Obs
         return seen
     marks = frozenset(filter(is_mark, left.provider.traits)) if is_reserved_by_us(left.provider.traits) else frozenset()
     return replace(seen, provider=replace(seen.provider, traits=seen.provider.traits | marks)) if marks else seen
+
+
+def with_least(
+    tree: ProviderTree, least: Mapping[tuple[str, str], int], besides: Mapping[str, Collection[str]]
+) -> ProviderTree:
+    """
+    Return a desired tree with at least these amounts reserved, by provider and class, and with the marks for that.
+
+    ``besides`` has, by provider name, the classes of the operator's files, which say themselves what is reserved.
+    """
+    return ProviderTree(tuple(_with_least(one, least, besides.get(one.name, ())) for one in tree))
+
+
+def _with_least(provider: Provider, least: Mapping[tuple[str, str], int], besides: Collection[str]) -> Provider:
+    stock = {
+        name: replace(one, reserved=max(one.reserved, min(one.total, least.get((provider.name, name), 0))))
+        for name, one in provider.inventories.items()
+    }
+    apart = NO_DEVICES.union(besides)
+    if all(stock[name].reserved == one.reserved for name, one in provider.inventories.items() if name not in apart):
+        return replace(provider, inventories=stock)
+    theirs = {name: amount for name, amount in reserved_by_operator(provider).items() if name not in apart}
+    return replace(provider, inventories=stock, traits=provider.traits | {RESERVED} | keeps(theirs))
 
 
 def with_left(provider: Provider, besides: Collection[str] = ()) -> Provider:

@@ -79,4 +79,4 @@ def node_outcome(
 ) -> Outcome:
     """Return the outcome of one node; ``seen`` is its provider before the pass, None if it was not read."""
     observed = ObservedTree((seen,)) if seen else ObservedTree()
-    return Outcome(node=uuid, status=status, plan=plan, observed=observed, notes=(note,) if note else ())
+    return Outcome(node=uuid, status=status, plan=plan, observed=observed, reasons=(note,) if note else ())

@@ -22,9 +22,9 @@ from agent.settings.read import Settings, config_files_of
 from agent.settings.values import one_line
 from agent.state.node_file import RESERVE_BYTES
 from agent.sync.approval import approvals, tell_approval
-from agent.sync.decide.checks import judge
+from agent.sync.decide.checks import conditions_on, judge
 from agent.sync.decide.feature import Draft
-from agent.sync.decide.features.boot import Boot
+from agent.sync.decide.features.boot import AWAITED
 from agent.sync.decide.features.second_writer import SecondWriter, strikes_of
 from agent.sync.decide.owner import disputed, only_audits, tell_disputed
 from agent.sync.decide.searched import tell_searched
@@ -112,7 +112,7 @@ def try_details(one: ComputeNode, survey: Survey) -> list[Check]:
         slips = resembling(draft.strays, draft.desired, one.client.exists)
     except USER_ERRORS:
         return []  # try_tree reports this error
-    awaited = (Check("devices", False, sentence) for sentence in draft.of(Boot).sentences)
+    awaited = (Check("devices", False, one.text) for one in conditions_on(draft) if one.kind == AWAITED)
     disk = survey.facts.disk
     unread = (
         [Check("storage", False, f"DISK_GB stays as it is: {disk.because}")] if isinstance(disk, DiskUnread) else []

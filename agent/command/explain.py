@@ -11,6 +11,8 @@ from agent.state.identity import planned_identity
 from agent.sync.decide.additions import add
 from agent.sync.decide.features.shared_disk import DISK
 from agent.sync.decide.owner import NOVA_COMPUTE
+from agent.sync.node import conditions_left
+from agent.sync.outcome import Condition
 from agent.sync.provider_yaml import read_additions
 from drivers.devices.inventories import libvirt_name
 from drivers.devices.odd import odd_sentence
@@ -37,7 +39,8 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> ExplainedPr
         for node in driver.nodes():
             choice.trace.nodes.append(node)
             survey = look(partial(driver.survey, node))
-            observed = _standing(settings, choice, node) if choice.embedded or settings.apis.placement_chosen else None
+            asked = choice.embedded or settings.apis.placement_chosen
+            observed, conditions = _standing(settings, choice, node) if asked else (None, ())
             shaped = driver.explain(survey, settings.policy, observed)
             provider = find(shaped, name)
             if provider is None:
@@ -61,6 +64,9 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> ExplainedPr
                 left_to=NOVA_COMPUTE if _is_left_to_nova(settings, shaped, provider) else None,
                 counted_in=node if provider in shaped.counted_in else None,
                 reasons=found,
+                conditions=tuple(
+                    one for one in conditions if one.provider == provider.name or not (one.provider or provider.parent)
+                ),
             )
     raise ConfigError(f"this host reports no provider {name}: it reports {', '.join(known[:20])}")
 
@@ -93,11 +99,11 @@ def names(shaped: Explained) -> Iterable[str]:
     return (provider.name for provider in (*shaped.providers, *shaped.counted_in))
 
 
-def _standing(settings: Settings, choice: Choice, node: str) -> ObservedTree | None:
-    """Read what placement holds of a node; None: it has no provider of this name."""
-    client, _ = open_client(settings, choice)
+def _standing(settings: Settings, choice: Choice, node: str) -> tuple[ObservedTree | None, tuple[Condition, ...]]:
+    """Read what placement holds of a node (None: it has no provider of this name), and what its last pass said."""
+    client, where = open_client(settings, choice)
     found = client.find(node)
-    return client.observe(found) if found else None
+    return (client.observe(found), conditions_left(settings, found, where)) if found else (None, ())
 
 
 def _is_left_to_nova(settings: Settings, shaped: Explained, provider: Reasoned) -> bool:

@@ -32,6 +32,7 @@ from agent.command.screen import LONG, SHOWN_GUESTS, Screen, whole_column
 from agent.command.wording import alike, counted, families, guest, written_amounts
 from agent.service.status import age_s
 from agent.sync.json_form import by_consumer
+from agent.sync.outcome import Condition
 from reportclient.allocations import Allocation, usages
 from reportclient.tree import ObservedProvider, Provider
 
@@ -40,13 +41,20 @@ Used = Mapping[tuple[str, str], int]  # sums of allocations, by provider and cla
 
 def print_tree(out: Screen, tree: DesiredTree) -> None:
     """Print a desired tree."""
-    _print_providers(out, tree.providers, {}, {})
+    _print_providers(out, tree.providers, {}, {}, ())
 
 
 def _print_providers(
-    out: Screen, providers: Mapping[str, Provider], observed: Mapping[str, ObservedProvider], used: Used
+    out: Screen,
+    providers: Mapping[str, Provider],
+    observed: Mapping[str, ObservedProvider],
+    used: Used,
+    conditions: Iterable[Condition],
 ) -> None:
     """Print providers below their parents; of those in ``observed`` also uuid, generation and use."""
+    texts: dict[str, list[str]] = {}
+    for one in conditions:
+        texts.setdefault(one.provider if one.provider in providers else "", []).append(one.text)
     branches: dict[str | None, Tree] = {}
     groups = _alike(providers, used) if len(providers) > LONG and not out.whole else {}
     for name, provider in providers.items():
@@ -61,6 +69,8 @@ def _print_providers(
             branches[name].add(Text.assemble((family, "cyan"), names))
         for aggregate in sorted(provider.aggregates):
             branches[name].add(Text(f"aggregate {aggregate}", "dim"))
+        for text in (*texts.get(name, ()), *(texts.get("", ()) if provider.parent is None else ())):
+            branches[name].add(Text(text, "yellow"))
     for name, provider in providers.items():
         if provider.parent is None:
             out.print(branches[name])
@@ -84,7 +94,7 @@ def print_shown(out: Screen, data: ShownTree) -> None:
     observed = data.observed.tree.by_name
     if observed:
         providers = {name: seen.provider for name, seen in observed.items()}
-        _print_providers(out, providers, observed, usages(data.observed.allocations))
+        _print_providers(out, providers, observed, usages(data.observed.allocations), data.conditions)
         _print_allocations(out, data.observed.allocations, data.names)
 
 
@@ -246,6 +256,8 @@ def print_reasons(out: Screen, data: ExplainedProvider) -> None:
         out.print(Text.assemble("  ", (one.name, "bold"), what))
         out.print(Text(f"    fact: {one.fact}"))
         out.print(Text(f"    rule: {one.rule}"))
+    for condition in data.conditions:
+        out.print(Text(f"  {condition.text}", "yellow"))
 
 
 def print_adoption(out: Screen, data: Adoption) -> None:

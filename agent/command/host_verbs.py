@@ -48,12 +48,12 @@ from agent.sync.approval import approve, withdraw
 from agent.sync.case_archive import check_folder
 from agent.sync.convert import Agreement, convert, convert_approved, sync_node, sync_saved
 from agent.sync.decide.additions import add
-from agent.sync.decide.checks import Verdict, judge, notes_on
+from agent.sync.decide.checks import Verdict, conditions_on, judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.searched import tell_more_searched
 from agent.sync.leave import hand_over_node, retire_node
-from agent.sync.node import ComputeNode
+from agent.sync.node import ComputeNode, conditions_left
 from agent.sync.outcome import Outcome, Status
 from agent.sync.plan_file import read_plans, remember_plan, write_plans
 from agent.sync.pool_node import pool_nodes
@@ -124,7 +124,8 @@ def show(options: argparse.Namespace) -> Report:
                 names = names_of({each.consumer for each in held}, look(partial(one.driver.survey, one.name)))
             except DiscoveryError as error:
                 remarks.append(f"guests are shown without names, as this host cannot be read: {error}")
-            shown.append(ShownTree(Observed(observed, held), names))
+            conditions = conditions_left(one.settings, standing, one.where)
+            shown.append(ShownTree(Observed(observed, held), names, conditions))
     if options.node and not shown and not missing:
         raise ConfigError(f"--node {options.node}: this agent reports no such node")
     if missing:
@@ -143,7 +144,8 @@ def _together(several: Sequence[ShownTree]) -> ShownTree:
     """Return the trees of all nodes as one."""
     tree = ObservedTree(tuple(seen for one in several for seen in one.observed.tree))
     held = tuple(each for one in several for each in one.observed.allocations)
-    return ShownTree(Observed(tree, held), {uuid: name for one in several for uuid, name in one.names.items()})
+    names = {uuid: name for one in several for uuid, name in one.names.items()}
+    return ShownTree(Observed(tree, held), names, tuple(each for one in several for each in one.conditions))
 
 
 def show_usages(options: argparse.Namespace) -> Report:
@@ -174,7 +176,7 @@ def plan(options: argparse.Namespace) -> Report:
             records.append(_foreseen(one.name, draft, verdict))
             stopped.add(verdict.refused)
             subjects.append(of_conversion(records[-1].forecast, verdict.notes))
-            notes = [note for note in notes_on(draft) if note not in verdict.notes]
+            notes = [one.text for one in conditions_on(draft) if one.text not in verdict.notes]
             remarks += [*doubts(one.settings, one.driver, draft.survey), *notes, *tell_more_searched(draft)]
             doing = "stop here" if verdict.refused is Status.RESHAPE_NEEDED else "refuse this"
             remarks += [f"sync would {doing}: {note}" for note in verdict.notes]
@@ -229,7 +231,11 @@ def reshape(options: argparse.Namespace) -> Report:
             verdict = judge(draft, replace(wishes, agreed=draft.plan.digest), one.terms())
             doing = "approve" if options.approve else "apply"
             approval: ApprovalAnswer = "refused"
-            remarks += [*doubts(one.settings, one.driver, draft.survey), *notes_on(draft), *tell_more_searched(draft)]
+            remarks += [
+                *doubts(one.settings, one.driver, draft.survey),
+                *(each.text for each in conditions_on(draft)),
+                *tell_more_searched(draft),
+            ]
             remarks += [f"{options.verb} --{doing} would refuse this: {note}" for note in verdict.notes]
             if options.approve and verdict.refused is None:
                 approval, remark = _approve(one, draft, options.digest)
@@ -305,7 +311,7 @@ def _refuse(options: argparse.Namespace, why: str) -> Report:
     """Report a conversion of each node that is refused before it is planned."""
     choice = choice_of(options)
     with open_driver(settings_for(choice), choice) as driver:
-        outcomes = [Outcome(node=node, status=Status.UNSAFE, notes=(why,)) for node in driver.nodes()]
+        outcomes = [Outcome(node=node, status=Status.UNSAFE, reasons=(why,)) for node in driver.nodes()]
     records = [*map(ended, outcomes)]
     return _for_each(records, "nodes", print_start, Exit.REFUSED)
 
@@ -428,7 +434,7 @@ def _try(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
     try:
         return act()
     except USER_ERRORS as error:
-        return Outcome(node=node.name, status=Status.FAILED, notes=(str(error),))
+        return Outcome(node=node.name, status=Status.FAILED, reasons=(str(error),))
 
 
 def _with_use(node: ComputeNode, draft: Draft, options: argparse.Namespace) -> Draft:

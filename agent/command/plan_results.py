@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agent.sync.json_form import encode, encode_plan
-from agent.sync.outcome import Status
+from agent.sync.outcome import Condition, Status
 from reportclient.allocations import Instruction, Observed, instructions, usages
 from reportclient.payload import requests_of
 from reportclient.plan import Plan
@@ -27,6 +27,7 @@ class ShownTree:
 
     observed: Observed
     names: Mapping[str, str]  # of guests on this host, by consumer
+    conditions: tuple[Condition, ...] = ()  # that the last pass of this host left
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def _sums(observed: Observed) -> dict[str, Sums]:
 
 @encode.register
 def _(shown: ShownTree) -> dict[str, object]:
-    return {**encode(shown.observed), "names": encode(shown.names)}
+    return {**encode(shown.observed), "names": encode(shown.names), "conditions": encode(shown.conditions)}
 
 
 @encode.register

@@ -11,6 +11,7 @@ from agent.audit.heal import Healed
 from agent.command.candidacy import Missing
 from agent.sync.journal import Entry
 from agent.sync.json_form import encode
+from agent.sync.outcome import Condition
 from reportclient.payload import encode_slots
 from reportclient.request import Wish
 from reportclient.tree import Inventory, Provider
@@ -180,6 +181,7 @@ class ExplainedProvider:
     left_to: str | None  # the service to which [agent] role leaves this provider; None: this agent reports it
     counted_in: str | None  # provider that reports this one's inventory in the layout flat; None: it reports its own
     reasons: tuple[Explanation, ...]
+    conditions: tuple[Condition, ...] = ()  # that the last pass of this host left for this provider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

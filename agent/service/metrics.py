@@ -146,6 +146,13 @@ class Metrics:
         self._requests = _RequestMetrics(name, self.registry)
         self._found: dict[str, int] = {}
         self._findings = Gauge(f"{name}_findings", "Findings of the last audit.", ["kind"], registry=self.registry)
+        self._conditioned: Mapping[str, int] = {}
+        self._conditions = Gauge(
+            f"{name}_conditions",
+            "What the last pass said of its hosts, as status shows it.",
+            ["kind"],
+            registry=self.registry,
+        )
         self._stock = Gauge(
             f"{name}_inventory",
             "Totals of a class: desired by the host, and observed in placement before the last pass.",
@@ -154,11 +161,6 @@ class Metrics:
         )
         self._stocked: Mapping[str, Mapping[str, int]] = {}
         self._stocks = _StockMetrics(self.registry)
-        self._lost = Gauge(
-            f"{name}_lost_roots",
-            "Hosts whose provider placement does not have at the last pass, and had at an earlier one.",
-            registry=self.registry,
-        )
         self._broken = Counter(
             f"{name}_broken_laws",
             "Places at which a plan broke a law, so that it was refused: a fault of this agent, to be reported.",
@@ -199,6 +201,12 @@ class Metrics:
             self._findings.labels(kind).set(count)
         self._found = findings
 
+    def conditions(self, counts: Mapping[str, int]) -> None:
+        """Set the numbers of conditions of the last pass, by kind; a kind that is gone counts 0."""
+        for kind in counts.keys() | self._conditioned.keys():
+            self._conditions.labels(kind).set(counts.get(kind, 0))
+        self._conditioned = counts
+
     def stocked(self, **sides: Mapping[str, int]) -> None:
         """Set the totals of all trees by class, ``desired`` and ``observed``; a class in neither is removed."""
         if sides == self._stocked:
@@ -220,9 +228,8 @@ class Metrics:
         """Set what each provider has of each class, by (provider, class)."""
         self._stocks.set(stocks)
 
-    def done(self, lost: int) -> None:
-        """Note the end of a pass over all nodes of this agent; ``lost`` of their roots stood once and do not now."""
-        self._lost.set(lost)
+    def done(self) -> None:
+        """Note the end of a pass over all nodes of this agent."""
         self._last_pass.set_to_current_time()
 
     def write(self, path: Path) -> None:

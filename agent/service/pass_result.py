@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agent.service.audits import Audited, Stock
-from agent.sync.outcome import Outcome
+from agent.sync.outcome import Condition, Outcome
 from drivers.base import Survey
 from drivers.facts import DiskUnread, PoolSpace
 from reportclient.forecast import forecast
@@ -19,12 +19,12 @@ class RoundResult:
     outcomes: Mapping[str, str]  # by node
     notes: tuple[str, ...] = ()
     notes_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the same by node, where there are several
+    conditions: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)  # by hypervisor
     findings: Mapping[str, int] = field(default_factory=dict)  # count by kind
     observed: Mapping[str, int] = field(default_factory=dict)  # total by resource class, in placement before the pass
     desired: Mapping[str, int] = field(default_factory=dict)  # total by resource class, after the plan
     stocks: Mapping[tuple[str, str], Stock] = field(default_factory=dict)  # by (provider, class), as its audit saw it
     hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in reported inventory
-    lost: int = 0  # roots that placement does not have, and that stood at an earlier pass
     broken: tuple[str, ...] = ()  # laws that plans break, of each breach; a fault of this agent
     storage: str | None = None  # why the cluster with the guests' disks did not answer; empty: it did; None: none asked
 
@@ -34,12 +34,12 @@ def result_of(outcome: Outcome, audited: Audited) -> RoundResult:
     return RoundResult(
         outcomes={outcome.node: outcome.status.value},
         notes=outcome.notes,
+        conditions={outcome.node: outcome.conditions},
         findings=audited.findings,
         stocks=audited.stocks,
         observed=_totals(seen.provider for seen in outcome.observed),
         desired=_totals(seen.provider for seen in forecast(outcome.plan, outcome.observed)),
         hardware=outcome.hardware,
-        lost=int(outcome.lost),
         broken=outcome.broken,
         storage=_storage(outcome.survey),
     )
@@ -54,12 +54,12 @@ def together(taken: Iterable[RoundResult]) -> RoundResult:
         outcomes={node: outcome for one in taken for node, outcome in one.outcomes.items()},
         notes=tuple(note for one in taken for note in one.notes),
         notes_of={node: one.notes for one in taken for node in one.outcomes},
+        conditions={node: each for one in taken for node, each in one.conditions.items()},
         findings=sum((Counter(one.findings) for one in taken), Counter()),
         stocks={key: stock for one in taken for key, stock in one.stocks.items()},
         observed=sum((Counter(one.observed) for one in taken), Counter()),
         desired=sum((Counter(one.desired) for one in taken), Counter()),
         hardware=frozenset().union(*(one.hardware for one in taken)),
-        lost=sum(one.lost for one in taken),
         broken=tuple(law for one in taken for law in one.broken),
         storage=next((one.storage for one in taken if one.storage is not None), None),
     )

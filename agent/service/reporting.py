@@ -4,8 +4,7 @@ import logging
 import os
 import time
 import traceback
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -29,44 +28,13 @@ _KINDS = tuple(kind.value for kind in Kind)
 HOST, PLACEMENT, OWN, CONFIGURATION, STORAGE = "host", "placement", "own files", "configuration", "storage"
 
 
-class NoMetrics:
-    """Takes what ``Metrics`` takes."""
-
-    def passed(self, outcome: str, seconds: float) -> None:
-        """Count nothing."""
-
-    def asked(self, source: str, seconds: float, error: str) -> None:
-        """Count nothing."""
-
-    def requested(self, method: str, code: int, seconds: float) -> None:
-        """Count nothing."""
-
-    def operated(self, source: str, operation: str, seconds: float, served: bool) -> None:
-        """Count nothing."""
-
-    def found(self, findings: dict[str, int]) -> None:
-        """Set nothing."""
-
-    def stocked(self, **sides: Mapping[str, int]) -> None:
-        """Set nothing."""
-
-    def broke(self, law: str) -> None:
-        """Count nothing."""
-
-    def held(self, stocks: Mapping[tuple[str, str], object]) -> None:
-        """Set nothing."""
-
-    def done(self, lost: int) -> None:
-        """Note nothing."""
-
-
 class Reporter:
     """Collects what passes did and how long it took, and reports it."""
 
     def __init__(self, settings: Settings, notifier: Notifier) -> None:
         self._settings = settings
         self.notifier = notifier
-        self._metrics: Metrics | NoMetrics = _metrics_for(settings)
+        self._metrics = Metrics()
         self._asking = Underway()  # the requests to placement
         self.status = ServiceStatus(
             version=VERSION, pid=os.getpid(), started_s=time.time(), interval_s=settings.service.interval_s
@@ -123,6 +91,7 @@ class Reporter:
             took_s=round(seconds, 3),
             outcomes=taken.outcomes,
             notes=taken.notes,
+            conditions=taken.conditions,
             findings={kind: count for kind, count in taken.findings.items() if count},
         )
         self._remember(f"{', '.join(sorted(set(taken.outcomes.values())))} in {seconds:.3f} s")
@@ -132,7 +101,8 @@ class Reporter:
             self._metrics.held(taken.stocks)
         for law in taken.broken:
             self._metrics.broke(law)
-        self._metrics.done(taken.lost)
+        self._metrics.conditions(Counter(one.kind for each in taken.conditions.values() for one in each))
+        self._metrics.done()
         for node, outcome in taken.outcomes.items():
             self._metrics.passed(outcome, seconds)
             if before.outcomes.get(node) != outcome and outcome not in WELL and not again:
@@ -173,8 +143,6 @@ class Reporter:
     def reloaded(self, settings: Settings, reason: str) -> None:
         """Report that the configuration was read again; ``reason``: why the old one stays, empty: it does not."""
         self._settings = settings
-        if isinstance(self._metrics, NoMetrics):  # else they go on counting
-            self._metrics = _metrics_for(settings)
         self.status = self.status.seen(CONFIGURATION, reason, time.time())
         if not reason and STORAGE in self.status.sources:  # it may be no cluster any more; the next pass tells
             self.status = self.status.without(STORAGE)
@@ -190,7 +158,7 @@ class Reporter:
             ConfigError: the port is in use, or not allowed.
         """
         address = self._settings.metrics.address
-        if self._settings.metrics.port is None or isinstance(self._metrics, NoMetrics):
+        if self._settings.metrics.port is None:
             return
 
         try:
@@ -216,7 +184,7 @@ class Reporter:
         self.notifier.status(self.status.sentence())
         untold, textfile = "", self._settings.metrics.textfile
         try:
-            if textfile and not isinstance(self._metrics, NoMetrics):
+            if textfile:
                 self._metrics.write(textfile)
         except OSError as error:
             untold = f"[agent] metrics_textfile: {textfile} cannot be written: {error.strerror}"
@@ -228,11 +196,3 @@ class Reporter:
         if untold and untold != self._untold:
             LOG.warning("the status of the service cannot be written reason=%s", untold)
         self._untold = untold
-
-
-def _metrics_for(settings: Settings) -> Metrics | NoMetrics:
-    """Return the metrics of the service; nothing is counted, or loaded for it, where no option says who reads them."""
-    if settings.metrics.port is None and not settings.metrics.textfile:
-        return NoMetrics()
-
-    return Metrics()

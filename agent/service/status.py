@@ -11,7 +11,8 @@ from agent.audit.decide.findings import Kind
 from agent.connect.senders import PASS_S
 from agent.errors import StateError
 from agent.state.files import read_whole, replace_quickly
-from agent.sync.outcome import Status
+from agent.sync.outcome import Condition, Status
+from reportclient.json_text import encode
 
 _NAME = "status.json"
 STUCK_S = 300  # the loop hangs if it made no progress for this time and for three periods, after its next pass was due
@@ -44,6 +45,7 @@ class ServiceStatus:
     waits_s: float = 0.0  # seconds from then in which no pass begins: after a failed one, or until the first one
     outcomes: Mapping[str, str] = field(default_factory=dict)  # by node; of bare-metal nodes only the unwell ones
     notes: tuple[str, ...] = ()
+    conditions: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)  # of the last pass, by hypervisor
     findings: Mapping[str, int] = field(default_factory=dict)  # count by kind, of the last audit
     sources: Mapping[str, SourceStatus] = field(default_factory=dict)  # by name of the source
 
@@ -114,6 +116,7 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
 
 def _encode(status: ServiceStatus) -> dict[str, object]:
     told = {one.name: getattr(status, one.name) for one in fields(status)}
+    told["conditions"] = encode(status.conditions)
     told["sources"] = {name: {"ok_s": one.ok_s, "error": one.error} for name, one in status.sources.items()}
     return {"format": _FORMAT, **told, "sentence": status.sentence(), "ready": status.is_ready}
 

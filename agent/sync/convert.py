@@ -95,7 +95,7 @@ def sync_saved(node: ComputeNode, saved: SavedPlan | None, wishes: Wishes = Wish
     """
     if saved is None or not same_place(saved.where, node.where):
         of = "no plan of this host" if saved is None else f"a plan for {saved.where}, and this is {node.where}"
-        return Outcome(node=node.name, status=Status.OTHER_PLAN, notes=(f"{node.name}: the file has {of}",))
+        return Outcome(node=node.name, status=Status.OTHER_PLAN, reasons=(f"{node.name}: the file has {of}",))
     digest = saved.plan["digest"]
     agreement = Agreement(digest, shown=saved.plan, again="look at it again, and save it with plan --out")
     return sync_node(node, replace(wishes, agreed=digest), agreement)
@@ -111,7 +111,7 @@ def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
         as ``convert``.
     """
     if node.settings.audits_only:
-        return Outcome(node=node.name, status=Status.UNCHANGED, notes=(only_audits(node.name),))
+        return Outcome(node=node.name, status=Status.UNCHANGED, reasons=(only_audits(node.name),))
     if node.settings.changes.allow_reshape:
         return convert(node, wishes)
     return _patiently(node, partial(_try_approved, node, wishes))

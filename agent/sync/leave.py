@@ -256,7 +256,7 @@ def _try(
     held = node.client.allocations(one for one in observed if one.provider.inventories)
     plan = plan_(seen)
     if why := against(seen, held) or sentences(breaches(plan, _given(node, seen, held))):
-        return Outcome(node=node.name, status=Status.UNSAFE, plan=plan, observed=observed, notes=why)
+        return Outcome(node=node.name, status=Status.UNSAFE, plan=plan, observed=observed, reasons=why)
     if not dry and observed.root is None and not seen.memory.elsewhere:  # nothing is left that the memory is about
         _forget(node, seen.root_uuid)
     if dry or not plan.operations:
@@ -264,7 +264,7 @@ def _try(
     node.state_file(seen.root_uuid).begin(seen.memory)  # so a run that is cut off is not taken for a second writer
     node.client.execute(plan, observed)
     _forget(node, seen.root_uuid)
-    return Outcome(node=node.name, status=Status.CHANGED, plan=plan, observed=observed, notes=(then,))
+    return Outcome(node=node.name, status=Status.CHANGED, plan=plan, observed=observed, reasons=(then,))
 
 
 def _forget(node: ComputeNode, root_uuid: str) -> None:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from agent.errors import StateError
 from agent.nova.answers import NovaRecord
 from agent.settings.read import Settings
 from agent.state.clock import Clock, probe_clock
@@ -13,13 +14,14 @@ from agent.state.memory import NodeState
 from agent.state.node_file import StateFile
 from agent.sync.decide.beside import against_root
 from agent.sync.decide.feature import Draft, Terms
-from agent.sync.decide.features import FEATURES
+from agent.sync.decide.features import FEATURES, Features
 from agent.sync.decide.features.nova_root import taken_over
 from agent.sync.decide.layout import layout_of
 from agent.sync.decide.owner import NOVA_COMPUTE, against_handing, against_writing, only_audits, signs_of_nova
 from agent.sync.decide.plan import draft
 from agent.sync.decide.shaped import ownership
 from agent.sync.decide.view import Needs, Readings, View, Wishes
+from agent.sync.outcome import Condition, conditions_of
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
 from drivers.facts import ServiceSigns
@@ -59,6 +61,7 @@ class ComputeNode:
     probe: Callable[[str], ServiceSigns] = probe_service  # what shows a service on this host, by its program
     machine: Callable[[str, str | None], Machine] = probe_machine  # this machine, by product uuid and boot id
     nova: Callable[[str], NovaRecord] | None = None  # asks nova about the hypervisor with a uuid; None: no nova
+    features: Features = FEATURES
 
     def draft(
         self,
@@ -121,7 +124,7 @@ class ComputeNode:
             beside=settings.beside_nova,
             wishes=wishes,
             uptime_s=clock.now_s() - clock.offset_s,
-            expect_s=settings.changes.expect_timeout_s,
+            changes=settings.changes,
             tried=tried,
         )
 
@@ -172,7 +175,7 @@ class ComputeNode:
                 self.name,
                 self.where,
             )
-            for feature in FEATURES:
+            for feature in self.features:
                 memory = memory.with_bodies(feature.after_restored(memory))
             memory = replace(memory, observed=None, reserved={})
         return replace(memory, whole_s=now_s) if whole or memory.observed is None else memory, observed
@@ -295,13 +298,13 @@ class ComputeNode:
         if memory.beside == beside:
             return memory
         kept = NodeState(where=memory.where, wrote=memory.wrote, stood=memory.stood, beside=beside)
-        for feature in FEATURES:
+        for feature in self.features:
             kept = kept.with_bodies(feature.in_another_role(memory))
         return kept
 
     def complete(self, view: View) -> Draft:
         """Return the draft, once the view has all readings that it needs; errors as ``draft``."""
-        while isinstance(found := draft(view, self.driver), Needs):
+        while isinstance(found := draft(view, self.driver, self.features), Needs):
             view = replace(view, readings=self._read(found, view))
         return found
 
@@ -334,6 +337,16 @@ class ComputeNode:
     def ownership(self, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> Ownership:
         """Return what was ours before this pass, and what nova made for devices of this host."""
         return ownership(self.driver, survey, shaped, observed, memory)
+
+
+def conditions_left(settings: Settings, root_uuid: str, where: str) -> tuple[Condition, ...]:
+    """Return what the last pass of this host said of it, or why that cannot be read; nothing of a recorded host."""
+    if settings.recorded:
+        return ()
+    try:
+        return conditions_of(StateFile(settings.folders.state, root_uuid).read(where).bodies)
+    except StateError as error:
+        return (Condition(kind="unread", text=f"what the last pass said of this host is not known: {error}"),)
 
 
 def _aggregates(tree: ObservedTree) -> frozenset[str]:

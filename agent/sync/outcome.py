@@ -1,10 +1,13 @@
 """How a pass over one root provider ended: that of a hypervisor, or of one bare-metal node."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from drivers.base import Survey
 from reportclient.allocations import Allocation
+from reportclient.json_text import decode_as, encode
 from reportclient.plan import Plan
 from reportclient.tree import ObservedTree
 
@@ -36,6 +39,28 @@ class Status(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """Something that a person should know of a host, as long as it is so; verbs and metrics show it by themselves."""
+
+    kind: str  # one word for all that have one origin: the label of the metric
+    text: str  # a sentence
+    provider: str = ""  # name of the provider that it is about; empty: the host
+
+
+_BODY = "conditions"
+
+
+def with_conditions(conditions: Iterable[Condition]) -> Mapping[str, Any]:
+    """Return the body by which a node's memory has the conditions of its last pass."""
+    return {_BODY: encode(tuple(conditions))}
+
+
+def conditions_of(bodies: Mapping[str, Any]) -> tuple[Condition, ...]:
+    """Return the conditions that the last pass left in its memory; empty: none, or no pass."""
+    return tuple(decode_as(Condition, one) for one in bodies.get(_BODY, ()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """How a pass over one root provider ended, and why when it did not write."""
 
@@ -44,9 +69,14 @@ class Outcome:
     plan: Plan = field(default_factory=Plan)
     reserving: Plan = field(default_factory=Plan)  # of a refused pass: what it carried out all the same
     observed: ObservedTree = field(default_factory=ObservedTree)  # before the pass
-    notes: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()  # why it did not write, or what it found besides, a sentence each
+    conditions: tuple[Condition, ...] = ()  # of the host after this pass
     hardware: frozenset[str] = frozenset()  # PCI addresses of the devices behind the stock; empty for bare metal
     allocations: tuple[Allocation, ...] = ()  # on the tree before the pass, as far as it read them
     survey: Survey | None = None  # of a hypervisor; None: the pass failed before its survey, or bare metal
-    lost: bool = False  # placement does not have the root of this hypervisor, which stood at an earlier pass
     broken: tuple[str, ...] = ()  # laws that the plan breaks, which is why it was refused; a fault of this agent
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All that a person should know of this pass, a sentence each."""
+        return tuple(dict.fromkeys((*self.reasons, *(one.text for one in self.conditions))))

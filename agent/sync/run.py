@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
@@ -12,13 +12,13 @@ from agent.state.memory import NodeState
 from agent.sync.approval import spent
 from agent.sync.attempts import repeat_on_conflict
 from agent.sync.decide.beside import against_root
-from agent.sync.decide.checks import Verdict, judge, lost_root, notes_on, remember
+from agent.sync.decide.checks import Verdict, conditions_on, judge, lost_root, remember
 from agent.sync.decide.feature import Draft, PassEnd, Terms
 from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.view import Wishes
 from agent.sync.journal import journaled
 from agent.sync.node import ComputeNode
-from agent.sync.outcome import Outcome, Status
+from agent.sync.outcome import Condition, Outcome, Status, with_conditions
 from drivers.base import Survey
 from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
@@ -190,24 +190,30 @@ def _carry_out(node: ComputeNode, draft: Draft, verdict: Verdict, wishes: Wishes
         for why in lost_root(draft):
             LOG.warning("the tree is made anew node=%s where=%s why=%s", node.name, node.where, why)
         return _write(node, draft, verdict.memory, wishes, terms)
+    conditions = _refused_conditions(draft, verdict)
     if not (draft.beside and against_root(node.name, draft.observed)):  # that role is not taken up then
-        _reserve(node, draft, verdict)
-    notes = (
-        tuple(dict.fromkeys((*verdict.notes, *notes_on(draft)))) if verdict.refused is Status.UNSAFE else verdict.notes
-    )
-    notes += reservation_notes(verdict.reserving, draft.observed)
-    outcome = outcome_of(node, draft, verdict.refused, notes)
+        _reserve(node, draft, verdict, conditions)
+    notes = (*verdict.notes, *reservation_notes(verdict.reserving, draft.observed))
+    outcome = outcome_of(node, draft, verdict.refused, notes, conditions)
     return replace(outcome, broken=verdict.broken, reserving=verdict.reserving)
 
 
-def _reserve(node: ComputeNode, draft: Draft, verdict: Verdict) -> None:
+def _refused_conditions(draft: Draft, verdict: Verdict) -> tuple[Condition, ...]:
+    """Return the conditions of a host whose plan is refused: why, and the others where this agent may write."""
+    refused = [Condition(kind=verdict.refused.value, text=text) for text in verdict.notes] if verdict.refused else []
+    others = conditions_on(draft) if verdict.refused in (Status.UNSAFE, Status.RESHAPE_NEEDED) else ()
+    return (*refused, *others)
+
+
+def _reserve(node: ComputeNode, draft: Draft, verdict: Verdict, conditions: Iterable[Condition]) -> None:
     """
     Carry out the reservations of a refused plan, if any, and remember the refusal.
 
     The memory has them before they are written, with generations that no provider has: what differs after a pass that
     was cut off is an operator's.
     """
-    state, plan, after = node.state_file(draft.root_uuid), verdict.reserving, _after_refusal(draft, verdict)
+    state, plan = node.state_file(draft.root_uuid), verdict.reserving
+    after = _after_refusal(draft, verdict).with_bodies(with_conditions(conditions))
     if plan.operations:
         foreseen, stands = forecast(plan, draft.observed), draft.observed.by_uuid
         written = {seen.uuid for seen in foreseen if seen.provider != stands[seen.uuid].provider}
@@ -221,18 +227,24 @@ def _reserve(node: ComputeNode, draft: Draft, verdict: Verdict) -> None:
     state.write(after)
 
 
-def outcome_of(node: ComputeNode, draft: Draft, status: Status, notes: tuple[str, ...] = ()) -> Outcome:
+def outcome_of(
+    node: ComputeNode,
+    draft: Draft,
+    status: Status,
+    reasons: tuple[str, ...] = (),
+    conditions: tuple[Condition, ...] = (),
+) -> Outcome:
     """Return the outcome of a pass that drafted this, with all that the draft knows."""
     return Outcome(
         node=node.name,
         status=status,
         plan=draft.plan,
         observed=draft.observed,
-        notes=notes,
+        reasons=reasons,
+        conditions=conditions,
         hardware=draft.holdings.backing.hardware,
         allocations=draft.allocations,
         survey=draft.survey,
-        lost=bool(lost_root(draft)),
     )
 
 
@@ -268,11 +280,12 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes, t
             written = _read_back(node, draft, node.client.execute(plan, observed))
             observed = _with_marked(written, forecast(plan, draft.observed))
     end = PassEnd(draft=draft, wishes=wishes, terms=terms, refused=None, done=True)
-    after = remember(_after_writes(draft, memory, observed), end)
+    conditions = conditions_on(draft)
+    after = remember(_after_writes(draft, memory, observed), end).with_bodies(with_conditions(conditions))
     if after != state.read(node.where):
         state.write(after)
     status = Status.CHANGED if plan.operations else Status.UNCHANGED
-    return outcome_of(node, draft, status, notes_on(draft))
+    return outcome_of(node, draft, status, conditions=conditions)
 
 
 def _after_writes(draft: Draft, memory: NodeState, observed: ObservedTree) -> NodeState:

@@ -1,6 +1,7 @@
 """One made-up host, its passes, and a placement in memory: what stands there after each change."""
 
 import json
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -9,7 +10,8 @@ from typing import Any
 
 from agent.nova.answers import NovaRecord
 from agent.settings.read import Role, Settings, keep_in, load_settings
-from agent.state.clock import StoppedClock, probe_clock
+from agent.state.clock import StoppedClock
+from agent.sync.decide.features import FEATURES, Features
 from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode
@@ -88,6 +90,7 @@ class OneHost:
     signs: ServiceSigns | None = None  # what shows nova-compute on this live host; None: a recorded host
     where: str = "placement"  # name of the placement that the configuration gives
     record: NovaRecord | None = None  # what nova answers; None: no login to nova
+    features: Features = FEATURES
     strays: set[str] = field(default_factory=set)  # kept from pass to pass, as the service keeps it
 
     @property
@@ -112,9 +115,10 @@ class OneHost:
             client=PlacementClient(Transport(self.sender, where=self.where)),
             settings=self.settings,
             where=self.where,
+            features=self.features,
             probe=lambda _: self.signs or ServiceSigns(),
             nova=(lambda _: self.record or NovaRecord()) if self.record else None,
-            clock=lambda: StoppedClock("", 0.0, self.uptime_s) if self.uptime_s else probe_clock(),
+            clock=lambda: StoppedClock("", 0.0, self.uptime_s or time.time()),  # by default it was booted long ago
         )
 
     def sync(self, wishes: Wishes = Wishes(), **changes: object) -> Outcome:

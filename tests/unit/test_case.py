@@ -64,7 +64,7 @@ def looked(node: ComputeNode) -> str:
         return f"{type(error).__name__}: {error}"
     verdict = judge(found, RESHAPE, node.terms())
     told = [encode_kept(found.plan, found.observed), encode([found.allocations, found.allocations_after])]
-    return json.dumps([told, str(verdict.refused), verdict.notes, found.held], sort_keys=True)
+    return json.dumps([told, str(verdict.refused), verdict.notes, encode(found.held)], sort_keys=True)
 
 
 def asking(node: ComputeNode, sender: Any, told: Any) -> ComputeNode:

@@ -37,7 +37,7 @@ def test_a_device_that_is_gone_stays_as_long_as_a_guest_has_it() -> None:
 
     assert stock(tree) == {"nic": {"VF": 2}}
     assert tree.providers[1].inventories["VF"].capacity == 0  # what a guest lets go of is given to nobody
-    assert notes == ("nic keeps 2 VF, which guests hold and this host no longer offers",)
+    assert notes == (("nic", "nic keeps 2 VF, which guests hold and this host no longer offers"),)
 
 
 def test_what_nobody_has_goes() -> None:

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from agent.state.memory import NodeState
-from agent.sync.decide.checks import PATIENCE, judge, notes_on
+from agent.sync.decide.checks import PATIENCE, conditions_on, judge
 from agent.sync.decide.feature import Draft, Terms
 from agent.sync.decide.features.second_writer import FORGIVEN, Strikes, strikes_of
 from agent.sync.decide.undoing import Conversion
 from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_observed_tree
-from agent.sync.outcome import Status
+from agent.sync.outcome import Condition, Status
 from drafts import ROOT, SEEN, draft, stands
 from reportclient.allocations import Allocation, Move
 from reportclient.ownership import MARKER, Contest
@@ -26,6 +26,10 @@ TERMS = Terms(
 CHANGED = Contest("host", ("VCPU total 8 became total 4",), nova=False, marked=False)
 
 
+def texts(found: Draft) -> tuple[str, ...]:
+    return tuple(one.text for one in conditions_on(found))
+
+
 def smaller(**changes: Any) -> Draft:
     """A host that loses half of its CPUs."""
     plan = Plan((SetInventories("host", "host", HALF.inventories),))
@@ -34,7 +38,7 @@ def smaller(**changes: Any) -> Draft:
 
 def test_a_host_as_it_is_wanted_is_carried_out_without_a_word() -> None:
     assert judge(draft(), Wishes(), TERMS).refused is None
-    assert notes_on(draft()) == ()
+    assert conditions_on(draft()) == ()
 
 
 # -- a second writer ---------------------------------------------------------------------------------------------------
@@ -138,14 +142,14 @@ def test_a_person_who_takes_over_is_told_what_nova_will_do() -> None:
     plan = Plan((SetInventories("host", "host", {}),))
     cells = ProviderTree((replace(ROOT, inventories={}),))
 
-    (flat,) = notes_on(draft(plan=plan, nova=ENABLED))
-    (doubled,) = notes_on(draft(plan=plan, nova=ENABLED, desired=cells))
+    (flat,) = texts(draft(plan=plan, nova=ENABLED))
+    (doubled,) = texts(draft(plan=plan, nova=ENABLED, desired=cells))
 
     assert "nova-compute.service is enabled on this host: when nova-compute starts" in doubled
     assert "puts VCPU and MEMORY_MB on host again" in doubled
     assert "puts MEMORY_MB on host again" in flat
-    assert "host carries OWNER_NOVA: when" in notes_on(draft(plan=plan, nova={"root": "host carries OWNER_NOVA"}))[0]
-    assert notes_on(draft(plan=plan, nova={"silence": "nova cannot be asked"})) == ()
+    assert "host carries OWNER_NOVA: when" in texts(draft(plan=plan, nova={"root": "host carries OWNER_NOVA"}))[0]
+    assert conditions_on(draft(plan=plan, nova={"silence": "nova cannot be asked"})) == ()
 
 
 # -- plans that are not carried out ------------------------------------------------------------------------------------
@@ -293,7 +297,7 @@ def test_a_much_smaller_host_is_believed_at_once_on_a_persons_word(wishes: Wishe
             {"contest": CHANGED}, "another writer changed host since the last pass: VCPU total 8", id="a change"
         ),
         pytest.param({"went_back": True}, "placement has older data than at the last pass", id="a restored backup"),
-        pytest.param({"held": ("card keeps 2 VF",)}, "card keeps 2 VF", id="held"),
+        pytest.param({"held": (Condition(kind="held", text="card keeps 2 VF"),)}, "card keeps 2 VF", id="held"),
         pytest.param(
             {"plan": Plan(left_out=frozenset({"HW_B", "HW_A"}))},
             "this placement is too old to know the traits HW_A, HW_B",
@@ -302,7 +306,7 @@ def test_a_much_smaller_host_is_believed_at_once_on_a_persons_word(wishes: Wishe
     ],
 )
 def test_a_pass_says_what_is_unusual(changes: dict[str, Any], words: str) -> None:
-    (note,) = notes_on(draft(**changes))
+    (note,) = texts(draft(**changes))
 
     assert note.startswith(words)
 
@@ -321,7 +325,7 @@ def test_custom_names_that_nobody_remembers_are_kept_and_said(went_back: bool, n
     root = replace(ROOT, traits=frozenset({MARKER, "CUSTOM_RACK"}))
     wanted = ProviderTree((replace(ROOT, traits=frozenset({MARKER})),))
 
-    notes = notes_on(draft(observed=stands(root), desired=wanted, memory=NodeState(), went_back=went_back))
+    notes = texts(draft(observed=stands(root), desired=wanted, memory=NodeState(), went_back=went_back))
 
     assert note in notes
 

@@ -223,4 +223,4 @@ def test_a_used_device_whose_inventory_somebody_deleted_is_still_told(start: Sta
 
     found = find_uses([bare], (), ProviderTree((Provider(name="host"),)), NodeState(bodies={"used": [seen.uuid]}))
 
-    assert "--resource CLASS:reserved=0" in found.notes[0]
+    assert "--resource CLASS:reserved=0" in found.unheld[0].text

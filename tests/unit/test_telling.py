@@ -20,6 +20,7 @@ from agent.service.reporting import Reporter
 from agent.service.status import ServiceStatus, is_late, read_status, write_status
 from agent.service.systemd import Notifier
 from agent.settings.read import keep_in
+from agent.sync.outcome import Condition
 from beds.one_host import default_settings
 from configured import changed
 
@@ -115,7 +116,7 @@ def test_a_storage_that_is_no_longer_configured_does_not_fail_the_service(tmp_pa
     assert reporter.status.sources.keys() == {"host", "placement", "own files", "configuration"}
 
 
-def test_metrics_that_nobody_can_read_are_counted_from_the_reload_on_that_names_a_file(tmp_path: Path) -> None:
+def test_metrics_go_into_the_file_that_a_reload_names(tmp_path: Path) -> None:
     settings = keep_in(default_settings(), tmp_path)
     reporter = Reporter(settings, Notifier())
     taken = RoundResult(outcomes={"host": "unchanged"})
@@ -131,7 +132,7 @@ def test_metrics_that_nobody_can_read_are_counted_from_the_reload_on_that_names_
     reporter.publish()
 
     for name in ("a.prom", "b.prom"):
-        assert 'compute_node_agent_passes_total{outcome="unchanged"} 1.0' in (tmp_path / name).read_text()
+        assert 'compute_node_agent_passes_total{outcome="unchanged"} 2.0' in (tmp_path / name).read_text()
 
 
 def test_a_root_that_placement_lost_is_a_metric_until_it_stands_again(tmp_path: Path) -> None:
@@ -139,10 +140,11 @@ def test_a_root_that_placement_lost_is_a_metric_until_it_stands_again(tmp_path: 
     reporter = Reporter(settings, Notifier())
 
     for lost in (1, 0):
-        reporter.done(RoundResult(outcomes={"host": "unsafe" if lost else "changed"}, lost=lost), 1.0, 0.5, again=False)
+        found = (Condition(kind="lost-root", text="it is gone"),) * lost
+        reporter.done(RoundResult(outcomes={"host": "changed"}, conditions={"host": found}), 1.0, 0.5, again=False)
         reporter.publish()
 
-        assert f"compute_node_agent_lost_roots {lost}.0" in (tmp_path / "a.prom").read_text()
+        assert f'compute_node_agent_conditions{{kind="lost-root"}} {lost}.0' in (tmp_path / "a.prom").read_text()
 
 
 def test_sources_that_serve_together_are_noted_as_one_by_one() -> None:

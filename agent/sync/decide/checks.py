@@ -12,13 +12,14 @@ from agent.sync.decide.owner import advice, only_audits, open_stock, stranded
 from agent.sync.decide.undoing import Conversion, not_as_before
 from agent.sync.decide.unmatched import misspelt
 from agent.sync.decide.view import Wishes
-from agent.sync.outcome import Status
+from agent.sync.outcome import Condition, Status
 from reportclient.errors import UnsafePlan
 from reportclient.names import BANDWIDTH
-from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Names, is_novas
+from reportclient.ownership import MANAGED, OWNER_NOVA, Names, is_marked, is_novas
 from reportclient.plan import Delete, Limits, Plan, Reparent, check_use, losses, shrinkage
 from reportclient.reserve import HELD, is_mark
 from reportclient.settings import lost_settings, set_back
+from reportclient.tree import ObservedProvider
 
 PATIENCE = 3  # passes in a row that must want the same loss, whatever else their plans change
 REPARENTING = (1, 37)  # the first microversion that can change a provider's parent
@@ -157,28 +158,33 @@ def _not_undone(draft: Draft, undone: Conversion, node: str) -> tuple[str, ...]:
     return not_as_before(undone, draft.plan, draft.observed, draft.allocations, draft.allocations_after)
 
 
-def notes_on(draft: Draft) -> tuple[str, ...]:
-    """Return what a person should know of a pass beside its plan, a sentence each."""
-    notes = [*lost_root(draft)]
+def conditions_on(draft: Draft) -> tuple[Condition, ...]:
+    """Return what a person should know of a host beside the plan."""
+    found = [Condition(kind="lost-root", text=text) for text in lost_root(draft)]
     if draft.went_back:
-        notes.append(
+        text = (
             "placement has older data than at the last pass (a restored backup, or a cache on the way?): all of "
             "this tree was read again, and all that differs from this host is written again"
         )
+        found.append(Condition(kind="older-placement", text=text))
     for feature in draft.features:
-        notes += feature.notes(draft)
-    notes += draft.held
-    notes += _lost_names(draft)
-    notes += set_back(draft.said, draft.desired)
-    notes += misspelt(draft.strays, draft.desired)
+        found += feature.conditions(draft)
+    found += [one.condition for one in draft.reservations]
+    found += draft.held
+    found += [Condition(kind="lost-names", text=text) for text in _lost_names(draft)]
+    found += [Condition(kind="set-back", text=text) for text in set_back(draft.said, draft.desired)]
+    found += [Condition(kind="file", text=text) for text in misspelt(draft.strays, draft.desired)]
     novas = () if draft.beside else stranded(draft.observed, draft.ours)
-    notes += [advice(seen) for seen in novas if open_stock(seen)]
+    found += [Condition(kind="novas", text=advice(seen), provider=seen.name) for seen in novas if open_stock(seen)]
     if draft.plan.left_out:
-        notes.append("this placement is too old to know the traits " + ", ".join(sorted(draft.plan.left_out)))
-    if kept := _unexplained(draft):
-        lost = "" if draft.went_back else "the saved state of this agent was lost; "
-        notes.append(f"{lost}the root keeps {', '.join(kept)}, which another service may have added")
-    return tuple(notes)
+        text = "this placement is too old to know the traits " + ", ".join(sorted(draft.plan.left_out))
+        found.append(Condition(kind="unknown-traits", text=text))
+    if (root := draft.observed.root) and (kept := _unexplained(draft, root)):
+        is_lost = not draft.went_back and is_marked(root)
+        lost = "the saved state of this agent was lost; " if is_lost else ""
+        text = f"{lost}the root keeps {', '.join(kept)}, which another service may have added"
+        found.append(Condition(kind="lost-state", text=text))
+    return tuple(dict.fromkeys(found))
 
 
 def _twice(draft: Draft) -> tuple[str, ...]:
@@ -266,14 +272,18 @@ def _needs_reshape(draft: Draft, node: str) -> tuple[str, ...]:
     )
 
 
-def _unexplained(draft: Draft) -> list[str]:
-    """Return names of unknown origin on a root with our mark; empty while there is a memory."""
-    root = draft.observed.root
-    if root is None or draft.memory.observed is not None or MARKER not in root.provider.traits:
+def _unexplained(draft: Draft, root: ObservedProvider) -> list[str]:
+    """
+    Return names of unknown origin on the root; empty while there is a memory.
+
+    On a root without our mark that is bandwidth alone: Neutron has its own below the root, and nova none.
+    """
+    if draft.memory.observed is not None:
         return []
     wanted = draft.desired.root.traits | draft.desired.root.inventories.keys()
     names = root.provider.traits | root.provider.inventories.keys()
-    return sorted(name for name in names - wanted if name.startswith("CUSTOM_") or name in BANDWIDTH)
+    ours = is_marked(root)
+    return sorted(name for name in names - wanted if name in BANDWIDTH or (ours and name.startswith("CUSTOM_")))
 
 
 def _limits(draft: Draft, shrink_fraction: float) -> Limits:

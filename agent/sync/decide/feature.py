@@ -14,7 +14,7 @@ from agent.sync.decide.laws import Breach
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Needs, Shaper, View, Wishes
-from agent.sync.outcome import Status
+from agent.sync.outcome import Condition, Status
 from drivers.base import Survey
 from drivers.policy import Layout
 from reportclient.allocations import Allocation, Consumer, Holdings, Move, apply_moves
@@ -44,6 +44,21 @@ class Refusal:
     notes: tuple[str, ...]  # a sentence each
     forgets: bool = False  # True: the memory is of another moment, and its tree is forgotten
     broken: tuple[str, ...] = ()  # the laws that the plan breaks, of each breach
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """Units that a feature takes off offer. What is reserved of the class for other reasons counts in it."""
+
+    provider: str  # by name
+    resource_class: str
+    least: int  # so many units are reserved at least, as far as they are free; more than there are: all
+    kind: str  # as in ``Condition``
+    why: str  # a sentence, as in ``Condition``
+
+    @property
+    def condition(self) -> Condition:
+        return Condition(kind=self.kind, text=self.why, provider=self.provider)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +103,18 @@ class Feature:
         """Change what the host gives, and what is known of the standing tree."""
         return self, shaped
 
+    def reserve(self, tree: ProviderTree) -> Iterable[Reservation]:
+        """
+        Return what is taken off offer on a finished tree.
+
+        That is the wanted one or, while its plan is refused, the standing one, where only this is written.
+        """
+        return ()
+
+    def root_traits(self) -> frozenset[str]:
+        """Return the traits that the root is to have because of this feature; they go with it, and wait for no plan."""
+        return frozenset()
+
     def outside(self) -> Outside:
         """Return what moves between the tree and other providers."""
         return Outside()
@@ -108,8 +135,8 @@ class Feature:
         """Return classes that may shrink by any amount, by provider: what they counted is counted elsewhere."""
         return {}
 
-    def notes(self, draft: "Draft") -> Iterable[str]:
-        """Return what a person should know, a sentence each."""
+    def conditions(self, draft: "Draft") -> Iterable[Condition]:
+        """Return what a person should know; what the feature reserves by ``reserve`` is not repeated here."""
         return ()
 
     def remember(self, end: "PassEnd") -> Mapping[str, Any]:
@@ -152,7 +179,7 @@ class Draft:
     survey: Survey
     present: frozenset[str]  # names of providers whose hardware the survey found
     allocations: tuple[Allocation, ...]  # on the whole tree if consumers hold stock that shrinks, else empty
-    held: tuple[str, ...]  # a sentence on each open choice, held provider, and entry of a file without effect
+    held: tuple[Condition, ...]  # on each open choice, held provider, and entry of a file without effect
     stands_in: Layout  # the layout of the standing tree
     layout: Layout  # the wanted one
     strays: tuple[Addition, ...]  # entries of the operator's files that match no provider of this host
@@ -171,6 +198,11 @@ class Draft:
     def allocations_after(self) -> tuple[Allocation, ...]:
         """The allocations once the plan's moves are carried out."""
         return apply_moves(self.allocations, self.plan.moves)
+
+    @property
+    def reservations(self) -> tuple[Reservation, ...]:
+        """What the features take off offer on the wanted tree."""
+        return tuple(each for one in self.features for each in one.reserve(self.desired))
 
     def of(self, kind: type[F]) -> F:
         """Return what one feature found."""

@@ -1,24 +1,25 @@
 """Decide what a pass would do, from what was seen of host and placement. Pure: reads and writes nothing."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from agent.errors import ConfigError
 from agent.sync.decide.additions import check_names, without, without_taken
 from agent.sync.decide.beside import Side, own_side
 from agent.sync.decide.feature import Draft, Feature
-from agent.sync.decide.features import FEATURES
+from agent.sync.decide.features import FEATURES, Features
 from agent.sync.decide.hardware import Host
 from agent.sync.decide.laws import Breach, Given, breaches
 from agent.sync.decide.layout import layout_of
 from agent.sync.decide.remembered import lasting, meanwhile
-from agent.sync.decide.reserving import reserved_tree
+from agent.sync.decide.reserving import reserved_tree, with_root_traits
 from agent.sync.decide.shaped import Shaped, shape_host
 from agent.sync.decide.standing import Standing, stand
 from agent.sync.decide.unmatched import lost_entries
 from agent.sync.decide.view import Needs, Shaper, View
 from agent.sync.decide.wanted import Wanted, lacked_traits, unseen_traits, want
 from agent.sync.decide.way import Way, find_way
+from agent.sync.outcome import Condition
 from drivers.errors import MalformedFact, PolicyError
 from reportclient.diff import diff
 from reportclient.names import unknown_standard
@@ -26,9 +27,11 @@ from reportclient.ownership import Names, Ownership, joined
 from reportclient.plan import Plan
 
 
-def draft(view: View, shaper: Shaper) -> Draft | Needs:
+def draft(view: View, shaper: Shaper, features: Features = FEATURES) -> Draft | Needs:
     """
     Decide what a pass would do, or name what must be read first; the same view gives the same answer.
+
+    ``features`` act in their order.
 
     Raises:
         PolicyError: the policy names something that this node does not have.
@@ -37,7 +40,7 @@ def draft(view: View, shaper: Shaper) -> Draft | Needs:
         Absent: nova is to report the root, and has not.
     """
     view = _without_taken(view, shaper.emitted)
-    found = _draft_in_role(view, shaper)
+    found = _draft_in_role(view, shaper, features)
     if isinstance(found, Needs):
         return found
     lawful = not _breaches(replace(found, plan=found.reserving), view, shaper.emitted)
@@ -54,11 +57,11 @@ def _without_taken(view: View, emitted: Names) -> View:
     return replace(view, memory=replace(memory, configured=without_taken(memory.configured, others, left)))
 
 
-def _draft_in_role(view: View, shaper: Shaper) -> Draft | Needs:
+def _draft_in_role(view: View, shaper: Shaper, kinds: Features) -> Draft | Needs:
     if not view.beside:
-        return _decide(view, shaper)
+        return _decide(view, shaper, kinds)
     side = own_side(view, shaper)
-    found = _decide(side.view, side.shaper)
+    found = _decide(side.view, side.shaper, kinds)
     return found if isinstance(found, Needs) else _with_novas(found, view, side)
 
 
@@ -98,7 +101,7 @@ def _with_novas(found: Draft, view: View, side: Side) -> Draft:
         found,
         observed=view.observed,
         novas=side.novas,
-        held=(*found.held, *side.notes),
+        held=(*found.held, *(Condition(kind="beside", text=text) for text in side.notes)),
         memory=replace(found.memory, observed=left),
         refused=replace(found.refused, observed=view.observed),
         meanwhile=replace(found.meanwhile, observed=left),
@@ -110,9 +113,9 @@ def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
     return frozenset[str]().union(*sets)
 
 
-def _decide(view: View, shaper: Shaper) -> Draft | Needs:
+def _decide(view: View, shaper: Shaper, kinds: Features) -> Draft | Needs:
     standing, survey = stand(view, shaper), view.survey
-    looked = _look(view, standing)
+    looked = _look(view, standing, kinds)
     if isinstance(looked, Needs):
         return looked
     features, view = looked
@@ -132,10 +135,10 @@ def _decide(view: View, shaper: Shaper) -> Draft | Needs:
     if unread := unseen - view.readings.traits.keys():
         return Needs(traits=unread)
     known = frozenset(name for name in unseen if view.readings.traits[name])
-    way = find_way(view, shaper, standing, shaped, wanted, known, [one.outside() for one in features])
+    way = find_way(view, shaper, standing, shaped, wanted, known, features)
     if isinstance(way, Needs):
         return way
-    reserving = _reserving(features, view, shaper, standing, shaped) if way.plan.operations else Plan()
+    reserving = _reserving(features, view, shaper, standing, shaped, known) if way.plan.operations else Plan()
     if isinstance(reserving, Needs):
         return reserving
     asked = [one.ask(view, way.plan) for one in features]
@@ -148,9 +151,18 @@ def _decide(view: View, shaper: Shaper) -> Draft | Needs:
 
 
 def _reserving(
-    features: Iterable[Feature], view: View, shaper: Shaper, standing: Standing, shaped: Shaped
+    features: Sequence[Feature],
+    view: View,
+    shaper: Shaper,
+    standing: Standing,
+    shaped: Shaped,
+    known: frozenset[str],
 ) -> Plan | Needs:
-    """Return the plan of reserved amounts alone, in the layout in which the tree stands; ``shaped``: as configured."""
+    """
+    Return the plan of what features take off offer alone, in the layout in which the tree stands.
+
+    ``shaped`` is as configured; ``known`` as in ``find_way``.
+    """
     root = view.observed.root
     renamed = [seen.name for seen in view.observed] != [seen.name for seen in standing.observed]
     if root is None or renamed or root.name != view.node:
@@ -165,17 +177,17 @@ def _reserving(
         if isinstance(found, Needs):
             return found
         shaped = found[1]
-    desired = reserved_tree(view, shaper, standing, shaped)
-    if desired is None:
-        return Plan()
+    desired = reserved_tree(view, shaper, standing, shaped, features)
+    if desired is None or isinstance(desired, Needs):
+        return desired or Plan()
     carried = frozenset[str]().union(*(seen.provider.traits for seen in standing.observed))
-    return diff(view.observed, desired, shaped.ours, root_uuid=view.root_uuid, known_traits=carried)
+    return diff(view.observed, desired, shaped.ours, root_uuid=view.root_uuid, known_traits=carried | known)
 
 
-def _look(view: View, standing: Standing) -> tuple[tuple[Feature, ...], View] | Needs:
+def _look(view: View, standing: Standing, kinds: Features) -> tuple[tuple[Feature, ...], View] | Needs:
     """Let the features look at the host, one after the other."""
     features: list[Feature] = []
-    for one in FEATURES:
+    for one in kinds:
         looked = one().look(view, standing)
         if isinstance(looked, Needs):
             return looked
@@ -195,7 +207,7 @@ def _shape(
             return changed
         feature, shaped = changed
         found.append(feature)
-    return tuple(found), shaped
+    return tuple(found), replace(shaped, tree=with_root_traits(shaped.tree, found))
 
 
 def _draft(
@@ -209,7 +221,8 @@ def _draft(
     features: tuple[Feature, ...],
 ) -> Draft:
     """Put the draft together, with the memory to keep; ``lacked`` are standard traits that placement does not have."""
-    choices = () if view.beside else shaped.holdings.notes
+    choices = () if view.beside else (Condition(kind="choice", text=text) for text in shaped.holdings.notes)
+    without_effect = (Condition(kind="file", text=text) for text in wanted.notes)
     return Draft(
         root_uuid=view.root_uuid,
         desired=way.tree,
@@ -222,7 +235,7 @@ def _draft(
         present=shaper.present(view.survey),
         allocations=way.allocations,
         strays=wanted.strays,
-        held=(*choices, *way.held, *wanted.notes),
+        held=(*choices, *way.held, *without_effect),
         stands_in=layout_of(standing.observed, standing.memory, shaper.emitted, view.policy.layout),
         layout=view.policy.layout,
         went_back=view.went_back,

@@ -8,6 +8,7 @@ write nothing. docs/inside-nova.md describes them.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from agent.settings.read import ChangeSettings
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.plan import draft
@@ -19,6 +20,7 @@ from reportclient.errors import Unplaceable
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
 
+_AT_ONCE = ChangeSettings(shrink_fraction=1.0, allow_reshape=True, reshape_timeout_s=0, expect_timeout_s=0)
 UNKNOWN_ROOT = "00000000-0000-0000-0000-000000000000"  # root uuid of a node that placement does not have yet
 
 
@@ -71,6 +73,7 @@ def plan_provider_tree(
         survey=survey,
         observed=observed.tree,
         went_back=False,
+        changes=_AT_ONCE,
         memory=NodeState(reported={root.name: reported} if root else {}),
     )
     found = _draft(view, shaper, observed, consumers)

@@ -5,21 +5,32 @@ A pass does this also while the rest of its plan is refused: it takes units off 
 about the rest is no reason to wait. What comes back was reserved by this agent alone.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+from agent.sync.decide.feature import Feature
 from agent.sync.decide.missing import lost_by, missing_of, sides_of, with_stock
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
-from agent.sync.decide.view import Shaper, View
+from agent.sync.decide.view import Needs, Shaper, View
+from agent.sync.decide.way import rows_on, takes_off, with_reserved
 from reportclient.names import NO_DEVICES, ONE_TIME
 from reportclient.ownership import is_marked
 from reportclient.plan import Plan, stock_writes
-from reportclient.reserve import HELD, UNHEALTHY, is_mark, is_reserved_by_us, reserved_by_operator, with_left
+from reportclient.reserve import (
+    HELD,
+    UNHEALTHY,
+    is_mark,
+    is_reserved_by_us,
+    reserved_by_operator,
+    with_left,
+)
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
 
 
-def reserved_tree(view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> ProviderTree | None:
+def reserved_tree(
+    view: View, shaper: Shaper, standing: Standing, shaped: Shaped, features: Sequence[Feature]
+) -> ProviderTree | Needs | None:
     """
     Return our standing providers with as few free units of devices as ``shaped``, the host in their layout, has.
 
@@ -41,7 +52,7 @@ def reserved_tree(view: View, shaper: Shaper, standing: Standing, shaped: Shaped
     ours = [seen for seen in standing.observed if seen.provider.parent is None or shaped.ours.writes(seen)]
     if not {seen.provider.parent for seen in ours} <= {None, *(seen.name for seen in ours)}:
         return None
-    return ProviderTree(
+    after = ProviderTree(
         tuple(
             _reserved(seen, said[seen.uuid].provider, there.get(seen.name), whole[seen.name], files.get(seen.name, ()))
             if seen.name in whole and is_marked(seen)
@@ -49,6 +60,16 @@ def reserved_tree(view: View, shaper: Shaper, standing: Standing, shaped: Shaped
             for seen in ours
         )
     )
+    after = with_root_traits(after, features)
+    rows = rows_on(view, (seen.uuid for seen in ours), standing.observed) if takes_off(after, features) else ()
+    return rows if isinstance(rows, Needs) else with_reserved(after, features, files, rows)
+
+
+def with_root_traits(tree: ProviderTree, features: Iterable[Feature]) -> ProviderTree:
+    """Return a tree whose root has the traits that features want on it."""
+    traits = frozenset[str]().union(*(one.root_traits() for one in features))
+    others = (one for one in tree if one.parent)
+    return ProviderTree((replace(tree.root, traits=tree.root.traits | traits), *others)) if traits else tree
 
 
 def _reserved(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent.nova.answers import NovaRecord
+from agent.settings.read import ChangeSettings
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import Addition
 from agent.sync.decide.undoing import Conversion
@@ -88,6 +89,6 @@ class View:
     beside: bool = False  # True: nova reports the root, and this agent only children that nova does not make
     wishes: Wishes = Wishes()
     uptime_s: float = field(default=0.0, compare=False)  # seconds since the boot of the machine that this agent runs on
-    expect_s: float = 0.0  # seconds for which devices that a boot took away are expected back; 0: not at all
+    changes: ChangeSettings  # options of features, and of what may change
     tried: tuple[ObservedTree, ...] = ()  # trees that cut-off attempts of this pass were to make
     readings: Readings = Readings()

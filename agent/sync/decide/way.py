@@ -1,27 +1,30 @@
 """Fourth step of a draft: the way from the standing tree to the wanted one, with what moves and what is held."""
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from agent.allocations.decide.sets import INSTANCE
-from agent.sync.decide.feature import Outside
+from agent.sync.decide.feature import Feature
 from agent.sync.decide.missing import lost_by
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Needs, Shaper, View
 from agent.sync.decide.wanted import Wanted
+from agent.sync.outcome import Condition
 from drivers.host.parse import format_cpu_set
 from drivers.moves import displaced, exchanged, plan_moves
 from drivers.strangers import find_stand_ins, without_host_classes
-from reportclient.allocations import Allocation, Consumer, Holdings, Move, Observed, apply_moves
+from reportclient.allocations import Allocation, Consumer, Holdings, Move, Observed, apply_moves, usages
 from reportclient.diff import diff
 from reportclient.errors import Unplaceable
 from reportclient.hold import hold
+from reportclient.names import NO_DEVICES
 from reportclient.ownership import joined
 from reportclient.plan import Plan, lessened, recast
-from reportclient.reserve import with_left
+from reportclient.reserve import with_least, with_left
 from reportclient.tree import ObservedTree, ProviderTree, total_of
 
 
@@ -32,7 +35,7 @@ class Way:
     tree: ProviderTree  # the wanted providers, and the held ones
     plan: Plan
     allocations: tuple[Allocation, ...]
-    held: tuple[str, ...]  # one sentence for each held provider
+    held: tuple[Condition, ...]  # one for each amount that is held
     unplaceable: str  # as in ``Draft``
 
 
@@ -43,10 +46,11 @@ def find_way(
     shaped: Shaped,
     wanted: Wanted,
     known: frozenset[str],
-    outside: Sequence[Outside],
+    features: Sequence[Feature],
 ) -> Way | Needs:
     """Return the way to the wanted tree; ``known`` are traits that placement has and no provider here carries."""
     carried = frozenset().union(*(seen.provider.traits for seen in standing.observed))
+    outside = [one.outside() for one in features]
     root, formerly = view.observed.root, standing.formerly
     make = partial(
         diff,
@@ -63,7 +67,9 @@ def find_way(
     recast_as = exchanged(standing.memory.kinds, shaped.holdings.backing.kinds)
     anew, elsewhere = _pinned_anew(view), _pinned_elsewhere(view)
     dedicates = bool(anew or elsewhere) or _dedicates(standing.observed, wanted.tree, shaped.holdings)
-    allocations = _allocations(view, plan, standing.observed, anyhow=bool(recast_as), dedicates=dedicates)
+    allocations = _allocations(
+        view, plan, standing.observed, anyhow=bool(recast_as), whole=dedicates or takes_off(wanted.tree, features)
+    )
     if isinstance(allocations, Needs):
         return allocations
     crossing = [move for one in outside for move in one.moves]
@@ -77,8 +83,8 @@ def find_way(
     if crossing:
         allocations = tuple(dict.fromkeys((*allocations, *(row for one in outside for row in one.rows))))
     after = Observed(shaped.stands, apply_moves(allocations, moves))
-    tree, held = _hold(view, shaper, standing, shaped, wanted, after)
-    if held or moves:
+    tree, held = _hold(view, shaper, standing, shaped, wanted, after, features)
+    if tree != wanted.tree or moves:
         plan = make(tree, moves=moves, consumers={one.uuid: one for one in consumers}.values())
     refusal = next(filter(None, (pinned, moved[2], *(one.unplaceable for one in outside))), "")
     return Way(tree=tree, plan=plan, allocations=allocations, held=held, unplaceable=refusal)
@@ -147,25 +153,25 @@ def _dedicates(observed: ObservedTree, desired: ProviderTree, holdings: Holdings
 
 
 def _allocations(
-    view: View, plan: Plan, observed: ObservedTree, *, anyhow: bool, dedicates: bool
+    view: View, plan: Plan, observed: ObservedTree, *, anyhow: bool, whole: bool
 ) -> tuple[Allocation, ...] | Needs:
     """
     Return the allocations of the whole tree if consumers hold something on a provider that loses stock, else none.
 
-    With ``anyhow`` the root counts as such a provider, whatever the plan does with its stock. ``dedicates`` is as
-    ``_dedicates`` returns it: then all are needed.
+    With ``anyhow`` the root counts as such a provider, whatever the plan does with its stock; with ``whole`` all are
+    needed.
     """
     losing = lessened(plan, observed) | recast(plan, observed)
     losing |= {observed.root.uuid} if anyhow and observed.root else set()
-    first = _rows(view, (seen.uuid for seen in observed if seen.uuid in losing), observed)
-    if isinstance(first, Needs) or not (first or dedicates):
+    first = rows_on(view, (seen.uuid for seen in observed if seen.uuid in losing), observed)
+    if isinstance(first, Needs) or not (first or whole):
         return first
     others = (seen.uuid for seen in observed if seen.uuid not in losing and seen.provider.inventories)
-    rest = _rows(view, others, observed)
+    rest = rows_on(view, others, observed)
     return rest if isinstance(rest, Needs) else (*first, *rest)
 
 
-def _rows(view: View, uuids: Iterable[str], observed: ObservedTree) -> tuple[Allocation, ...] | Needs:
+def rows_on(view: View, uuids: Iterable[str], observed: ObservedTree) -> tuple[Allocation, ...] | Needs:
     """Return what is allocated on these providers, by the wanted names."""
     asked, read = tuple(uuids), view.readings.allocations
     if unread := frozenset(asked) - read.keys():
@@ -223,9 +229,15 @@ def _consumers(view: View, uuids: Iterable[str]) -> tuple[Consumer, ...] | Needs
 
 
 def _hold(
-    view: View, shaper: Shaper, standing: Standing, shaped: Shaped, wanted: Wanted, after: Observed
-) -> tuple[ProviderTree, tuple[str, ...]]:
-    """Return the wanted tree with what guests hold or an operator reserved of lost devices, and a sentence on each."""
+    view: View,
+    shaper: Shaper,
+    standing: Standing,
+    shaped: Shaped,
+    wanted: Wanted,
+    after: Observed,
+    features: Sequence[Feature],
+) -> tuple[ProviderTree, tuple[Condition, ...]]:
+    """Return the wanted tree with what is held of lost devices, a condition for each, and what features reserve."""
     tree, notes = hold(
         wanted.tree,
         ObservedTree(tuple(seen for seen in after.tree if wanted.ours.writes(seen))),
@@ -235,4 +247,33 @@ def _hold(
         besides={name: each.classes for name, each in standing.named.items()},
     )
     files = {name: each.classes for name, each in joined(standing.named, wanted.added).items()}
-    return ProviderTree(tuple(with_left(one, files.get(one.name, ())) for one in tree)), notes
+    held = (Condition(kind="held", text=text, provider=name) for name, text in notes)
+    return with_reserved(tree, features, files, after.allocations), tuple(held)
+
+
+def takes_off(tree: ProviderTree, features: Iterable[Feature]) -> bool:
+    """Return whether a feature takes something of a finished tree off offer."""
+    return any(True for one in features for _ in one.reserve(tree))
+
+
+def with_reserved(
+    tree: ProviderTree,
+    features: Iterable[Feature],
+    files: Mapping[str, Collection[str]],
+    allocations: Iterable[Allocation],
+) -> ProviderTree:
+    """
+    Return a finished tree with what features take off offer, and the marks for that.
+
+    Of the host's own classes that is at most what is free of ``allocations``, all on this tree: capacity below what is
+    used would be refused. ``files``: classes of the operator's files, by provider.
+    """
+    least: dict[tuple[str, str], int] = {}
+    used, providers = usages(allocations), {one.name: one for one in tree}
+    for one in (each for feature in features for each in feature.reserve(tree)):
+        slot, stock = (one.provider, one.resource_class), providers[one.provider].inventories[one.resource_class]
+        free = stock.total - math.ceil(used.get(slot, 0) / stock.allocation_ratio)
+        amount = min(one.least, free) if one.resource_class in NO_DEVICES else one.least
+        least[slot] = max(least.get(slot, 0), amount)
+    after = with_least(tree, least, files) if least else tree
+    return ProviderTree(tuple(with_left(one, files.get(one.name, ())) for one in after))

@@ -1,5 +1,6 @@
 """The features of a pass, in the order in which they act."""
 
+from agent.sync.decide.feature import Feature
 from agent.sync.decide.features.boot import Boot
 from agent.sync.decide.features.nova_root import NovaRoot
 from agent.sync.decide.features.odd_devices import OddDevices
@@ -8,4 +9,5 @@ from agent.sync.decide.features.renamed_class import RenamedClass
 from agent.sync.decide.features.second_writer import SecondWriter
 from agent.sync.decide.features.shared_disk import SharedDisk
 
-FEATURES = (SecondWriter, NovaRoot, RenamedClass, SharedDisk, OneTime, OddDevices, Boot)
+Features = tuple[type[Feature], ...]
+FEATURES: Features = (SecondWriter, NovaRoot, RenamedClass, SharedDisk, OneTime, OddDevices, Boot)

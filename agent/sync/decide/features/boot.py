@@ -13,10 +13,11 @@ from agent.sync.decide.missing import Sides, Slot, lost_by, missing_of, sides_of
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Shaper, View, Wishes
-from agent.sync.outcome import Status
+from agent.sync.outcome import Condition, Status
 from reportclient.names import BANDWIDTH
 from reportclient.tree import ProviderTree
 
+AWAITED = "awaited"  # kind of its conditions
 _BODY = "waiting"
 
 
@@ -34,7 +35,7 @@ class Waiting:
 class Boot(Feature):
     """Devices that a boot took away stay, reserved, for ``[agent] expect_timeout``."""
 
-    sentences: tuple[str, ...] = ()  # one on each inventory that is awaited
+    awaits: tuple[Condition, ...] = ()  # one on each inventory that is awaited
 
     def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["Boot", Shaped]:
         remembered, boot = awaited(standing.memory), view.survey.facts.boot
@@ -54,14 +55,14 @@ class Boot(Feature):
                 shown=shaped.holdings.backing.shown,
                 forced=view.wishes.force,
             )
-            waiting = _wait(before, boot, view.uptime_s, view.expect_s, sides)
+            waiting = _wait(before, boot, view.uptime_s, view.changes.expect_timeout_s, sides)
         kept = replace(shaped, memory=shaped.memory.with_bodies({_BODY: _encode(waiting)}))
         if waiting is before or not waiting.stock:
             return self, kept
-        return Boot(sentences=_sentences(waiting, shaped.tree)), with_stock(kept, standing, waiting.stock)
+        return Boot(awaits=_awaits(waiting, shaped.tree)), with_stock(kept, standing, waiting.stock)
 
     def refuse(self, draft: Draft, wishes: Wishes, terms: Terms) -> Refusal | None:
-        if wishes.force or draft.beside or not self.sentences or draft.stands_in == draft.layout:
+        if wishes.force or draft.beside or not self.awaits or draft.stands_in == draft.layout:
             return None
         why = (
             f"devices are awaited since this host was booted, and a conversion from {draft.stands_in} to "
@@ -70,8 +71,8 @@ class Boot(Feature):
         )
         return Refusal(status=Status.UNSAFE, notes=(why,))
 
-    def notes(self, draft: Draft) -> tuple[str, ...]:
-        return self.sentences
+    def conditions(self, draft: Draft) -> tuple[Condition, ...]:
+        return self.awaits
 
 
 def awaited(memory: NodeState) -> Waiting:
@@ -110,17 +111,18 @@ def _wait(before: Waiting, boot: str | None, uptime_s: float, timeout_s: float, 
     return replace(before, stock=missing if before.seen else expected)
 
 
-def _sentences(waiting: Waiting, desired: ProviderTree) -> tuple[str, ...]:
-    """Return a sentence on each inventory that is awaited; ``desired`` is the tree without it."""
+def _awaits(waiting: Waiting, desired: ProviderTree) -> tuple[Condition, ...]:
+    """Return a condition for each inventory that is awaited; ``desired`` is the tree without it."""
     providers = {one.name: one for one in desired}
-    sentences = []
+    found = []
     for (name, resource_class), total in sorted(waiting.stock.items()):
         if resource_class in BANDWIDTH:  # of a link whose devices have a sentence
             continue
         stock = providers[name].inventories.get(resource_class) if name in providers else None
         force = ", or take the rest away by sync --force" if stock else ""
-        sentences.append(
+        text = (
             f"{name} had {total} {resource_class} before this host was booted, and shows {stock.total if stock else 0} "
             f"now: the rest stays, reserved: start what sets up its VFs, vGPU types or MIG instances{force}"
         )
-    return tuple(sentences)
+        found.append(Condition(kind=AWAITED, text=text, provider=name))
+    return tuple(found)

@@ -9,7 +9,7 @@ from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal, Terms
 from agent.sync.decide.owner import ROOT, against_writing, outlook, signs_of_nova
 from agent.sync.decide.view import Needs, View, Wishes
-from agent.sync.outcome import Status
+from agent.sync.outcome import Condition, Status
 from drivers.facts import ServiceSigns
 from reportclient.plan import Plan
 
@@ -44,8 +44,9 @@ class NovaRoot(Feature):
         notes = against_writing(draft.desired.root.name, self.signs, taken_over(draft.memory))
         return Refusal(status=Status.CONTESTED, notes=notes) if notes else None
 
-    def notes(self, draft: Draft) -> tuple[str, ...]:
-        return outlook(draft.desired, self.signs) if draft.plan.operations and not draft.beside else ()
+    def conditions(self, draft: Draft) -> tuple[Condition, ...]:
+        told = outlook(draft.desired, self.signs) if draft.plan.operations and not draft.beside else ()
+        return tuple(Condition(kind="nova-compute", text=text) for text in told)
 
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
         """Remember the signs that a person overruled, as far as they still stand."""

@@ -8,7 +8,7 @@ from agent.sync.decide.missing import missing_of, sides_of, with_stock
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Shaper, View, Wishes
-from agent.sync.outcome import Status
+from agent.sync.outcome import Condition, Status
 from reportclient.names import BANDWIDTH
 
 
@@ -48,5 +48,8 @@ class OddDevices(Feature):
         )
         return Refusal(status=Status.UNSAFE, notes=(why,))
 
-    def notes(self, draft: Draft) -> tuple[str, ...]:
-        return tuple(self.odd.values())
+    def conditions(self, draft: Draft) -> tuple[Condition, ...]:
+        found = draft.observed.by_name.keys() & self.odd.keys()
+        return tuple(
+            Condition(kind="odd", text=text, provider=name if name in found else "") for name, text in self.odd.items()
+        )

@@ -13,6 +13,7 @@ from agent.sync.decide.feature import Draft, Feature, PassEnd
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Needs, Shaper, View
+from agent.sync.outcome import Condition
 from reportclient.hold import device_classes, is_used_up
 from reportclient.names import ONE_TIME
 from reportclient.ownership import Names, Ownership
@@ -28,7 +29,7 @@ class Uses:
 
     names: frozenset[str] = frozenset()
     uuids: frozenset[str] = frozenset()  # devices to remember as used until the reservation is written
-    notes: tuple[str, ...] = ()  # a sentence on each device that no consumer holds now
+    unheld: tuple[Condition, ...] = ()  # one on each device that no consumer holds now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +60,8 @@ class OneTime(Feature):
             memory=shaped.memory.with_bodies({_BODY: sorted(uses.uuids)}),
         )
 
-    def notes(self, draft: Draft) -> tuple[str, ...]:
-        return self.uses.notes
+    def conditions(self, draft: Draft) -> tuple[Condition, ...]:
+        return self.uses.unheld
 
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
         return {_BODY: []} if end.done else {}
@@ -133,7 +134,7 @@ def find_uses(
     return Uses(
         names=frozenset(seen.name for seen in (*used, *carried)),
         uuids=frozenset(seen.uuid for seen in used),
-        notes=tuple(_unheld(seen) for seen in used if seen.name not in holding),
+        unheld=tuple(_unheld(seen) for seen in used if seen.name not in holding),
     )
 
 
@@ -159,10 +160,11 @@ def _came_and_went(left: ObservedProvider, now: ObservedProvider, besides: Colle
     return moved and free and ONE_TIME in was.traits
 
 
-def _unheld(seen: ObservedProvider) -> str:
+def _unheld(seen: ObservedProvider) -> Condition:
     name = min(device_classes(seen.provider.inventories), default="CLASS")
-    return (
+    text = (
         f"{seen.name} is a one-time device. Since the last pass it was claimed, or another writer wrote to it, so the "
         f"agent treats it as used and reserves it. If no guest had it, offer it again after this pass (openstack "
         f"resource provider inventory set {seen.uuid} --amend --resource {name}:reserved=0)"
     )
+    return Condition(kind="used", text=text, provider=seen.name)

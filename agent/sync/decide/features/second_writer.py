@@ -9,7 +9,7 @@ from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal, Terms
 from agent.sync.decide.shaped import Shaped, shape_host
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Shaper, View, Wishes
-from agent.sync.outcome import Status
+from agent.sync.outcome import Condition, Status
 from reportclient.ownership import Contest, contest
 from reportclient.tree import ObservedTree
 
@@ -62,11 +62,12 @@ class SecondWriter(Feature):
         )
         return Refusal(status=Status.CONTESTED, notes=notes)
 
-    def notes(self, draft: Draft) -> tuple[str, ...]:
+    def conditions(self, draft: Draft) -> tuple[Condition, ...]:
         if not self.contest:
             return ()
         changes = "; ".join(self.contest.changes)
-        return (f"another writer changed {self.contest.provider} since the last pass: {changes}",)
+        text = f"another writer changed {self.contest.provider} since the last pass: {changes}"
+        return (Condition(kind="second-writer", text=text, provider=self.contest.provider),)
 
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
         """

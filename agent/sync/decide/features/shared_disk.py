@@ -14,6 +14,7 @@ from agent.sync.decide.feature import Draft, Feature, Outside, PassEnd
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Needs, Shaper, View
+from agent.sync.outcome import Condition
 from drivers.facts import DiskUnread, PoolSpace
 from drivers.packing import limit
 from drivers.policy import FOUND
@@ -79,8 +80,8 @@ class SharedDisk(Feature):
         root = draft.desired.root
         return {root.name: frozenset({DISK})} if SHARER in root.traits else {}
 
-    def notes(self, draft: Draft) -> tuple[str, ...]:
-        return self.sentences
+    def conditions(self, draft: Draft) -> tuple[Condition, ...]:
+        return tuple(Condition(kind="shared-disk", text=text) for text in self.sentences)
 
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
         """While disks move, the storage that was shared stays known, and that it may not be the one any more."""

@@ -1,0 +1,125 @@
+"""What a feature that takes units off offer gets without any other file: marks, a refused plan, words, the way back."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from agent.sync.decide.feature import Feature, Reservation
+from agent.sync.decide.features import FEATURES
+from agent.sync.node import conditions_left
+from agent.sync.outcome import Status
+from beds.one_host import RESHAPE, ROOT, OneHost
+from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
+from hardware import card, gpu, host, parent
+from reportclient.tree import ProviderTree
+
+NIC, GPU, VF = "0000:81:00.0", "pci_0000_84_00_0", "SRIOV_NET_VF"
+DISABLED = "COMPUTE_STATUS_DISABLED"
+WHY = "RMA 4711: no new guests"
+FACTS = host(*card(NIC, 4), gpu(), parents=(parent(gpu(), a=8),))
+ALL = DevicePolicy(discover_all=True, mdevs=(MdevRule(type="a"),))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drained(Feature):
+    """Whatever is free is taken off offer."""
+
+    def reserve(self, tree: ProviderTree) -> Iterator[Reservation]:
+        for one in tree:
+            for name, stock in one.inventories.items():
+                yield Reservation(provider=one.name, resource_class=name, least=stock.total, kind="drained", why=WHY)
+
+    def root_traits(self) -> frozenset[str]:
+        return frozenset({DISABLED})
+
+
+def free(one: OneHost) -> dict[str, float]:
+    """Class -> what placement can still give, over all providers; without classes that have nothing."""
+    found: dict[str, float] = {}
+    for seen in one.tree():
+        for name, stock in seen.provider.inventories.items():
+            found[name] = found.get(name, 0) + stock.capacity
+    return {name: amount for name, amount in found.items() if amount}
+
+
+@pytest.fixture(params=["flat", "devices", "cells", "numa"])
+def one(request: pytest.FixtureRequest, tmp_path: Path) -> OneHost:
+    layout: Layout = request.param
+    found = OneHost(tmp_path, FACTS, Policy(layout=layout, devices=ALL))
+    assert found.sync().status is Status.CHANGED
+    return found
+
+
+def test_what_is_free_goes_off_offer_in_one_pass_and_comes_back_in_one(one: OneHost) -> None:
+    before = {seen.name: seen.provider for seen in one.tree()}
+
+    done = one.sync(features=(*FEATURES, Drained))
+    assert (done.status, free(one), done.notes) == (Status.CHANGED, {}, (WHY,))
+    assert one.sync().status is Status.UNCHANGED
+    back = one.sync(features=FEATURES)
+
+    assert (back.status, {seen.name: seen.provider for seen in one.tree()}) == (Status.CHANGED, before)
+
+
+def test_what_an_operator_reserved_before_and_meanwhile_stays_as_it_is(one: OneHost) -> None:
+    suffix = "" if one.policy.layout == "flat" else NIC
+    one.set_by_hand(suffix, VF, reserved=1)
+    one.sync(features=(*FEATURES, Drained))
+    assert one.stock(suffix)[VF] == (4, 4)
+
+    one.sync(features=FEATURES)
+    assert one.stock(suffix)[VF] == (4, 1)
+    one.sync(features=(*FEATURES, Drained))
+    one.set_by_hand(suffix, VF, reserved=3)
+    one.sync(features=FEATURES)
+
+    assert one.stock(suffix)[VF] == (4, 3)
+
+
+def test_the_state_may_be_lost_meanwhile(one: OneHost) -> None:
+    before = free(one)
+    one.sync(features=(*FEATURES, Drained))
+    one.forget()
+    assert one.sync().status is Status.UNCHANGED
+    one.forget()
+
+    one.sync(features=FEATURES)
+
+    assert free(one) == before
+
+
+def test_what_guests_have_stays_theirs(one: OneHost) -> None:
+    name = next(seen.name for seen in one.tree() if "MEMORY_MB" in seen.provider.inventories)
+    suffix = name.removeprefix("host").removeprefix("_")
+    one.claim({suffix: {"MEMORY_MB": 512}})
+
+    assert one.sync(features=(*FEATURES, Drained)).status is Status.CHANGED
+
+    assert free(one) == {"MEMORY_MB": 512}
+
+
+def test_units_go_off_offer_although_the_rest_of_the_plan_is_refused(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL))
+    one.sync()
+    one.claim({"": {"VCPU": 1, "MEMORY_MB": 512}, NIC: {VF: 1}})
+
+    done = one.sync(features=(*FEATURES, Drained), policy=Policy(layout="numa", devices=ALL))
+
+    assert done.status is Status.RESHAPE_NEEDED
+    assert WHY in done.notes
+    assert DISABLED in one.traits()
+    assert free(one).keys() <= {"VCPU", "MEMORY_MB"}
+    assert one.stock(NIC)[VF] == (4, 4)
+    assert one.sync(RESHAPE).status is Status.CHANGED
+    assert one.stock(NIC)[VF] == (4, 4)
+    one.sync(features=FEATURES)
+    assert one.stock(NIC)[VF] == (4, 0)
+
+
+def test_the_last_pass_says_why_wherever_a_person_looks(one: OneHost) -> None:
+    one.sync(features=(*FEATURES, Drained))
+    told = conditions_left(one.settings, ROOT, one.where)
+
+    assert {(each.kind, each.text) for each in told} <= {("drained", WHY)}
