@@ -43,6 +43,7 @@ class Plugging:
             f"[pci]\ndiscover = all\n[devices]\nenabled_mdev_types = nvidia-222\n"
             f"[placement]\nauth_type = none\nendpoint = {inside}\n"
             f"[agent]\nstate_directory = {self._folder}/state\nstart_spread = 0\n"
+            f"expect_timeout = 0\n"  # this machine may have booted a moment ago
         )
         log = self._stack.enter_context(self._log.open("w"))
         process = self._host.start("run", "--config-file", config, log=log)
