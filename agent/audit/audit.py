@@ -8,7 +8,7 @@ from typing import get_args
 
 from agent.audit.decide.findings import Finding, Kind
 from agent.audit.decide.guests import find_all
-from agent.audit.decide.snapshot import Snapshot, kin, suspects
+from agent.audit.decide.snapshot import Configured, Providers, Snapshot, kin, suspects
 from agent.audit.decide.unknown_consumers import strangers
 from agent.nova.answers import NovaWitness
 from agent.state.audit_memory import AuditMemory, Sighting, read_memory
@@ -227,16 +227,16 @@ def _snapshot(
         tree=tree,
         allocations=allocations,
         holdings=holdings,
-        classes={seen.name: ours.classes(seen) for seen in tree},
-        foreign=frozenset(seen.name for seen in tree if not ours.writes(seen)),
-        novas=frozenset(seen.name for seen in novas),
-        disputed=_disputed(node, tree, desired),
-        present=present | left.configured.keys(),
-        wanted=frozenset(provider.name for provider in desired),
-        cards={str(one.address): str(one.pf) for one in survey.facts.devices.functions if one.pf},
-        awaited=awaited(left).stock,
-        layout=layout,
-        configured_layout=policy.layout,
+        providers=Providers(
+            classes={seen.name: ours.classes(seen) for seen in tree},
+            foreign=frozenset(seen.name for seen in tree if not ours.writes(seen)),
+            novas=frozenset(seen.name for seen in novas),
+            present=present | left.configured.keys(),
+            wanted=frozenset(provider.name for provider in desired),
+            awaited=awaited(left).stock,
+            cards={str(one.address): str(one.pf) for one in survey.facts.devices.functions if one.pf},
+        ),
+        configured=Configured(layout=policy.layout, standing=layout, disputed=_disputed(node, tree, desired)),
         typed=node.client.microversion > UNTYPED,
     )
 

@@ -7,7 +7,7 @@ import pytest
 from agent.audit.audit import AuditResult
 from agent.audit.decide.findings import MEANINGS, Finding, Kind
 from agent.audit.decide.guests import NOBODY, find_all
-from agent.audit.decide.snapshot import Snapshot, kin, suspects
+from agent.audit.decide.snapshot import Providers, Snapshot, kin, suspects
 from agent.audit.heal import Healed, HealPolicy, decide_repairs
 from agent.state.audit_memory import AuditMemory, Sighting
 from agent.state.clock import StoppedClock
@@ -66,8 +66,10 @@ def snapshot(*consumers: Consumer, holdings: Holdings | None = None, known: Gues
         tree=TREE,
         allocations=rows,
         holdings=holdings,
-        classes={"host": frozenset(ROOTS_STOCK), "host_card": frozenset(CARDS_STOCK)},
-        present=frozenset(names.values()),
+        providers=Providers(
+            classes={"host": frozenset(ROOTS_STOCK), "host_card": frozenset(CARDS_STOCK)},
+            present=frozenset(names.values()),
+        ),
         consumers={one.uuid: one for one in consumers},
         sharing=frozenset({SHARED}),
     )
@@ -132,12 +134,14 @@ def test_a_unit_on_another_provider_than_the_allocation_is_a_wrong_provider() ->
     )
     before = snapshot(consumer(), holdings=replace(has(), units=units))
     rows = (*before.allocations, Allocation("guest", "host_second", "VGPU", 1))
+    ours = before.providers
     here = replace(
         before,
         tree=tree,
         allocations=rows,
-        classes={**before.classes, "host_second": frozenset(CARDS_STOCK)},
-        present=before.present | {"host_second"},
+        providers=Providers(
+            classes={**ours.classes, "host_second": frozenset(CARDS_STOCK)}, present=ours.present | {"host_second"}
+        ),
         consumers={"guest": consumer(slots={ROOT: SET, "second-uuid": {"VGPU": 1}})},
     )
 

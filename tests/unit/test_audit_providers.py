@@ -6,7 +6,7 @@ import pytest
 
 from agent.audit.decide.findings import Kind
 from agent.audit.decide.providers import audit_providers
-from agent.audit.decide.snapshot import Snapshot
+from agent.audit.decide.snapshot import Configured, Providers, Snapshot
 from reportclient.allocations import Allocation, Backing, Holdings
 from reportclient.names import ONE_TIME
 from reportclient.ownership import MARKER, OWNER_NOVA
@@ -41,7 +41,7 @@ def test_a_card_that_is_gone_may_be_deleted_only_if_nothing_rests_on_it(
         tree=tree(reserved),
         allocations=(Allocation("guest", CARD, "SRIOV_NET_VF", used),) if used else (),
         holdings=Holdings(),
-        classes={"host": frozenset({"VCPU"}), CARD: frozenset({"SRIOV_NET_VF"})},
+        providers=Providers(classes={"host": frozenset({"VCPU"}), CARD: frozenset({"SRIOV_NET_VF"})}),
     )
 
     (finding,) = (one for one in audit_providers(snapshot) if one.kind is Kind.GHOST)
@@ -60,10 +60,11 @@ def snapshot(
         tree=ObservedTree(tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in several)),
         allocations=rows,
         holdings=Holdings(),
-        classes={one.name: frozenset(one.inventories) for one in several},
-        present=frozenset(one.name for one in several),
-        layout=layout,
-        configured_layout=configured,
+        providers=Providers(
+            classes={one.name: frozenset(one.inventories) for one in several},
+            present=frozenset(one.name for one in several),
+        ),
+        configured=Configured(layout=configured, standing=layout),
     )
 
 
@@ -149,7 +150,8 @@ def test_two_providers_whose_names_end_in_one_address_are_duplicates() -> None:
         (Kind.DUPLICATE, CARD),
         (Kind.DUPLICATE, again.name),
     }
-    assert audit_providers(replace(here, wanted=frozenset({CARD, again.name}))) == []
+    wanted = replace(here.providers, wanted=frozenset({CARD, again.name}))
+    assert audit_providers(replace(here, providers=wanted)) == []
 
 
 @pytest.mark.parametrize(
@@ -167,11 +169,11 @@ def test_a_card_that_another_service_offers_too_is_found_through_its_vfs(
     stock = {"CUSTOM_FPGA": Inventory(total=1)}
     child = Provider(name=f"x_{theirs}", parent="host", inventories=stock, traits=frozenset({"OWNER_CYBORG"}))
     here = snapshot(card(0, MARKER), child)
+    cards = dict.fromkeys(("0000:81:10.0", "0000:81:10.1"), "0000:81:00.0")
     here = replace(
         here,
-        foreign=frozenset({child.name}),
         holdings=replace(here.holdings, backing=Backing(offered={CARD: frozenset(ours)})),
-        cards=dict.fromkeys(("0000:81:10.0", "0000:81:10.1"), "0000:81:00.0"),
+        providers=replace(here.providers, foreign=frozenset({child.name}), cards=cards),
     )
 
     found = audit_providers(here)
@@ -201,7 +203,7 @@ def test_a_card_is_found_twice_on_offer_only_where_it_is_and_once_for_each_provi
     here = snapshot(card(0, MARKER), child)
     here = replace(
         here,
-        foreign=frozenset({child.name}) if foreign else frozenset(),
+        providers=replace(here.providers, foreign=frozenset({child.name} if foreign else ())),
         holdings=replace(here.holdings, backing=Backing(offered={offered: frozenset({address})})),
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from agent.audit.decide.findings import Finding
 from agent.audit.decide.guests import find_all
-from agent.audit.decide.snapshot import Snapshot, suspects
+from agent.audit.decide.snapshot import Providers, Snapshot, suspects
 from drivers.facts import DomainCapabilities, Guest, GuestMemory, HostFacts, Mdev, NetDevice, Tenant
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.pci import PciAddress
@@ -52,8 +52,9 @@ def findings(
         tree=tree,
         allocations=tuple(rows),
         holdings=shaped.holdings,
-        classes={seen.name: ours.classes(seen) for seen in tree},
-        present=frozenset(seen.name for seen in tree),
+        providers=Providers(
+            classes={seen.name: ours.classes(seen) for seen in tree}, present=frozenset(seen.name for seen in tree)
+        ),
         consumers={"guest": consumer},
     )
     assert "guest" not in suspects(snapshot) or find_all(snapshot)

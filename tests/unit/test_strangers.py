@@ -6,7 +6,7 @@ import pytest
 
 from agent.audit.decide.findings import Kind
 from agent.audit.decide.guests import find_all
-from agent.audit.decide.snapshot import Snapshot, kin
+from agent.audit.decide.snapshot import Providers, Snapshot, kin
 from reportclient.allocations import Allocation, Consumer, GuestState, Holdings
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
@@ -26,8 +26,7 @@ def snapshot(stranger: Consumer, guest: Consumer = GUEST, sharing: frozenset[str
         tree=TREE,
         allocations=(Allocation("guest", "host", "VCPU", 2), Allocation("stranger", "host", "VCPU", 1)),
         holdings=Holdings(guests=frozenset({"guest"}), known={"guest": known}),
-        classes={"host": frozenset({"VCPU"})},
-        present=frozenset({"host"}),
+        providers=Providers(classes={"host": frozenset({"VCPU"})}, present=frozenset({"host"})),
         consumers={one.uuid: one for one in (guest, stranger)},
         sharing=sharing,
     )

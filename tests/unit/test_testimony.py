@@ -7,7 +7,7 @@ import pytest
 
 from agent.audit.decide.findings import Finding, Kind
 from agent.audit.decide.guests import find_all
-from agent.audit.decide.snapshot import Snapshot
+from agent.audit.decide.snapshot import Providers, Snapshot
 from agent.nova.answers import NovaMigration, NovaServer, NovaWitness
 from reportclient.allocations import Allocation, Consumer, Float, GuestState, Holdings, Slots
 from reportclient.ownership import MARKER
@@ -55,8 +55,7 @@ def snapshot(
             for name, amount in one.slots.get(ROOT, {}).items()
         ),
         holdings=holdings,
-        classes={"host": frozenset(STOCK)},
-        present=frozenset({"host"}),
+        providers=Providers(classes={"host": frozenset(STOCK)}, present=frozenset({"host"})),
         consumers={one.uuid: one for one in consumers},
         typed=True,
     )

@@ -23,20 +23,20 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
     used = {name for name, _ in used_slots}
     used |= {unit.provider for unit in snapshot.holdings.units}
     parents = {seen.provider.parent for seen in snapshot.tree}
-    odd = snapshot.holdings.backing.odd.sentences.items()
+    odd, providers = snapshot.holdings.backing.odd.sentences.items(), snapshot.providers
     found = [Finding(kind=Kind.ODD_DEVICE, provider=name, seen=sentence) for name, sentence in odd]
     for seen in snapshot.tree:
         name, provider = seen.name, seen.provider
-        awaited = _awaited(seen, snapshot.awaited)
+        awaited = _awaited(seen, providers.awaited)
         found += (*_over(seen, booked), *awaited)
         if provider.parent is None:
             continue
-        is_ours = MARKER in provider.traits and name not in snapshot.foreign | snapshot.novas
+        is_ours = MARKER in provider.traits and name not in providers.foreign | providers.novas
         if is_ours and ONE_TIME in provider.traits and name in used:
             found += _to_be_reserved(seen)
-        if is_ours and name not in snapshot.present and not awaited and not is_used_up(seen):
+        if is_ours and name not in providers.present and not awaited and not is_used_up(seen):
             found.append(_ghost(seen, in_use=name in parents or any(place == name for place, _ in used_slots)))
-        if name in snapshot.foreign and is_novas(seen) and open_stock(seen):
+        if name in providers.foreign and is_novas(seen) and open_stock(seen):
             found.append(Finding(kind=Kind.GHOST, provider=name, seen=advice(seen)))
         if not _is_owned(seen, snapshot.tree.providers[0].name):
             sentence = "it has no trait OWNER_* or CUSTOM_OWNER_*, so its owner is not known"
@@ -48,10 +48,10 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
 
 def _other_options(snapshot: Snapshot) -> list[Finding]:
     """Return the finding of a root of nova's whose CPUs or memory are not those that our options give."""
-    if not snapshot.disputed:
+    if not snapshot.configured.disputed:
         return []
     name = snapshot.tree.providers[0].name
-    return [Finding(kind=Kind.OTHER_OPTIONS, provider=name, seen=tell_disputed(name, snapshot.disputed))]
+    return [Finding(kind=Kind.OTHER_OPTIONS, provider=name, seen=tell_disputed(name, snapshot.configured.disputed))]
 
 
 def _awaited(seen: ObservedProvider, totals: Mapping[tuple[str, str], int]) -> list[Finding]:
@@ -104,13 +104,13 @@ def _twice_on_offer(snapshot: Snapshot) -> list[Finding]:
 
 def _other_layout(snapshot: Snapshot) -> list[Finding]:
     """Return the finding of a tree in another layout than configured; all else is judged by the layout it has."""
-    if snapshot.layout == snapshot.configured_layout:
+    standing, configured = snapshot.configured.standing, snapshot.configured.layout
+    if standing == configured:
         return []
     sentence = (
-        f"the tree stands in the layout {snapshot.layout}, and [compute] layout is {snapshot.configured_layout}: set "
-        f"[compute] layout = {snapshot.layout}, or convert the tree with compute-node-agent reshape --to "
-        f"{snapshot.configured_layout}, or where nova-compute reports this host with this agent's driver, by a start "
-        f"of nova-compute"
+        f"the tree stands in the layout {standing}, and [compute] layout is {configured}: set [compute] layout = "
+        f"{standing}, or convert the tree with compute-node-agent reshape --to {configured}, or where nova-compute "
+        f"reports this host with this agent's driver, by a start of nova-compute"
     )
     return [Finding(kind=Kind.OTHER_LAYOUT, provider=snapshot.tree.providers[0].name, seen=sentence)]
 
@@ -118,14 +118,14 @@ def _other_layout(snapshot: Snapshot) -> list[Finding]:
 def _offered_by_two(snapshot: Snapshot) -> list[Finding]:
     """Return a finding for each child of another service that offers a card, or a part of it, that we offer too."""
     units = {unit: name for name, offered in snapshot.holdings.backing.offered.items() for unit in sorted(offered)}
-    found = []
+    found, cards, foreign = [], snapshot.providers.cards, snapshot.providers.foreign
     for seen in snapshot.tree:
-        address = device_address(seen.name) if seen.provider.inventories and seen.name in snapshot.foreign else None
-        unit = _same_hardware(address, units, snapshot.cards) if address else None
+        address = device_address(seen.name) if seen.provider.inventories and seen.name in foreign else None
+        unit = _same_hardware(address, units, cards) if address else None
         if unit is None or units[unit] not in snapshot.tree.by_name or device_address(units[unit]) == address:
             continue  # not on offer twice, or found by the names
         what, too = (
-            f"{one}, which libvirt lists as a VF of {snapshot.cards[one]}," if one in snapshot.cards else one
+            f"{one}, which libvirt lists as a VF of {cards[one]}," if one in cards else one
             for one in (address or "", unit)
         )
         sentence = (
@@ -194,7 +194,7 @@ def _duplicates(snapshot: Snapshot) -> list[Finding]:
 
     Children that are all ours and wanted are no duplicates: a card makes mediated devices beside its virtual functions.
     """
-    parts = snapshot.wanted - snapshot.foreign
+    parts = snapshot.providers.wanted - snapshot.providers.foreign
     devices: dict[str, list[str]] = {}
     for seen in snapshot.tree:
         if seen.provider.parent and seen.provider.inventories and (address := device_address(seen.name)):

@@ -10,6 +10,28 @@ from reportclient.names import CPUS, NO_DEVICES
 from reportclient.tree import ObservedTree
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Providers:
+    """Whose the providers of the tree are, and which of them this host has; all by name."""
+
+    classes: Mapping[str, frozenset[str]]  # the classes that are ours, of each provider of the tree
+    foreign: frozenset[str] = frozenset()  # those of the tree that belong to others
+    novas: frozenset[str] = frozenset()  # in the role beside: the children that are left to nova
+    present: frozenset[str] = frozenset()  # those whose hardware is here, or that are wanted
+    wanted: frozenset[str] = frozenset()  # those that this host is to have
+    awaited: Mapping[tuple[str, str], int] = field(default_factory=dict)  # as ``Waiting.stock``
+    cards: Mapping[str, str] = field(default_factory=dict)  # PCI address of each VF -> that of its PF, as in names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configured:
+    """This agent's options beside the tree, as far as the two may differ."""
+
+    layout: str = ""
+    standing: str = ""  # the layout that the tree has
+    disputed: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # as the function of the owner's module
+
+
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """State of one host in placement and in the hypervisor."""
@@ -17,18 +39,10 @@ class Snapshot:
     tree: ObservedTree
     allocations: tuple[Allocation, ...]  # on the whole tree; those of ``consumers`` as they were read
     holdings: Holdings
-    classes: Mapping[str, frozenset[str]]  # the classes that are ours, by provider name
-    foreign: frozenset[str] = frozenset()  # names of providers of the tree that belong to others
-    novas: frozenset[str] = frozenset()  # in the role beside: names of the children that are left to nova
-    disputed: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # as the function of the owner's module
-    present: frozenset[str] = frozenset()  # names of providers whose hardware is here, or that are wanted
-    wanted: frozenset[str] = frozenset()  # names of providers that this host is to have
+    providers: Providers
+    configured: Configured = field(default_factory=Configured)
     consumers: Mapping[str, Consumer] = field(default_factory=dict)  # those read whole that have anything, by uuid
     sharing: frozenset[str] = frozenset()  # uuids of shared providers; read only if a consumer is elsewhere too
-    cards: Mapping[str, str] = field(default_factory=dict)  # PCI address of each VF -> that of its PF
-    awaited: Mapping[tuple[str, str], int] = field(default_factory=dict)  # as ``Waiting.stock``
-    layout: str = ""  # the layout that the tree has
-    configured_layout: str = ""
     typed: bool = False  # True: placement knows consumer types
     asked: frozenset[str] = frozenset()  # guests whose consumers were read to judge their owner and type too
     doubted: frozenset[str] = frozenset()  # guests of ``without_rows_of_nova`` that nova is asked about too
@@ -43,7 +57,7 @@ class Snapshot:
     def _rows(self) -> dict[str, dict[tuple[str, str], int]]:
         found: dict[str, dict[tuple[str, str], int]] = {}
         for one in self.allocations:
-            if one.resource_class in self.classes.get(one.provider, frozenset()):
+            if one.resource_class in self.providers.classes.get(one.provider, frozenset()):
                 found.setdefault(one.consumer, {})[one.provider, one.resource_class] = one.amount
         return found
 
@@ -61,7 +75,7 @@ class Snapshot:
         """Return what a consumer has of others' stock, shared or below our root: provider's uuid -> class -> amount."""
         rest: dict[str, dict[str, int]] = {}
         for uuid, resources in consumer.slots.items():
-            ours = self.classes[self.tree.by_uuid[uuid].name] if uuid in self.tree.by_uuid else frozenset()
+            ours = self.providers.classes[self.tree.by_uuid[uuid].name] if uuid in self.tree.by_uuid else frozenset()
             if uuid in self.tree.by_uuid or uuid in self.sharing:
                 rest[uuid] = {name: amount for name, amount in resources.items() if name not in ours}
         return {uuid: resources for uuid, resources in rest.items() if resources}
@@ -121,7 +135,10 @@ class Snapshot:
     def _offered(self) -> frozenset[str]:
         """The classes of ours that the tree has."""
         return frozenset(
-            name for seen in self.tree for name in seen.provider.inventories if name in self.classes[seen.name]
+            name
+            for seen in self.tree
+            for name in seen.provider.inventories
+            if name in self.providers.classes[seen.name]
         )
 
     def truth(self, uuid: str, name: str, rows: Mapping[tuple[str, str], int]) -> dict[str, int] | None:

@@ -147,7 +147,7 @@ def _rest(snapshot: Snapshot, one: Consumer) -> dict[str, dict[str, int]]:
             uuid: {
                 name: amount
                 for name, amount in resources.items()
-                if uuid not in snapshot.tree.by_uuid or name not in snapshot.classes[snapshot.tree.by_uuid[uuid].name]
+                if uuid not in snapshot.names or name not in snapshot.providers.classes[snapshot.names[uuid]]
             }
             for uuid, resources in one.slots.items()
         }
