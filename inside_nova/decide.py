@@ -112,11 +112,12 @@ def _without_loss(found: Draft, tree: ObservedTree) -> Answer:
     pages is reserved without it, as no operator reserves of these. On the root it stays as it is.
     """
     wanted = {one.name: one.inventories.keys() for one in found.desired}
-    ours = tuple(seen for seen in tree if found.ours.writes(seen))
+    ours = tuple(seen for seen in tree if found.wanted.ours.writes(seen))
     lost = {
         seen.name: {
             name: seen.provider.inventories[name]
-            for name in (found.ours.classes(seen) & seen.provider.inventories.keys()) - wanted.get(seen.name, set())
+            for name in (found.wanted.ours.classes(seen) & seen.provider.inventories.keys())
+            - wanted.get(seen.name, set())
         }
         for seen in ours
     }
@@ -125,12 +126,12 @@ def _without_loss(found: Draft, tree: ObservedTree) -> Answer:
     for seen in ours:
         if seen.provider.parent and is_of_the_host(seen.provider) and lost[seen.name]:
             desired = _with_reserved(desired, seen.provider, lost[seen.name])
-    desired, _ = hold(desired, ObservedTree(ours), rows, elsewhere=found.holdings.backing.elsewhere)
+    desired, _ = hold(desired, ObservedTree(ours), rows, elsewhere=found.shaped.holdings.backing.elsewhere)
     kept = tuple(f"{', '.join(sorted(stock))} of {name}" for name, stock in lost.items() if stock)
     if not kept:
         return Answer(plan=found.plan)
     desired = ProviderTree(tuple(map(with_left, desired)))
-    return Answer(plan=diff(tree, desired, found.ours, root_uuid=found.root_uuid), kept=kept)
+    return Answer(plan=diff(tree, desired, found.wanted.ours, root_uuid=found.root_uuid), kept=kept)
 
 
 def _with_reserved(tree: ProviderTree, stood: Provider, stock: Mapping[str, Inventory]) -> ProviderTree:

@@ -34,6 +34,7 @@ class PlacementClient:
         self.went_back = False  # whether this pass found placement in an older state than the remembered one
         self._latest: dict[str, ObservedProvider] = {}  # read by this pass, which may have to read again at once
         self._listed: dict[str, int] = {}  # generation of each consumer in the last listing of allocations
+        self._held: dict[str, tuple[int, tuple[Allocation, ...], dict[str, int]]] = {}  # by provider, at a generation
         self._consumers: dict[str, tuple[Consumer, set[Allocation]]] = {}  # as read, with their allocations here then
 
     @property
@@ -62,6 +63,7 @@ class PlacementClient:
         self.went_back = False
         self._listed.clear()
         self._consumers.clear()
+        self._held.clear()
 
     @property
     def skew_s(self) -> float | None:
@@ -227,13 +229,16 @@ class PlacementClient:
         self, providers: Iterable[ObservedProvider], *, as_observed: bool = False
     ) -> tuple[Allocation, ...]:
         """
-        Return the allocations on these providers. One request each.
+        Return the allocations on these providers. One request each; with ``as_observed`` none for a provider that this
+        pass has read so at the same generation.
 
         Raises:
             Conflict: with ``as_observed``, a provider was written after it was observed.
         """
 
         def read(observed: ObservedProvider) -> tuple[tuple[Allocation, ...], dict[str, int]]:
+            if as_observed and (held := self._held.get(observed.uuid)) and held[0] == observed.generation:
+                return held[1:]
             body, _ = self._transport.get(f"/resource_providers/{observed.uuid}/allocations")
             with payload.in_form(f"the allocations on provider {observed.name}"):
                 rows = payload.decode_allocations(body, observed.name)
@@ -241,6 +246,7 @@ class PlacementClient:
                 listed = payload.decode_consumer_generations(body)
             if as_observed and generation != observed.generation:
                 raise Conflict(f"provider {observed.name} was written while its allocations were read")
+            self._held[observed.uuid] = generation, rows, listed
             return rows, listed
 
         found = each(read, providers, self._workers)

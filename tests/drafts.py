@@ -6,18 +6,40 @@ from types import MappingProxyType
 from typing import Any
 
 import fakes
+from agent.settings.read import ChangeSettings
 from agent.state.memory import NodeState
-from agent.sync.decide.feature import Draft
+from agent.sync.decide.feature import Draft, Memories, Way
 from agent.sync.decide.features.nova_root import NovaRoot
 from agent.sync.decide.features.renamed_class import RenamedClass
 from agent.sync.decide.features.second_writer import SecondWriter
+from agent.sync.decide.shaped import Shaped
+from agent.sync.decide.standing import Standing
+from agent.sync.decide.view import View
+from agent.sync.decide.wanted import Wanted
 from drivers.base import Survey
 from drivers.libvirt.shape import EMITTED
+from drivers.policy import Policy
+from reportclient.allocations import Holdings
 from reportclient.ownership import MARKER, Contest, Ownership
 from reportclient.plan import Plan
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 ROOT = Provider(name="host", inventories={"VCPU": Inventory(total=8)}, traits=frozenset({MARKER}))
+WANTED, OURS = ProviderTree((ROOT,)), Ownership(emitted=EMITTED)
+PARTS = {
+    "plan": "way",
+    "allocations": "way",
+    "unplaceable": "way",
+    "observed": "standing",
+    "memory": "shaped",
+    "present": "shaped",
+    "strays": "wanted",
+    "ours": "wanted",
+    "lasting": "keep",
+    "went_back": "view",
+    "beside": "view",
+}
+"""The part of a draft that has this field."""
 
 
 def stands(*providers: Provider) -> ObservedTree:
@@ -25,31 +47,52 @@ def stands(*providers: Provider) -> ObservedTree:
 
 
 SEEN = NodeState(observed=stands(ROOT))
+OPTIONS = ChangeSettings(shrink_fraction=0.3, allow_reshape=False, reshape_timeout_s=0, expect_timeout_s=0)
 
 
-def draft(*, contest: Contest | None = None, nova: Mapping[str, str] = MappingProxyType({}), **changes: Any) -> Draft:
+def draft(
+    *,
+    contest: Contest | None = None,
+    nova: Mapping[str, str] = MappingProxyType({}),
+    layout: str = "devices",
+    desired: ProviderTree = WANTED,
+    **changes: Any,
+) -> Draft:
     """A host that stands in placement as it is wanted, and is remembered; ``nova`` are the signs of it."""
+    observed = changes.get("observed", stands(ROOT))
     told = Draft(
-        root_uuid="host",
-        desired=ProviderTree((ROOT,)),
-        observed=stands(ROOT),
-        said=stands(ROOT),
-        ours=Ownership(emitted=EMITTED),
-        plan=Plan(),
-        unplaceable="",
-        went_back=False,
-        survey=Survey(fakes.FACTS),
-        present=frozenset(),
-        allocations=(),
-        held=(),
+        view=View(
+            node="host",
+            root_uuid="host",
+            identified=True,
+            recorded=False,
+            policy=Policy(layout=layout),  # type: ignore[arg-type]
+            additions=(),
+            survey=Survey(fakes.FACTS),
+            observed=observed,
+            went_back=False,
+            memory=SEEN,
+            changes=OPTIONS,
+        ),
+        standing=Standing(formerly=None, observed=observed, memory=SEEN, named={}, new_name=str),
+        shaped=Shaped(
+            tree=desired,
+            holdings=Holdings(),
+            present=frozenset(),
+            ours=OURS,
+            stands=observed,
+            reserved={},
+            memory=SEEN,
+        ),
+        wanted=Wanted(tree=desired, others={}, added={}, reported={}, strays=(), ours=OURS, notes=()),
+        way=Way(tree=desired, plan=Plan(), allocations=(), held=(), unplaceable=""),
         stands_in="devices",
-        layout="devices",
-        strays=(),
-        memory=SEEN,
-        refused=SEEN,
-        meanwhile=SEEN,
-        lasting=SEEN,
-        identified=True,
+        held=(),
+        keep=Memories(refused=SEEN, meanwhile=SEEN, lasting=SEEN),
         features=(SecondWriter(contest=contest), NovaRoot(signs=nova, looked=True), RenamedClass()),
     )
-    return replace(told, **changes)
+    for name, value in changes.items():
+        part = PARTS.get(name)
+        value = replace(getattr(told, part), **{name: value}) if part else value
+        told = replace(told, **{part or name: value})
+    return told

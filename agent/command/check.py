@@ -109,7 +109,7 @@ def try_details(one: ComputeNode, survey: Survey) -> list[Check]:
     """Report awaited devices, a silent storage, many candidates, and entries of provider.yaml that may be misspelt."""
     try:
         draft = one.draft(Wishes(), survey=survey)
-        slips = resembling(draft.strays, draft.desired, one.client.exists)
+        slips = resembling(draft.wanted.strays, draft.desired, one.client.exists)
     except USER_ERRORS:
         return []  # try_tree reports this error
     awaited = (Check("devices", False, one.text) for one in conditions_on(draft) if one.kind == AWAITED)

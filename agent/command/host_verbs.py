@@ -177,7 +177,7 @@ def plan(options: argparse.Namespace) -> Report:
             stopped.add(verdict.refused)
             subjects.append(of_conversion(records[-1].forecast, verdict.notes))
             notes = [one.text for one in conditions_on(draft) if one.text not in verdict.notes]
-            remarks += [*doubts(one.settings, one.driver, draft.survey), *notes, *tell_more_searched(draft)]
+            remarks += [*doubts(one.settings, one.driver, draft.view.survey), *notes, *tell_more_searched(draft)]
             doing = "stop here" if verdict.refused is Status.RESHAPE_NEEDED else "refuse this"
             remarks += [f"sync would {doing}: {note}" for note in verdict.notes]
             reserved = reservation_notes(verdict.reserving, draft.observed)
@@ -232,7 +232,7 @@ def reshape(options: argparse.Namespace) -> Report:
             doing = "approve" if options.approve else "apply"
             approval: ApprovalAnswer = "refused"
             remarks += [
-                *doubts(one.settings, one.driver, draft.survey),
+                *doubts(one.settings, one.driver, draft.view.survey),
                 *(each.text for each in conditions_on(draft)),
                 *tell_more_searched(draft),
             ]
@@ -439,10 +439,10 @@ def _try(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
 
 def _with_use(node: ComputeNode, draft: Draft, options: argparse.Namespace) -> Draft:
     """Add the allocations to a draft that is shown, but to a table without changes, which has no sums."""
-    if draft.allocations or (options.format == "table" and not draft.plan.operations):
+    if draft.way.allocations or (options.format == "table" and not draft.plan.operations):
         return draft
     try:
-        return replace(draft, allocations=node.client.allocations(draft.observed))
+        return replace(draft, way=replace(draft.way, allocations=node.client.allocations(draft.observed)))
     except Unrecorded:  # a case of the service has only what its pass read
         return draft
 
@@ -471,7 +471,7 @@ def _foreseen(node: str, one: Draft, verdict: Verdict) -> Foreseen:
         layout=one.stands_in,
         target=one.layout,
         notes=verdict.notes,
-        forecast=_forecast(one.plan, one.observed, one.allocations, one.survey),
+        forecast=_forecast(one.plan, one.observed, one.way.allocations, one.view.survey),
         reserving=reserving_of(verdict.reserving, one.observed),
     )
 

@@ -121,7 +121,7 @@ def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
     draft = foresee(node, wishes)
     verdict = judge(draft, wishes, node.terms())
     approval = find_approval(node, draft.root_uuid)
-    if not draft.plan.moves and not draft.unplaceable:
+    if not draft.plan.moves and not draft.way.unplaceable:
         if (
             isinstance(approval, Approval) and approval.begun
         ):  # its conversion was done, and cut off before the approval was removed

@@ -51,7 +51,7 @@ def journaled(node: ComputeNode, draft: Draft, agreed: str | None, undoes: str |
         "began": began.isoformat(),
         "ended": None,
         "outcome": "begun",
-        "before": encode_observed_tree(draft.observed, draft.allocations),
+        "before": encode_observed_tree(draft.observed, draft.way.allocations),
         "after": encode_after(draft.plan, draft.observed, draft.allocations_after),
         **encode_plan(draft.plan, draft.observed),
     }

@@ -136,7 +136,11 @@ def plan_hand_over(
 def _leaving(draft: Draft) -> ObservedTree:
     """Return what of a tree goes with this agent: all of it, or its children below nova's root."""
     own = _own_uuids(draft)
-    return ObservedTree(tuple(seen for seen in draft.observed if seen.uuid in own)) if draft.beside else draft.observed
+    return (
+        ObservedTree(tuple(seen for seen in draft.observed if seen.uuid in own))
+        if draft.view.beside
+        else draft.observed
+    )
 
 
 def _own_uuids(draft: Draft) -> frozenset[str]:
@@ -144,22 +148,22 @@ def _own_uuids(draft: Draft) -> frozenset[str]:
     return frozenset(
         seen.uuid
         for seen in draft.observed
-        if seen.provider.parent and seen.uuid not in draft.novas and draft.ours.writes(seen)
+        if seen.provider.parent and seen.uuid not in draft.novas and draft.wanted.ours.writes(seen)
     )
 
 
 def against_retirement(draft: Draft, held: tuple[Allocation, ...]) -> tuple[str, ...]:
     """Return why this tree is not removed, a sentence each; empty when it may be."""
-    observed, ours = draft.observed, draft.ours
+    observed, ours = draft.observed, draft.wanted.ours
     root, leaving = observed.root, _leaving(draft).by_name
     if root is None:
         return ()
-    if MARKER not in root.provider.traits and not draft.beside:
+    if MARKER not in root.provider.traits and not draft.view.beside:
         return (f"{root.name} does not carry this agent's mark, so this agent does not remove it",)
     sentences = []
     if consumers := sorted({one.consumer for one in held if one.provider in leaving}):
         sentences.append(f"consumers hold allocations here, move or delete them first: {_list(consumers)}")
-    if not draft.beside:
+    if not draft.view.beside:
         return (*sentences, *against_foreign(observed, ours))
     if below := [seen.name for seen in observed if seen.provider.parent in leaving and seen.name not in leaving]:
         sentences.append(f"{_list(below)} below this agent's providers belong to other services: stop those first")
@@ -274,7 +278,9 @@ def _forget(node: ComputeNode, root_uuid: str) -> None:
 
 def _given(node: ComputeNode, seen: Draft | Sight, held: tuple[Allocation, ...]) -> Given:
     """Return what the plan of a host that ends is held against."""
-    memory = seen.meanwhile if isinstance(seen, Draft) else seen.memory  # a lost memory does not know what files add
+    memory = (
+        seen.keep.meanwhile if isinstance(seen, Draft) else seen.memory
+    )  # a lost memory does not know what files add
     return Given(
         observed=seen.observed,
         emitted=node.driver.emitted,

@@ -132,7 +132,7 @@ class _Attempts:
 
 def _log_strays(node: ComputeNode, draft: Draft, logged: set[str]) -> None:
     """Log entries of the operator's files that match no provider, without the logged ones, and note them there."""
-    for entry in draft.strays:
+    for entry in draft.wanted.strays:
         if entry.provider not in logged:
             LOG.warning(
                 "an entry of provider.yaml matches no provider of this host, and is ignored: correct its name, unless "
@@ -142,7 +142,7 @@ def _log_strays(node: ComputeNode, draft: Draft, logged: set[str]) -> None:
                 node.name,
             )
     logged.clear()
-    logged.update(entry.provider for entry in draft.strays)
+    logged.update(entry.provider for entry in draft.wanted.strays)
 
 
 def _cause(node: ComputeNode, draft: Draft, plan: Plan, identity: str | None, error: Rejected) -> PlacementError | None:
@@ -191,7 +191,7 @@ def _carry_out(node: ComputeNode, draft: Draft, verdict: Verdict, wishes: Wishes
             LOG.warning("the tree is made anew node=%s where=%s why=%s", node.name, node.where, why)
         return _write(node, draft, verdict.memory, wishes, terms)
     conditions = _refused_conditions(draft, verdict)
-    if not (draft.beside and against_root(node.name, draft.observed)):  # that role is not taken up then
+    if not (draft.view.beside and against_root(node.name, draft.observed)):  # that role is not taken up then
         _reserve(node, draft, verdict, conditions)
     notes = (*verdict.notes, *reservation_notes(verdict.reserving, draft.observed))
     outcome = outcome_of(node, draft, verdict.refused, notes, conditions)
@@ -242,9 +242,9 @@ def outcome_of(
         observed=draft.observed,
         reasons=reasons,
         conditions=conditions,
-        hardware=draft.holdings.backing.hardware,
-        allocations=draft.allocations,
-        survey=draft.survey,
+        hardware=draft.shaped.holdings.backing.hardware,
+        allocations=draft.way.allocations,
+        survey=draft.view.survey,
     )
 
 
@@ -258,9 +258,9 @@ def _after_refusal(draft: Draft, verdict: Verdict) -> NodeState:
     whichever placement it is about: it may come back.
     """
     if lost_root(draft):
-        before = draft.memory.elsewhere or replace(draft.refused, observed=draft.memory.observed)
+        before = draft.memory.elsewhere or replace(draft.keep.refused, observed=draft.memory.observed)
         return replace(before, smaller=verdict.memory.smaller, smaller_seen=verdict.memory.smaller_seen)
-    left, stands = verdict.memory.observed, draft.refused
+    left, stands = verdict.memory.observed, draft.keep.refused
     kept = left if verdict.refused is Status.AUDIT_ONLY and draft.memory.wrote else stands.observed
     return replace(
         verdict.memory,
@@ -272,10 +272,10 @@ def _after_refusal(draft: Draft, verdict: Verdict) -> NodeState:
 
 def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes, terms: Terms) -> Outcome:
     state, plan, observed = node.state_file(draft.root_uuid), draft.plan, draft.observed
-    wrote = memory.wrote or wishes.take_over or (bool(plan.operations) and not draft.beside)
+    wrote = memory.wrote or wishes.take_over or (bool(plan.operations) and not draft.view.beside)
     memory = replace(memory, wrote=wrote)
     if plan.operations:
-        state.begin(replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported))
+        state.begin(replace(memory, configured=draft.keep.meanwhile.configured, reported=draft.keep.meanwhile.reported))
         with _converting(node, draft, wishes) if _is_conversion(draft) else nullcontext():
             written = _read_back(node, draft, node.client.execute(plan, observed))
             observed = _with_marked(written, forecast(plan, draft.observed))
@@ -295,12 +295,12 @@ def _after_writes(draft: Draft, memory: NodeState, observed: ObservedTree) -> No
         stood=True,
         elsewhere=None,
         observed=observed,
-        configured=draft.lasting.configured,
-        reported=draft.lasting.reported,
-        reserved=draft.lasting.reserved,
-        kinds=draft.lasting.kinds,
-        dedicated=draft.lasting.dedicated,
-        lacked_traits=draft.lasting.lacked_traits,
+        configured=draft.keep.lasting.configured,
+        reported=draft.keep.lasting.reported,
+        reserved=draft.keep.lasting.reserved,
+        kinds=draft.keep.lasting.kinds,
+        dedicated=draft.keep.lasting.dedicated,
+        lacked_traits=draft.keep.lasting.lacked_traits,
     )
 
 

@@ -63,7 +63,7 @@ def looked(node: ComputeNode) -> str:
     except USER_ERRORS as error:
         return f"{type(error).__name__}: {error}"
     verdict = judge(found, RESHAPE, node.terms())
-    told = [encode_kept(found.plan, found.observed), encode([found.allocations, found.allocations_after])]
+    told = [encode_kept(found.plan, found.observed), encode([found.way.allocations, found.allocations_after])]
     return json.dumps([told, str(verdict.refused), verdict.notes, encode(found.held)], sort_keys=True)
 
 
@@ -119,7 +119,7 @@ def test_the_same_view_gives_the_same_draft_or_the_same_needs(
             found = draft(view, node.driver)
         except USER_ERRORS as error:
             return str(error)
-        return found if isinstance(found, Needs) else (found.plan.digest, found.held, found.unplaceable)
+        return found if isinstance(found, Needs) else (found.plan.digest, found.held, found.way.unplaceable)
 
     assert decided(view) == decided(view)
 

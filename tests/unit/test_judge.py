@@ -251,7 +251,8 @@ def test_what_else_changes_at_each_pass_does_not_begin_the_count_anew() -> None:
         traits = SetTraits(
             "host", "host", frozenset({f"CUSTOM_{number}"}), frozenset({f"CUSTOM_{number}"}), frozenset()
         )
-        changing = replace(changing, plan=replace(changing.plan, operations=(*changing.plan.operations, traits)))
+        plan = replace(changing.plan, operations=(*changing.plan.operations, traits))
+        changing = replace(changing, way=replace(changing.way, plan=plan))
         verdict = judge(changing, Wishes(), TERMS)
         memory = verdict.memory
         refused.append(verdict.refused)

@@ -85,7 +85,7 @@ def _refused(draft: Draft, wishes: Wishes, terms: Terms) -> tuple[Feature | None
     """Return the first objection, and the feature that has it: the roles', each feature's, then the general ones."""
     if terms.audits_only and draft.plan.operations:
         return None, Refusal(status=Status.AUDIT_ONLY, notes=(only_audits(terms.node),))
-    if draft.beside and (refusal := against_root(terms.node, draft.observed)):
+    if draft.view.beside and (refusal := against_root(terms.node, draft.observed)):
         return None, Refusal(status=Status.CONTESTED, notes=refusal)
     for feature in draft.features:
         if refused := feature.refuse(draft, wishes, terms):
@@ -130,7 +130,7 @@ def lost_root(draft: Draft) -> tuple[str, ...]:
     run here have no allocations in such a placement, so a tree that is made anew offers what they use.
     """
     before = draft.memory.elsewhere
-    if draft.observed.root or draft.beside or not (draft.plan.operations and (before or draft.memory.stood)):
+    if draft.observed.root or draft.view.beside or not (draft.plan.operations and (before or draft.memory.stood)):
         return ()
     where = f"the placement {before.where} had it" if before else "this placement had it"
     return (
@@ -155,13 +155,13 @@ def _not_undone(draft: Draft, undone: Conversion, node: str) -> tuple[str, ...]:
             f"no allocation has to move, so the next pass would convert {node} to {undone.configured} again: set "
             f"[compute] layout = {undone.layout} first",
         )
-    return not_as_before(undone, draft.plan, draft.observed, draft.allocations, draft.allocations_after)
+    return not_as_before(undone, draft.plan, draft.observed, draft.way.allocations, draft.allocations_after)
 
 
 def conditions_on(draft: Draft) -> tuple[Condition, ...]:
     """Return what a person should know of a host beside the plan."""
     found = [Condition(kind="lost-root", text=text) for text in lost_root(draft)]
-    if draft.went_back:
+    if draft.view.went_back:
         text = (
             "placement has older data than at the last pass (a restored backup, or a cache on the way?): all of "
             "this tree was read again, and all that differs from this host is written again"
@@ -173,14 +173,14 @@ def conditions_on(draft: Draft) -> tuple[Condition, ...]:
     found += draft.held
     found += [Condition(kind="lost-names", text=text) for text in _lost_names(draft)]
     found += [Condition(kind="set-back", text=text) for text in set_back(draft.said, draft.desired)]
-    found += [Condition(kind="file", text=text) for text in misspelt(draft.strays, draft.desired)]
-    novas = () if draft.beside else stranded(draft.observed, draft.ours)
+    found += [Condition(kind="file", text=text) for text in misspelt(draft.wanted.strays, draft.desired)]
+    novas = () if draft.view.beside else stranded(draft.observed, draft.wanted.ours)
     found += [Condition(kind="novas", text=advice(seen), provider=seen.name) for seen in novas if open_stock(seen)]
     if draft.plan.left_out:
         text = "this placement is too old to know the traits " + ", ".join(sorted(draft.plan.left_out))
         found.append(Condition(kind="unknown-traits", text=text))
     if (root := draft.observed.root) and (kept := _unexplained(draft, root)):
-        is_lost = not draft.went_back and is_marked(root)
+        is_lost = not draft.view.went_back and is_marked(root)
         lost = "the saved state of this agent was lost; " if is_lost else ""
         text = f"{lost}the root keeps {', '.join(kept)}, which another service may have added"
         found.append(Condition(kind="lost-state", text=text))
@@ -189,12 +189,12 @@ def conditions_on(draft: Draft) -> tuple[Condition, ...]:
 
 def _twice(draft: Draft) -> tuple[str, ...]:
     """Return why devices would be on offer twice: the root has classes of unknown origin that children are to get."""
-    if draft.beside:
+    if draft.view.beside:
         return twice_on_root(draft.observed, draft.desired)
     root = draft.observed.root
     if root is None:
         return ()
-    carried = root.provider.inventories.keys() - draft.ours.classes(root)  # what is wanted on the root is ours
+    carried = root.provider.inventories.keys() - draft.wanted.ours.classes(root)  # what is wanted on the root is ours
     children = [provider for provider in draft.desired if provider.parent]
     both = sorted(name for name in carried if any(name in provider.inventories for provider in children))
     if not both:
@@ -208,7 +208,7 @@ def _twice(draft: Draft) -> tuple[str, ...]:
 
 def _lost_settings(draft: Draft, free_ratios: frozenset[str]) -> tuple[str, ...]:
     """Return why the plan would lose what an operator set by hand; empty when it loses nothing."""
-    ours, files = draft.ours, draft.meanwhile.configured
+    ours, files = draft.wanted.ours, draft.keep.meanwhile.configured
     owned = {seen.name for seen in draft.observed if ours.writes(seen)}
     apart = {name: names.classes for name, names in files.items()}
     for seen in draft.observed:
@@ -218,8 +218,8 @@ def _lost_settings(draft: Draft, free_ratios: frozenset[str]) -> tuple[str, ...]
         draft.desired,
         owned,
         free_ratios,
-        elsewhere=draft.holdings.backing.elsewhere,
-        away=draft.holdings.backing.away,
+        elsewhere=draft.shaped.holdings.backing.elsewhere,
+        away=draft.shaped.holdings.backing.away,
         apart=apart,
     )
 
@@ -230,13 +230,17 @@ def _lost_names(draft: Draft) -> tuple[str, ...]:
 
     Without a memory nothing tells which traits rules and files gave, so that only aggregates count.
     """
-    if draft.beside or draft.stands_in == draft.layout:
+    if draft.view.beside or draft.stands_in == draft.layout:
         return ()
     sentences, stands = [], draft.observed.by_uuid
     for seen in (stands[step.uuid] for step in draft.plan.operations if isinstance(step, Delete)):
-        if is_novas(seen) or (HELD in seen.provider.traits and seen.name not in draft.present):
+        if is_novas(seen) or (HELD in seen.provider.traits and seen.name not in draft.shaped.present):
             continue  # nova sets these by its own rules; the other one stands for a lost device, and goes with it
-        found = seen.provider.traits - draft.ours.traits(seen) - {OWNER_NOVA, MANAGED} if draft.memory.observed else ()
+        found = (
+            seen.provider.traits - draft.wanted.ours.traits(seen) - {OWNER_NOVA, MANAGED}
+            if draft.memory.observed
+            else ()
+        )
         if names := sorted({name for name in found if not is_mark(name)} | seen.provider.aggregates):
             sentences.append(
                 f"{', '.join(names)} on {seen.name}: this agent does not know it for its own, and the conversion from "
@@ -260,7 +264,7 @@ def _lacks_reparenting(plan: Plan, microversion: tuple[int, int]) -> tuple[str, 
 
 
 def _unplaceable(draft: Draft) -> tuple[str, ...]:
-    return (draft.unplaceable,) if draft.unplaceable else ()
+    return (draft.way.unplaceable,) if draft.way.unplaceable else ()
 
 
 def _needs_reshape(draft: Draft, node: str) -> tuple[str, ...]:
@@ -288,11 +292,11 @@ def _unexplained(draft: Draft, root: ObservedProvider) -> list[str]:
 
 def _limits(draft: Draft, shrink_fraction: float) -> Limits:
     withdrawn = {
-        provider: names.classes - draft.lasting.configured.get(provider, Names()).classes
+        provider: names.classes - draft.keep.lasting.configured.get(provider, Names()).classes
         for provider, names in draft.memory.configured.items()
     }
     elsewhere = [feature.withdrawn(draft) for feature in draft.features]
     for each in (*elsewhere, excused(draft.observed, draft.desired, shrink_fraction)):
         for provider, classes in each.items():
             withdrawn[provider] = withdrawn.get(provider, frozenset()) | classes
-    return Limits(fraction=shrink_fraction, withdrawn=withdrawn, present=draft.present)
+    return Limits(fraction=shrink_fraction, withdrawn=withdrawn, present=draft.shaped.present)

@@ -9,16 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from agent.state.memory import NodeState
-from agent.sync.decide.additions import Addition
+from agent.sync.decide.additions import without
 from agent.sync.decide.laws import Breach
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Needs, Shaper, View, Wishes
+from agent.sync.decide.wanted import Wanted
 from agent.sync.outcome import Condition, Status
-from drivers.base import Survey
 from drivers.policy import Layout
-from reportclient.allocations import Allocation, Consumer, Holdings, Move, apply_moves
-from reportclient.ownership import Ownership
+from reportclient.allocations import Allocation, Consumer, Move, apply_moves
 from reportclient.plan import Plan
 from reportclient.tree import ObservedTree, ProviderTree
 
@@ -164,40 +163,84 @@ F = TypeVar("F", bound=Feature)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
-    """Contents of a pass before it writes: what is wanted, what stands, and the way from one to the other."""
+class Way:
+    """The way from the standing tree to the wanted one, with what must move and what must stay."""
 
-    root_uuid: str
-    desired: ProviderTree
-    observed: ObservedTree
-    said: ObservedTree  # observed, without what the operator's files add, and with what operators reserved meanwhile
-    ours: Ownership
+    tree: ProviderTree  # the wanted providers, and the held ones
     plan: Plan
-    reserving: Plan = field(default_factory=Plan)  # of reserved amounts alone, for a pass whose plan is refused
-    unplaceable: str  # why the wanted tree has no place for what guests hold; empty: it has, or no consumer must move
-    went_back: bool  # True: placement is in an older state than the one that the last pass left
-    survey: Survey
-    present: frozenset[str]  # names of providers whose hardware the survey found
     allocations: tuple[Allocation, ...]  # on the whole tree if consumers hold stock that shrinks, else empty
-    held: tuple[Condition, ...]  # on each open choice, held provider, and entry of a file without effect
+    held: tuple[Condition, ...]  # one for each amount that is held
+    unplaceable: str  # why the wanted tree has no place for what guests hold; empty: it has, or no consumer must move
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memories:
+    """What to remember of a pass, by how it ends."""
+
+    refused: NodeState  # nothing is written, by the standing names
+    meanwhile: NodeState  # the plan is being carried out: what was ours, and what will be
+    lasting: NodeState  # the plan is carried out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """Contents of a pass before it writes: what each step of ``plan.py: draft`` found."""
+
+    view: View  # as it was read
+    standing: Standing
+    shaped: Shaped
+    wanted: Wanted
+    way: Way
     stands_in: Layout  # the layout of the standing tree
-    layout: Layout  # the wanted one
-    strays: tuple[Addition, ...]  # entries of the operator's files that match no provider of this host
-    memory: NodeState  # as the last pass left it, by the wanted names
-    refused: NodeState  # to remember if nothing is written, by the standing names
-    meanwhile: NodeState  # to remember while the plan is carried out: what was ours, and what will be
-    lasting: NodeState  # to remember once the plan is carried out
-    identified: bool  # False: root_uuid is a stand-in for the one that sync will make
-    beside: bool = False  # True: nova reports the root, and only children that nova does not make are wanted
-    novas: frozenset[str] = frozenset()  # beside nova: uuids of the children that are left to nova
-    holdings: Holdings = field(default_factory=Holdings)  # what guests hold, and what each provider offers
-    breaches: tuple[Breach, ...] = ()  # laws that the plan breaks: a fault of this agent
+    held: tuple[Condition, ...]  # on each open choice, held provider, and entry of a file without effect
+    keep: Memories
     features: tuple[Feature, ...] = ()  # with what each of them found, in the order of ``FEATURES``
+    reserving: Plan = field(default_factory=Plan)  # of reserved amounts alone, for a pass whose plan is refused
+    novas: frozenset[str] = frozenset()  # beside nova: uuids of the children that are left to nova
+    breaches: tuple[Breach, ...] = ()  # laws that the plan breaks: a fault of this agent
+
+    @property
+    def root_uuid(self) -> str:
+        return self.view.root_uuid
+
+    @property
+    def identified(self) -> bool:
+        """False: ``root_uuid`` is a stand-in for the one that sync will make."""
+        return self.view.identified
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of the wanted tree."""
+        return self.view.policy.layout
+
+    @property
+    def plan(self) -> Plan:
+        return self.way.plan
+
+    @property
+    def desired(self) -> ProviderTree:
+        """The wanted tree, with what is held."""
+        return self.way.tree
+
+    @property
+    def observed(self) -> ObservedTree:
+        """The standing tree, by the wanted names."""
+        return self.standing.observed
+
+    @property
+    def said(self) -> ObservedTree:
+        """The same, without what the operator's files add, and with what operators reserved meanwhile."""
+        return without(self.shaped.stands, self.standing.named)
+
+    @property
+    def memory(self) -> NodeState:
+        """What the last pass left, by the wanted names, with what this look adds."""
+        return self.shaped.memory
 
     @property
     def allocations_after(self) -> tuple[Allocation, ...]:
         """The allocations once the plan's moves are carried out."""
-        return apply_moves(self.allocations, self.plan.moves)
+        return apply_moves(self.way.allocations, self.plan.moves)
 
     @property
     def reservations(self) -> tuple[Reservation, ...]:

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from agent.errors import ConfigError
-from agent.sync.decide.additions import check_names, without, without_taken
+from agent.sync.decide.additions import check_names, without_taken
 from agent.sync.decide.beside import Side, own_side
-from agent.sync.decide.feature import Draft, Feature
+from agent.sync.decide.feature import Draft, Feature, Memories, Way
 from agent.sync.decide.features import FEATURES, Features
 from agent.sync.decide.hardware import Host
 from agent.sync.decide.laws import Breach, Given, breaches
@@ -18,7 +18,7 @@ from agent.sync.decide.standing import Standing, stand
 from agent.sync.decide.unmatched import lost_entries
 from agent.sync.decide.view import Needs, Shaper, View
 from agent.sync.decide.wanted import Wanted, lacked_traits, unseen_traits, want
-from agent.sync.decide.way import Way, find_way
+from agent.sync.decide.way import find_way
 from agent.sync.outcome import Condition
 from drivers.errors import MalformedFact, PolicyError
 from reportclient.diff import diff
@@ -43,9 +43,9 @@ def draft(view: View, shaper: Shaper, features: Features = FEATURES) -> Draft | 
     found = _draft_in_role(view, shaper, features)
     if isinstance(found, Needs):
         return found
-    lawful = not _breaches(replace(found, plan=found.reserving), view, shaper.emitted)
+    lawful = not _breaches(found, found.reserving, view, shaper.emitted)
     found = replace(found, reserving=found.reserving if lawful else Plan())
-    return replace(found, breaches=_breaches(found, view, shaper.emitted))
+    return replace(found, breaches=_breaches(found, found.plan, view, shaper.emitted))
 
 
 def _without_taken(view: View, emitted: Names) -> View:
@@ -65,17 +65,17 @@ def _draft_in_role(view: View, shaper: Shaper, kinds: Features) -> Draft | Needs
     return found if isinstance(found, Needs) else _with_novas(found, view, side)
 
 
-def _breaches(found: Draft, view: View, emitted: Names) -> tuple[Breach, ...]:
+def _breaches(found: Draft, plan: Plan, view: View, emitted: Names) -> tuple[Breach, ...]:
     """Return the laws that the plan for a tree breaks."""
-    if not found.plan.operations:
+    if not plan.operations:
         return ()
     policy, root, outside = view.policy, view.observed.root, [one.outside() for one in found.features]
     novas = found.novas | ({root.uuid} if root and view.beside else frozenset())
     given = Given(
         observed=view.observed,
         emitted=emitted,
-        files=found.meanwhile.configured,
-        reported=found.meanwhile.reported,
+        files=found.keep.meanwhile.configured,
+        reported=found.keep.meanwhile.reported,
         foreign=novas,
         rows=view.readings.allocations,
         consumers=view.readings.consumers,
@@ -87,11 +87,11 @@ def _breaches(found: Draft, view: View, emitted: Names) -> tuple[Breach, ...]:
             dedicated=policy.cpus.dedicated or frozenset(),
             formerly=view.memory.dedicated,
             file_backed_mib=policy.file_backed_mib,
-            offered=found.holdings.backing.offered,
-            in_total=found.holdings.backing.kinds,
+            offered=found.shaped.holdings.backing.offered,
+            in_total=found.shaped.holdings.backing.kinds,
         ),
     )
-    return breaches(found.plan, given)
+    return breaches(plan, given)
 
 
 def _with_novas(found: Draft, view: View, side: Side) -> Draft:
@@ -99,13 +99,15 @@ def _with_novas(found: Draft, view: View, side: Side) -> Draft:
     left = view.memory.observed
     return replace(
         found,
-        observed=view.observed,
+        standing=replace(found.standing, observed=view.observed),
+        shaped=replace(found.shaped, memory=replace(found.memory, observed=left)),
         novas=side.novas,
         held=(*found.held, *(Condition(kind="beside", text=text) for text in side.notes)),
-        memory=replace(found.memory, observed=left),
-        refused=replace(found.refused, observed=view.observed),
-        meanwhile=replace(found.meanwhile, observed=left),
-        lasting=replace(found.lasting, observed=left),
+        keep=Memories(
+            refused=replace(found.keep.refused, observed=view.observed),
+            meanwhile=replace(found.keep.meanwhile, observed=left),
+            lasting=replace(found.keep.lasting, observed=left),
+        ),
     )
 
 
@@ -114,7 +116,7 @@ def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
 
 
 def _decide(view: View, shaper: Shaper, kinds: Features) -> Draft | Needs:
-    standing, survey = stand(view, shaper), view.survey
+    standing, read = stand(view, shaper), view
     looked = _look(view, standing, kinds)
     if isinstance(looked, Needs):
         return looked
@@ -147,7 +149,7 @@ def _decide(view: View, shaper: Shaper, kinds: Features) -> Draft | Needs:
     features = tuple(one for one in asked if isinstance(one, Feature))
     lacked = lacked_traits(standing) | unknown_standard(unseen, known)
     found = _draft(view, shaper, standing, shaped, wanted, way, lacked, features)
-    return replace(found, survey=survey, reserving=reserving)
+    return replace(found, view=read, reserving=reserving)
 
 
 def _reserving(
@@ -223,28 +225,19 @@ def _draft(
     """Put the draft together, with the memory to keep; ``lacked`` are standard traits that placement does not have."""
     choices = () if view.beside else (Condition(kind="choice", text=text) for text in shaped.holdings.notes)
     without_effect = (Condition(kind="file", text=text) for text in wanted.notes)
+    kept = lasting(view, standing, shaped, wanted, replace(shaped.memory, lacked_traits=lacked), way.plan)
     return Draft(
-        root_uuid=view.root_uuid,
-        desired=way.tree,
-        observed=standing.observed,
-        said=without(shaped.stands, standing.named),
-        ours=wanted.ours,
-        plan=way.plan,
-        unplaceable=way.unplaceable,
-        survey=view.survey,
-        present=shaper.present(view.survey),
-        allocations=way.allocations,
-        strays=wanted.strays,
-        held=(*choices, *way.held, *without_effect),
+        view=view,
+        standing=standing,
+        shaped=shaped,
+        wanted=wanted,
+        way=way,
         stands_in=layout_of(standing.observed, standing.memory, shaper.emitted, view.policy.layout),
-        layout=view.policy.layout,
-        went_back=view.went_back,
-        identified=view.identified,
-        holdings=shaped.holdings,
-        beside=view.beside,
-        memory=shaped.memory,
-        refused=replace(view.memory, observed=view.observed),
-        meanwhile=meanwhile(view, shaped.memory, wanted),
-        lasting=lasting(view, standing, shaped, wanted, replace(shaped.memory, lacked_traits=lacked), way.plan),
+        held=(*choices, *way.held, *without_effect),
+        keep=Memories(
+            refused=replace(view.memory, observed=view.observed),
+            meanwhile=meanwhile(view, shaped.memory, wanted),
+            lasting=kept,
+        ),
         features=features,
     )

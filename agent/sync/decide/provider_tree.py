@@ -77,8 +77,8 @@ def plan_provider_tree(
         memory=NodeState(reported={root.name: reported} if root else {}),
     )
     found = _draft(view, shaper, observed, consumers)
-    if found.unplaceable:
-        raise Unplaceable(found.unplaceable)
+    if found.way.unplaceable:
+        raise Unplaceable(found.way.unplaceable)
     return found
 
 

@@ -23,7 +23,7 @@ def plain_candidates(tree: Iterable[Provider]) -> int:
 
 def tell_searched(draft: Draft) -> tuple[str, ...]:
     """Return a sentence where a flavor without groups has several candidates in the wanted tree; empty: it has one."""
-    if draft.beside or (count := plain_candidates(draft.desired)) == 1:
+    if draft.view.beside or (count := plain_candidates(draft.desired)) == 1:
         return ()
     of = ", ".join(
         f"{len(found)} providers of {name}" for name in PLAIN if len(found := _offering(draft.desired, name)) > 1

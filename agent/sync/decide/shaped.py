@@ -22,6 +22,7 @@ class Shaped:
 
     tree: ProviderTree
     holdings: Holdings
+    present: frozenset[str]  # names of providers whose hardware the survey found
     ours: Ownership  # as it was before this pass
     stands: ObservedTree  # the standing tree, with marks for what operators reserved since the last pass
     reserved: Reservations  # by operators since the last pass
@@ -48,6 +49,7 @@ def shape_host(
     return Shaped(
         tree=with_limits(tree, said),
         holdings=holdings,
+        present=shaper.present(view.survey),
         ours=ownership(shaper, view.survey, tree, standing.observed, memory),
         stands=with_reservations(found, reserved),
         reserved=reserved,

@@ -3,11 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from agent.allocations.decide.sets import INSTANCE
-from agent.sync.decide.feature import Feature
+from agent.sync.decide.feature import Feature, Way
 from agent.sync.decide.missing import lost_by
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
@@ -26,17 +26,6 @@ from reportclient.ownership import joined
 from reportclient.plan import Plan, lessened, recast
 from reportclient.reserve import with_least, with_left
 from reportclient.tree import ObservedTree, ProviderTree, total_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """The way from the standing tree to the wanted one, with what must move and what must stay."""
-
-    tree: ProviderTree  # the wanted providers, and the held ones
-    plan: Plan
-    allocations: tuple[Allocation, ...]
-    held: tuple[Condition, ...]  # one for each amount that is held
-    unplaceable: str  # as in ``Draft``
 
 
 def find_way(

@@ -62,7 +62,7 @@ class Boot(Feature):
         return Boot(awaits=_awaits(waiting, shaped.tree)), with_stock(kept, standing, waiting.stock)
 
     def refuse(self, draft: Draft, wishes: Wishes, terms: Terms) -> Refusal | None:
-        if wishes.force or draft.beside or not self.awaits or draft.stands_in == draft.layout:
+        if wishes.force or draft.view.beside or not self.awaits or draft.stands_in == draft.layout:
             return None
         why = (
             f"devices are awaited since this host was booted, and a conversion from {draft.stands_in} to "

@@ -39,13 +39,13 @@ class NovaRoot(Feature):
         return NovaRoot(signs=signs, looked=read.nova_compute is not None)
 
     def refuse(self, draft: Draft, wishes: Wishes, terms: Terms) -> Refusal | None:
-        if wishes.take_over or draft.beside or not draft.plan.operations:
+        if wishes.take_over or draft.view.beside or not draft.plan.operations:
             return None
         notes = against_writing(draft.desired.root.name, self.signs, taken_over(draft.memory))
         return Refusal(status=Status.CONTESTED, notes=notes) if notes else None
 
     def conditions(self, draft: Draft) -> tuple[Condition, ...]:
-        told = outlook(draft.desired, self.signs) if draft.plan.operations and not draft.beside else ()
+        told = outlook(draft.desired, self.signs) if draft.plan.operations and not draft.view.beside else ()
         return tuple(Condition(kind="nova-compute", text=text) for text in told)
 
     def remember(self, end: PassEnd) -> Mapping[str, Any]:

@@ -40,7 +40,7 @@ class OddDevices(Feature):
 
     def refuse(self, draft: Draft, wishes: Wishes, terms: Terms) -> Refusal | None:
         """Refuse to divide a total on the root: what odd devices are of it has no place below the root."""
-        if wishes.force or draft.beside or not self.odd or draft.layout == "flat" or draft.stands_in != "flat":
+        if wishes.force or draft.view.beside or not self.odd or draft.layout == "flat" or draft.stands_in != "flat":
             return None
         why = (
             f"devices are undecided, and a conversion from flat to {draft.layout} would forget them: repair or reset "

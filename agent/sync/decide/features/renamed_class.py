@@ -27,13 +27,13 @@ def _unknown_class(draft: Draft) -> tuple[str, ...]:
     written again.
     """
     root, left = draft.observed.root, draft.memory.observed
-    if root is None or MARKER not in root.provider.traits or draft.beside:
+    if root is None or MARKER not in root.provider.traits or draft.view.beside:
         return ()
     stands = {name for seen in draft.observed for name in seen.provider.inventories}
     came = sorted({name for one in draft.desired for name in one.inventories} - stands - NO_DEVICES)
     before = left.root.provider.inventories.keys() if left and left.root else set()
     below = {name for one in draft.desired if one.parent for name in one.inventories}  # they would be there twice
-    carried = sorted(root.provider.inventories.keys() - draft.ours.classes(root) - before - below)
+    carried = sorted(root.provider.inventories.keys() - draft.wanted.ours.classes(root) - before - below)
     gone = before - root.provider.inventories.keys()
     if not (came and carried) or (left and (not gone or gone & NO_DEVICES)):
         return ()

@@ -55,7 +55,7 @@ class SecondWriter(Feature):
         if found is None or not (found.nova or before.contested or before.strikes):
             return Refusal(status=Status.CONTESTED, notes=before.contested) if before.contested else None
         who = "nova-compute (by its trait OWNER_NOVA)" if found.marked else "another service"
-        end = "find out which service does that, and let it leave this provider alone" if draft.beside else _STOP
+        end = "find out which service does that, and let it leave this provider alone" if draft.view.beside else _STOP
         notes = (
             f"{who} writes on {found.provider} too: " + "; ".join(found.changes),
             f"nothing is written any more: {end}, then run sync --take-over",
