@@ -1,6 +1,6 @@
 """Context of a pass over all bare-metal nodes of this agent, and the values that its steps hand over."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.settings.read import Settings
@@ -26,16 +26,15 @@ class BareMetalNodes:
     settings: Settings
     where: str  # the placement's name
     workers: int = 8  # nodes that are written at a time
-    noted: Clock = field(default_factory=probe_clock)  # the clock by which nodes.json keeps its moments
-    clock: Callable[[], float] | None = None  # seconds since the epoch, instead of ``noted``; None: ``noted``
+    clock: Clock = field(default_factory=probe_clock)
 
     def now_s(self) -> float:
         """Return the time of this pass in seconds since the epoch."""
-        return self.clock() if self.clock else self.noted.now_s()
+        return self.clock.now_s()
 
     def memory(self) -> NodesMemory:
         """Return what the last pass remembered about this Ironic and this placement; errors as ``read_nodes``."""
-        return read_nodes(self.settings.folders.state, self.where, self.driver.ironic, clock=self.noted)
+        return read_nodes(self.settings.folders.state, self.where, self.driver.ironic, clock=self.clock)
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), progress: P
         after = replace(after, whole_s=bare_metal.now_s())
     other_placement = look.memory.elsewhere and any(one.status is Status.REFUSED for one in look.outcomes)
     if not other_placement and (look.tasks or after != replace(look.memory, elsewhere=None)):
-        write_nodes(bare_metal.settings.folders.state, after, clock=bare_metal.noted)
+        write_nodes(bare_metal.settings.folders.state, after, clock=bare_metal.clock)
     return NodesOutcome.of(outcomes, look.unchanged)
 
 

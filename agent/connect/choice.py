@@ -334,7 +334,7 @@ def open_bare_metal(
             settings=settings,
             where=where,
             workers=workers_for(settings, choice),
-            noted=kept.clock if kept else probe_clock(),
+            clock=kept.clock if kept else probe_clock(),
         )
 
 

@@ -13,6 +13,7 @@ import os_resource_classes
 from agent.bare_metal.context import BareMetalNodes
 from agent.bare_metal.node_pass import NodesOutcome, foresee_nodes, run_nodes
 from agent.settings.read import load_settings
+from agent.state.clock import StoppedClock
 from agent.sync.decide.view import Wishes
 from beds.memory import MemoryPlacement
 from configured import changed
@@ -95,8 +96,8 @@ class World:
         return before
 
     def wait(self, seconds: float) -> None:
-        now_s = self.bare_metal.now_s() + seconds
-        self.bare_metal = replace(self.bare_metal, clock=lambda: now_s)
+        clock, now_s = self.bare_metal.clock, self.bare_metal.now_s() + seconds
+        self.bare_metal = replace(self.bare_metal, clock=StoppedClock(clock.boot, clock.offset_s, now_s))
 
     def traits(self, number: int) -> frozenset[str]:
         root = self.client.observe(uuid_of(number)).root
