@@ -9,14 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from agent.bare_metal.compare import look_at_nodes
-from agent.bare_metal.context import BareMetalNodes, Task, node_outcome
-from agent.bare_metal.in_bulk import is_new, report_new
-from agent.bare_metal.write import Progress, Settled, delete, for_each, learn_names, plan_task, settle
-from agent.state.node_records import write_nodes
-from agent.sync.batches import FEW
+from agent.bare_metal.context import BareMetalNodes, Look
+from agent.bare_metal.vocabulary import learn_names
+from agent.bare_metal.write import Execute, Progress, Writing, delete, settle_all
+from agent.state.node_records import NodesMemory, write_nodes
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
-from reportclient.plan import Delete, Plan
+from reportclient.forecast import forecast
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +48,8 @@ def foresee_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), progres
     Raises:
         as ``look_at_nodes``.
     """
-    look = look_at_nodes(bare_metal, force=wishes.force)
-    lacked = learn_names(bare_metal, look, make=False)
-    outcomes = for_each(bare_metal, look.tasks, lambda task: plan_task(bare_metal, task, lacked, wishes), progress)
-    gone = [
-        node_outcome(one.seen.uuid, Status.DELETED, "", Plan((Delete(one.seen.uuid, one.seen.name),)))
-        for one in look.deletions
-    ]
-    return NodesOutcome.of((*look.outcomes, *(one for one, _ in outcomes), *gone), look.unchanged)
+    look, _, outcomes = _take(bare_metal, wishes, progress, forecast)
+    return NodesOutcome.of(outcomes, look.unchanged)
 
 
 def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), progress: Progress = _silent) -> NodesOutcome:
@@ -69,37 +62,33 @@ def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), progress: P
     Raises:
         as ``look_at_nodes``, and then nothing was written. StateError: what was done cannot be remembered.
     """
-    look = look_at_nodes(bare_metal, force=wishes.force)
-    lacked = learn_names(bare_metal, look, make=True)
-    results = _carry_out(bare_metal, look.tasks, lacked, wishes, progress)
-    nodes = dict(look.nodes)
-    nodes |= {outcome.node: known for outcome, known in results if known}
-    outcomes = [*look.outcomes, *(outcome for outcome, _ in results)]
-    for outcome in (delete(bare_metal, one) for one in look.deletions):
-        outcomes.append(outcome)
-        if outcome.status is Status.DELETED:
-            del nodes[outcome.node]
-    after = replace(look.memory, lacked=lacked, nodes=nodes, left=look.left, behind=look.behind, elsewhere=None)
-    if look.whole and all(one.status is not Status.UNFINISHED for one in outcomes):
-        after = replace(after, whole_s=bare_metal.now_s())
-    other_placement = look.memory.elsewhere and any(one.status is Status.REFUSED for one in look.outcomes)
+    look, after, outcomes = _take(bare_metal, wishes, progress, bare_metal.client.execute)
+    other_placement = look.memory.elsewhere and any(one.status is Status.REFUSED for one in outcomes)
     if not other_placement and (look.tasks or after != replace(look.memory, elsewhere=None)):
         write_nodes(bare_metal.settings.folders.state, after, clock=bare_metal.clock)
     return NodesOutcome.of(outcomes, look.unchanged)
 
 
-def _carry_out(
-    bare_metal: BareMetalNodes, tasks: list[Task], lacked: frozenset[str], wishes: Wishes, progress: Progress
-) -> list[Settled]:
-    """Write the nodes of all tasks: new ones in bulk where they are many, the others one by one."""
-    new = [task for task in tasks if is_new(task)]
-    new = new if len(new) > FEW else []
-    made = {task.provider.name for task in new}
-    rest = [task for task in tasks if task.provider.name not in made]
-    results = report_new(bare_metal, new, lacked, wishes, lambda done, _: progress(done, len(tasks)))
-    return results + for_each(
-        bare_metal,
-        rest,
-        lambda task: settle(bare_metal, task, lacked, wishes),
-        lambda done, _: progress(len(new) + done, len(tasks)),
+def _take(
+    bare_metal: BareMetalNodes, wishes: Wishes, progress: Progress, execute: Execute
+) -> tuple[Look, NodesMemory, list[Outcome]]:
+    """Look, and settle all nodes; return the look, what to remember after the pass, and how the nodes ended."""
+    look = look_at_nodes(bare_metal, force=wishes.force)
+    vocabulary = learn_names(bare_metal.client, look)
+    writing = Writing(bare_metal, vocabulary, wishes, execute)
+    settled = settle_all(writing, look.tasks, progress)
+    deletions = [delete(writing, one) for one in look.deletions]
+    outcomes = [*look.outcomes, *(outcome for outcome, _ in settled), *deletions]
+    deleted = {one.node for one in deletions if one.status is Status.DELETED}
+    nodes = look.nodes | {outcome.node: known for outcome, known in settled if known}
+    after = replace(
+        look.memory,
+        lacked=vocabulary.lacked,
+        nodes={uuid: known for uuid, known in nodes.items() if uuid not in deleted},
+        left=look.left,
+        behind=look.behind,
+        elsewhere=None,
     )
+    if look.whole and all(one.status is not Status.UNFINISHED for one in outcomes):
+        after = replace(after, whole_s=bare_metal.now_s())
+    return look, after, outcomes

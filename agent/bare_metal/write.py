@@ -7,31 +7,30 @@ pass.
 
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
-from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome
+from agent.bare_metal.context import BareMetalNodes, Task, node_outcome
+from agent.bare_metal.vocabulary import Vocabulary
 from agent.state.node_records import KnownNode
 from agent.sync.attempts import repeat_on_conflict
-from agent.sync.batches import still_answers
 from agent.sync.decide.laws import Given, lawful
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
 from drivers.errors import DiscoveryError
 from drivers.ironic.shape import MARKS, given_traits, node_classes, on_offer, single_classes
+from reportclient.client import PlacementClient
 from reportclient.diff import diff
 from reportclient.errors import Conflict, PlacementError, Rejected, Unavailable, Unlawful
-from reportclient.names import is_custom, unknown_standard
 from reportclient.ownership import MARKER, OWNER_NOVA, Names, Ownership, others_marks
-from reportclient.plan import Delete, EnsureClasses, EnsureTraits, Plan, SetInventories
+from reportclient.plan import Delete, EnsureClasses, Plan, SetInventories
+from reportclient.side_by_side import each
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
 
 SILENCES = 5  # nodes without an answer of placement's, after which placement is taken to be down
 _ATTEMPTS = 3  # at one node whose provider others write too
 
 Progress = Callable[[int, int], None]  # gets how many nodes are done, and of how many
-R = TypeVar("R")
+Execute = Callable[[Plan, ObservedTree], ObservedTree]  # carries out a plan, or forecasts the tree after it
 Settled = tuple[Outcome, KnownNode | None]  # how a node's pass ended, and what to remember of it (None: nothing)
 
 
@@ -39,54 +38,29 @@ class Contested(Exception):
     """Another agent writes on a provider, or it has something that may not be ours; the message says what."""
 
 
-def learn_names(bare_metal: BareMetalNodes, look: Look, *, make: bool) -> frozenset[str]:
-    """
-    Return the standard traits that this placement is too old to know.
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How one pass writes its nodes, or foresees what that does."""
 
-    With ``make`` it also has the custom classes and traits of all tasks afterwards: one request for all nodes.
-    Names that stand on a provider as remembered need no request; other memory may be of a placement before this one.
-    """
-    seen = [known.seen.provider for known in look.believed]
-    wanted = frozenset[str]().union(*(task.provider.traits for task in look.tasks))
-    wanted -= frozenset[str]().union(*(one.traits for one in seen))
-    known_traits = bare_metal.client.known_traits(wanted) if wanted else frozenset[str]()
-    if make:
-        classes = {name for task in look.tasks for name in task.provider.inventories}
-        classes -= {name for one in seen for name in one.inventories}
-        custom = {name for name in wanted - known_traits if is_custom(name)}
-        steps = [EnsureClasses(tuple(sorted(classes)))] if classes else []
-        plan = Plan((*steps, *([EnsureTraits(tuple(sorted(custom)))] if custom else [])))
-        bare_metal.client.execute(plan, ObservedTree())
-    return look.lacked | unknown_standard(wanted, known_traits)
+    bare_metal: BareMetalNodes
+    vocabulary: Vocabulary
+    wishes: Wishes
+    execute: Execute
 
 
-def plan_task(bare_metal: BareMetalNodes, task: Task, lacked: frozenset[str], wishes: Wishes) -> Settled:
-    """Return what ``settle`` would do; writes nothing."""
-    uuid = task.provider.name
-    try:
-        seen = _read(bare_metal, task)
-        plan = plan_node(task, seen, lacked, wishes)
-    except Contested as error:
-        return node_outcome(uuid, Status.CONTESTED, str(error)), None
-    except (Conflict, Rejected) as error:
-        return node_outcome(uuid, Status.FAILED, str(error)), None
-    except Unlawful as error:
-        return replace(node_outcome(uuid, Status.UNSAFE, str(error)), broken=error.laws), None
-    return node_outcome(uuid, _status(task, seen, plan), note_on(task, lacked), plan, seen), None
-
-
-def settle(bare_metal: BareMetalNodes, task: Task, lacked: frozenset[str], wishes: Wishes) -> Settled:
+def settle(writing: Writing, task: Task) -> Settled:
     """Write one node; read it and plan again where others write on it too."""
-    uuid = task.provider.name
+    uuid, bare_metal = task.provider.name, writing.bare_metal
 
     def attempt() -> Settled:
         seen = _read(bare_metal, task)
-        plan = plan_node(task, seen, lacked, wishes)
-        stands = bare_metal.client.execute(plan, ObservedTree((seen,) if seen else ())).root
+        plan = plan_node(task, seen, writing.vocabulary.known, writing.wishes)
+        stands = writing.execute(plan, ObservedTree((seen,) if seen else ())).root
         if stands is None:
             return node_outcome(uuid, Status.FAILED, "its provider is gone"), None
-        outcome = node_outcome(uuid, _status(task, seen, plan), note_on(task, lacked), plan, seen)
-        known = known_after(task, stands)
+        outcome = node_outcome(uuid, _status(task, seen, plan), _note_on(task, plan), plan, seen)
+        writing.vocabulary.add(task)
+        known = _known_after(task, stands)
         if task.status is Status.GOING and plan.operations:  # it was on offer, so the node may have been back
             known = replace(known, gone_s=bare_metal.now_s(), may_go=False)
         return outcome, known
@@ -100,7 +74,7 @@ def settle(bare_metal: BareMetalNodes, task: Task, lacked: frozenset[str], wishe
     except Contested as error:
         return node_outcome(uuid, Status.CONTESTED, str(error)), task.known
     except Conflict as error:
-        held = _held(bare_metal, task, wishes)
+        held = _held(writing, task)
         return held or (node_outcome(uuid, Status.FAILED, str(error)), task.known)
     except Rejected as error:
         return node_outcome(uuid, Status.FAILED, str(error)), task.known
@@ -108,9 +82,9 @@ def settle(bare_metal: BareMetalNodes, task: Task, lacked: frozenset[str], wishe
         return replace(node_outcome(uuid, Status.UNSAFE, str(error)), broken=error.laws), task.known
 
 
-def delete(bare_metal: BareMetalNodes, known: KnownNode) -> Outcome:
+def delete(writing: Writing, known: KnownNode) -> Outcome:
     """Delete the provider of a node that is gone, if it still has our marks and no allocations."""
-    uuid = known.seen.uuid
+    uuid, bare_metal = known.seen.uuid, writing.bare_metal
     plan = Plan((Delete(uuid, known.seen.name),))
     try:
         if bare_metal.driver.is_there(uuid):  # it came back while this pass was writing
@@ -127,9 +101,9 @@ def delete(bare_metal: BareMetalNodes, known: KnownNode) -> Outcome:
         if marks := others_marks(root) - given_traits(root.provider.traits):
             return node_outcome(uuid, Status.CONTESTED, f"its node is gone, and {_claimed(marks)}")
         read = Given(observed=ObservedTree((root,)), emitted=Names(), ends=True)
-        bare_metal.client.execute(lawful(plan, read), ObservedTree())
+        writing.execute(lawful(plan, read), ObservedTree((root,)))
     except (Conflict, Rejected) as error:
-        held = _held(bare_metal, Task(Provider(name=uuid), known, None, None), Wishes())
+        held = _held(replace(writing, wishes=Wishes()), Task(Provider(name=uuid), known, None, None))
         return held[0] if held else node_outcome(uuid, Status.FAILED, str(error), plan)
     except Unlawful as error:
         return replace(node_outcome(uuid, Status.UNSAFE, str(error), plan), broken=error.laws)
@@ -138,25 +112,27 @@ def delete(bare_metal: BareMetalNodes, known: KnownNode) -> Outcome:
     return node_outcome(uuid, Status.DELETED, "", plan)
 
 
-def for_each(
-    bare_metal: BareMetalNodes, tasks: list[Task], act: Callable[[Task], R], progress: Progress
-) -> list[R | Settled]:
-    """Carry out all tasks, ``workers`` at a time; those not begun when placement stops answering are unfinished."""
+def settle_all(writing: Writing, tasks: list[Task], progress: Progress) -> list[Settled]:
+    """
+    Settle all tasks, ``workers`` at a time, after those that make names for others.
+
+    Tasks that are not begun when placement stops answering are unfinished.
+    """
     down = threading.Event()
     counted = threading.Lock()
     done = silences = 0
 
-    def guarded(task: Task) -> R | Settled:
+    def guarded(task: Task) -> Settled:
         nonlocal done, silences
         uuid = task.provider.name
         if down.is_set():
             return node_outcome(uuid, Status.UNFINISHED, "placement does not answer"), task.known
         try:
-            return act(task)
+            return settle(writing, task)
         except Unavailable as error:
             with counted:
                 silences += 1
-            if silences < SILENCES and still_answers(bare_metal.client, uuid):
+            if silences < SILENCES and _still_answers(writing.bare_metal.client, uuid):
                 return node_outcome(uuid, Status.FAILED, str(error)), task.known
             down.set()
             return node_outcome(uuid, Status.UNFINISHED, str(error)), task.known
@@ -165,10 +141,17 @@ def for_each(
                 done += 1
                 progress(done, len(tasks))
 
-    if not tasks:
-        return []
-    with ThreadPoolExecutor(max_workers=bare_metal.workers) as pool:
-        return list(pool.map(guarded, tasks))
+    first, rest = writing.vocabulary.split(tasks)
+    return [*map(guarded, first), *each(guarded, rest, writing.bare_metal.workers)]
+
+
+def _still_answers(client: PlacementClient, uuid: str) -> bool:
+    """Return whether placement answers a read of one provider, so that an error concerns that provider only."""
+    try:
+        client.generations(uuid=uuid)
+    except PlacementError:
+        return False
+    return True
 
 
 def _status(task: Task, seen: ObservedProvider | None, plan: Plan) -> Status:
@@ -178,25 +161,25 @@ def _status(task: Task, seen: ObservedProvider | None, plan: Plan) -> Status:
     return Status.CREATED if seen is None else Status.CHANGED if plan.operations else Status.UNCHANGED
 
 
-def known_after(task: Task, stands: ObservedProvider) -> KnownNode:
+def _known_after(task: Task, stands: ObservedProvider) -> KnownNode:
     """Return what to remember of a node that was written, or found as it should be."""
     if task.known and task.reserves:
         return replace(task.known, seen=stands)
     return KnownNode(stands, spelling=task.spelling)
 
 
-def plan_node(task: Task, seen: ObservedProvider | None, lacked: frozenset[str], wishes: Wishes) -> Plan:
+def plan_node(task: Task, seen: ObservedProvider | None, known_names: frozenset[str], wishes: Wishes) -> Plan:
     """
     Plan what the task wants of its provider, ``seen`` before (None: not in placement); errors as ``_former``.
 
-    Classes and traits themselves are not part of the plan: ``learn_names`` made them for all nodes.
+    ``known_names`` are classes and traits that placement has: the plan makes the others that it needs.
 
     Raises:
         Unlawful: the plan breaks a law; placement itself guards what consumers hold.
     """
     if task.reserves:
         return _reserve(seen, task.only)
-    wanted = replace(task.provider, traits=task.provider.traits - lacked)
+    wanted = task.provider
     classes, traits = frozenset(wanted.inventories), wanted.traits
     if seen:
         classes |= _former(task, seen, wishes)
@@ -204,9 +187,11 @@ def plan_node(task: Task, seen: ObservedProvider | None, lacked: frozenset[str],
     names = Names(classes=classes, traits=traits)
     tree = ObservedTree((seen,)) if seen else ObservedTree()
     ours = Ownership(emitted=names)
-    plan = diff(tree, ProviderTree((wanted,)), ours, root_uuid=wanted.name, known_traits=wanted.traits)
-    plan = Plan(tuple(step for step in plan.operations if not isinstance(step, EnsureClasses | EnsureTraits)))
-    return lawful(plan, Given(observed=tree, emitted=names))
+    plan = diff(tree, ProviderTree((wanted,)), ours, root_uuid=wanted.name, known_traits=known_names)
+    steps = (
+        one for one in plan.operations if not isinstance(one, EnsureClasses) or not known_names.issuperset(one.names)
+    )
+    return lawful(replace(plan, operations=tuple(steps)), Given(observed=tree, emitted=names))
 
 
 def _reserve(seen: ObservedProvider | None, only: str = "") -> Plan:
@@ -282,21 +267,21 @@ def _claimed(marks: frozenset[str]) -> str:
     )
 
 
-def _held(bare_metal: BareMetalNodes, task: Task, wishes: Wishes) -> Settled | None:
+def _held(writing: Writing, task: Task) -> Settled | None:
     """
     Return the outcome of a node that consumers hold, None if there are none.
 
     The class that they hold stays, and is reserved if the node no longer has it.
     """
-    uuid = task.provider.name
+    uuid, client = task.provider.name, writing.bare_metal.client
     try:
-        root = bare_metal.client.observe(uuid).root
-        holders = bare_metal.client.allocations((root,)) if root else ()
+        root = client.observe(uuid).root
+        holders = client.allocations((root,)) if root else ()
         if root is None or not holders:
             return None
         held = {one.resource_class for one in holders}
-        plan = _reserve(root) if held & _former(task, root, wishes) else Plan(())
-        stands = bare_metal.client.execute(plan, ObservedTree((root,))).root
+        plan = _reserve(root) if held & _former(task, root, writing.wishes) else Plan(())
+        stands = writing.execute(plan, ObservedTree((root,))).root
     except (PlacementError, Contested):
         return None  # the caller reports the first error instead
     why = f"consumer {holders[0].consumer} holds {holders[0].resource_class}, which stays until it is released"
@@ -311,8 +296,7 @@ def _read(bare_metal: BareMetalNodes, task: Task) -> ObservedProvider | None:
     return bare_metal.client.read(task.provider.name, task.provider.name, task.generation)
 
 
-def note_on(task: Task, lacked: frozenset[str]) -> str:
+def _note_on(task: Task, plan: Plan) -> str:
     """Return why the node is reserved, and which of its traits placement is too old for; empty for neither."""
-    missing = sorted(task.provider.traits & lacked)
-    old = f"this placement is too old to know {', '.join(missing)}" if missing else ""
+    old = f"this placement is too old to know {', '.join(sorted(plan.left_out))}" if plan.left_out else ""
     return "; ".join(filter(None, (f"reserved: {task.because}" if task.because else "", old)))

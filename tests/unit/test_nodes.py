@@ -147,6 +147,7 @@ def test_a_node_that_is_gone_is_reserved_before_it_is_deleted() -> None:
         assert one.plan().count(Status.GOING) == 1
         assert one.stock(1) == {"CUSTOM_GOLD": 0}
         assert one.sync().count(Status.GOING) == 1
+        assert one.plan().count(Status.DELETED) == 1
         assert one.stock(1) == {"CUSTOM_GOLD": 1}
         assert one.sync().count(Status.DELETED) == 1
         assert one.stock(1) == {}
