@@ -170,7 +170,7 @@ def test_a_conversion_whose_answer_was_lost_is_taken_back(placement_server: Plac
     with Proxy(placement_server.url, hook=lambda request, forward: way[0](request, forward)) as proxy:
         lab = Upgrade(Story(UPGRADES / "05-devices-to-numa").data, proxy.url, tmp_path)
         before = lab.stands()
-        applied = lab.run("reshape", "--apply", "--patience", "5")
+        applied = lab.run("reshape", "--apply", "--patience", "60")
         way[0] = pass_on
         undone = lab.run("undo", "--apply")
 
