@@ -92,18 +92,25 @@ def start(folder: Path, layout: str, more: str = "") -> Any:
 def over_recorded_host(driver: Any) -> None:
     """Put the recorded host below the driver, and count its surveys in ``driver.surveys``."""
     ours = {
-        name: importlib.import_module(f"compute_node_agent_nova.drivers.{name}")
-        for name in ("host.archive", "host.sysfs", "libvirt.driver", "libvirt.recorded", "nova.host", "rules")
+        name: importlib.import_module(f"compute_node_agent_nova.{name}")
+        for name in (
+            "drivers.host.archive",
+            "drivers.host.sysfs",
+            "drivers.libvirt.driver",
+            "drivers.libvirt.recorded",
+            "drivers.rules",
+            "inside_nova.host",
+        )
     }
     policy = driver._shaped._policy
-    archive = ours["host.archive"].HostArchive(HOSTS / HOST / "archive")
-    recorded = ours["libvirt.driver"].LibvirtDriver(
-        ours["libvirt.recorded"].RecordedConnection(archive),
+    archive = ours["drivers.host.archive"].HostArchive(HOSTS / HOST / "archive")
+    recorded = ours["drivers.libvirt.driver"].LibvirtDriver(
+        ours["drivers.libvirt.recorded"].RecordedConnection(archive),
         policy.guests,
         archive.disk,
         archive.compute_id,
-        files=ours["host.sysfs"].KernelFiles(archive.root),
-        attributes=ours["rules"].rule_attributes(policy.devices),
+        files=ours["drivers.host.sysfs"].KernelFiles(archive.root),
+        attributes=ours["drivers.rules"].rule_attributes(policy.devices),
     )
     driver.connection, driver.surveys = FakeConnection(), []
     survey = recorded.survey
@@ -113,7 +120,9 @@ def over_recorded_host(driver: Any) -> None:
         return survey(node)
 
     recorded.survey = counted
-    driver._shaped = ours["nova.host"].Host(recorded, policy, 60, lambda: driver.connection, driver._shaped._added)
+    driver._shaped = ours["inside_nova.host"].Host(
+        recorded, policy, 60, lambda: driver.connection, driver._shaped._added
+    )
 
 
 def new_tree() -> ProviderTree:
