@@ -284,12 +284,13 @@ class Guest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Devices:
-    """PCI functions and mediated devices of a host; empty where it has none."""
+    """PCI functions, mediated devices and persistent memory of a host; empty where it has none."""
 
     functions: tuple[PciFunction, ...] = ()  # lowest address first
     mdev_parents: tuple[MdevParent, ...] = ()  # by name
     mdevs: tuple[Mdev, ...] = ()  # by uuid
     odd: tuple[OddDevice, ...] = ()  # by name, those that hang on others last
+    namespaces: tuple[Namespace, ...] = ()  # of persistent memory, by name; read only if the configuration names some
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,29 +302,42 @@ class SevKernel:
     sev_snp: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """The kind of the host's CPUs, and what guests can have of them."""
+
+    arch: str  # for instance "x86_64"
+    guest_features: frozenset[str] = frozenset()  # that guests can have under cpu_mode, in libvirt's names; x86 only
+    vendor: str = ""  # as libvirt names it, for instance "Intel"; empty: unknown
+    sev: SevKernel | None = None  # None: unknown, or kvm_amd is not loaded
+    tdx_guests: int | None = None  # how many guests can have Intel TDX at a time; None: the kernel does not tell
+
+
+@dataclass(frozen=True, slots=True)
+class Hypervisor:
+    """Libvirt and the emulators of a host."""
+
+    versions: Versions
+    domain_capabilities: tuple[DomainCapabilities, ...] = ()
+    refusals: tuple[str, ...] = ()  # a sentence on each option whose value libvirt refuses on this host
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
     """All facts about one host at one moment."""
 
     hostname: str  # virConnectGetHostname: the name of the root provider
-    versions: Versions
+    hypervisor: Hypervisor
+    cpu: Cpu
     cpu_map: CpuMap
-    arch: str  # of the host's CPU, for instance "x86_64"
-    guest_features: frozenset[str]  # CPU features that guests can have under cpu_mode, in libvirt's names; x86 only
     cells: tuple[NumaCell, ...]  # lowest id first; empty where libvirt lists none
-    domain_capabilities: tuple[DomainCapabilities, ...]
     disk: DiskFacts
     devices: Devices = Devices()
-    namespaces: tuple[Namespace, ...] = ()  # of persistent memory, by name; read only if the configuration names some
     guests: tuple[Guest, ...] = ()  # every domain, by uuid
-    sev: SevKernel | None = None  # None: unknown, or kvm_amd is not loaded
-    tdx_guests: int | None = None  # how many guests can have Intel TDX at a time; None: the kernel does not tell
     boot: str | None = None  # the kernel's boot id (random(4)); None: unknown
     product: str = ""  # uuid of the machine, by libvirt; empty: unknown
     whole_memory_mib: int | None = None  # virNodeGetInfo's; None: not known; or not asked, as the cells have the memory
     offline_cpus: tuple[tuple[int, int], ...] = ()  # (CPU, cell) of CPUs that libvirt's topology lacks, as offline ones
-    cpu_vendor: str = ""  # as libvirt names it, for instance "Intel"; empty: unknown
-    refusals: tuple[str, ...] = ()  # a sentence on each option whose value libvirt refuses on this host
 
 
 @dataclass(frozen=True, slots=True)

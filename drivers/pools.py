@@ -87,7 +87,7 @@ class PoolDriver:
     """
 
     def __init__(self, host: HostFacts, disk: PoolSpace, reporter: str) -> None:
-        facts = replace(host, hostname=pool_name(disk), cells=(), devices=Devices(), namespaces=(), guests=())
+        facts = replace(host, hostname=pool_name(disk), cells=(), devices=Devices(), guests=())
         self._survey = Survey(facts, compute_id=pool_uuid(disk))
         self._disk = disk
         self._mark = REPORTED_BY + reporter.upper().replace("-", "_")

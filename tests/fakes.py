@@ -3,21 +3,25 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from drivers.facts import CpuMap, DiskSpace, DomainCapabilities, HostCpu, HostFacts, NumaCell, Versions
+from drivers.facts import Cpu, CpuMap, DiskSpace, DomainCapabilities, HostCpu, HostFacts, Hypervisor, NumaCell, Versions
 
 GIB = 1024**3
 PC = DomainCapabilities("x86_64", frozenset({"virtio", "xen"}), frozenset({"vga"}), False, frozenset(), frozenset())
+
+
+def offering(*capabilities: DomainCapabilities, versions: Versions = Versions(9_000_000, 7_002_000)) -> Hypervisor:
+    return Hypervisor(versions, capabilities)
+
+
 FACTS = HostFacts(
     hostname="host",
-    versions=Versions(9_000_000, 7_002_000),
+    hypervisor=offering(PC),
+    cpu=Cpu("x86_64", frozenset({"avx", "svm", "unheard-of"})),
     cpu_map=CpuMap(4, frozenset({0, 1, 2, 3})),
-    arch="x86_64",
-    guest_features=frozenset({"avx", "svm", "unheard-of"}),
     cells=(
         NumaCell(0, 1024 * 1000 + 512, tuple(HostCpu(n, frozenset({n})) for n in (0, 1))),
         NumaCell(1, 1024 * 1000 + 512, tuple(HostCpu(n, frozenset({n})) for n in (2, 3))),
     ),
-    domain_capabilities=(PC,),
     disk=DiskSpace(100 * GIB + 1, 0),
 )
 

@@ -23,13 +23,13 @@ def _sev_stock(facts: HostFacts, standing: BySuffix) -> list[DeviceStock]:
 
     SEV-ES is not offered together with SEV-SNP, which uses the same slots (as in nova).
     """
-    offers = [offer for offer in facts.domain_capabilities if offer.arch == "x86_64"]
+    offers = [offer for offer in facts.hypervisor.domain_capabilities if offer.arch == "x86_64"]
     guests = max((offer.sev_guests for offer in offers), default=0)
     es_guests = max((offer.sev_es_guests for offer in offers), default=0)
-    kernel = facts.sev
+    kernel = facts.cpu.sev
     snp = kernel is not None and kernel.sev_snp
     can_snp = snp and any("sev-snp" in offer.launch_security for offer in offers)
-    es = kernel is not None and kernel.sev_es and not snp and facts.versions.hypervisor >= QEMU_SEV_ES
+    es = kernel is not None and kernel.sev_es and not snp and facts.hypervisor.versions.hypervisor >= QEMU_SEV_ES
     kinds = (("amd_sev", guests, True), ("amd_sev_es", es_guests, es), ("amd_sev_snp", es_guests, can_snp))
     if not guests or (kernel is not None and not kernel.sev):
         return []
@@ -48,12 +48,12 @@ def _tdx_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> li
 
     Of the kernel's number and the configured one, the lower counts (nova's documentation of num_intel_tdx_guests).
     """
-    offered = any(offer.tdx for offer in facts.domain_capabilities if offer.arch == "x86_64")
-    known = [count for count in (facts.tdx_guests, policy.tdx_guests) if count is not None]
+    offered = any(offer.tdx for offer in facts.hypervisor.domain_capabilities if offer.arch == "x86_64")
+    known = [count for count in (facts.cpu.tdx_guests, policy.tdx_guests) if count is not None]
     count = min(known, default=0)
     if not (policy.tdx and offered and count):
         return []
-    kernel = "does not tell" if facts.tdx_guests is None else f"has {facts.tdx_guests}"
+    kernel = "does not tell" if facts.cpu.tdx_guests is None else f"has {facts.cpu.tdx_guests}"
     rule = "[libvirt] num_intel_tdx_guests, if it is lower" if policy.tdx_guests is not None else "the kernel's number"
     fact = f"libvirt's domain capabilities have tdx, and the kernel {kernel} (tdx in misc.capacity)"
     return [_provider("intel_tdx", count, Reason(fact, rule), standing)]

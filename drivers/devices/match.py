@@ -204,7 +204,7 @@ def _refusal(address: PciAddress, matched: list[Match]) -> str:
 
 def _check_live(matched: list[Match], facts: HostFacts) -> None:
     wants_live = any(match.rule and match.rule.live_migratable for match in matched)
-    versions = facts.versions
+    versions = facts.hypervisor.versions
     if wants_live and (versions.libvirt < LIBVIRT_LIVE_VFIO or versions.hypervisor < QEMU_LIVE_VFIO):
         raise PolicyError(
             f"[pci] device_spec has live_migratable, which needs libvirt 10.0.0 and QEMU 8.2.2, but this host has "

@@ -33,9 +33,9 @@ def pmem_stock(facts: HostFacts, policy: DevicePolicy) -> list[DeviceStock]:
 
 def _path_of(name: str, facts: HostFacts) -> str:
     """Return the path of a namespace; errors as ``pmem_stock``."""
-    found = [one for one in facts.namespaces if one.name == name]
+    found = [one for one in facts.devices.namespaces if one.name == name]
     if len(found) != 1:
-        there = ", ".join(one.name for one in facts.namespaces) or "none with a name"
+        there = ", ".join(one.name for one in facts.devices.namespaces) or "none with a name"
         often = f"has {len(found)} of this name" if found else f"has {there}"
         raise PolicyError(f"{OPTION} names {name}, and this host {often} (ndctl list): correct the option")
     if found[0].path is None:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from drivers.base import Event, Survey, Wake
 from drivers.devices import idle, present
 from drivers.errors import DiscoveryError, Vanished
-from drivers.facts import CpuMap, Devices, DiskFacts, DomainCapabilities, HostFacts
+from drivers.facts import Cpu, CpuMap, Devices, DiskFacts, DomainCapabilities, HostFacts, Hypervisor
 from drivers.host import udev
 from drivers.host.archive import DISK, Document, encode_disk
 from drivers.host.commands import NAMESPACES, parse_namespaces
@@ -100,7 +100,8 @@ class LibvirtDriver:
         files[DISK] = encode_disk(disk)
         if self._namespaces:
             listed = self._namespaces()
-            facts, files[NAMESPACES] = replace(facts, namespaces=parse_namespaces(listed)), listed.text
+            devices = replace(facts.devices, namespaces=parse_namespaces(listed))
+            facts, files[NAMESPACES] = replace(facts, devices=devices), listed.text
         if facts != self._facts:
             self._facts = facts  # equal facts stay one object, so that what rests on them is compared at once
         return Survey(self._facts, identity, files)
@@ -134,7 +135,7 @@ class LibvirtDriver:
 
     def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
         cells = shape.unknown_cells(survey.facts, policy)
-        return (*survey.facts.refusals, *idle(survey.facts, policy.devices), *cells)
+        return (*survey.facts.hypervisor.refusals, *idle(survey.facts, policy.devices), *cells)
 
     @contextmanager
     def watching(self, wake: Wake) -> Iterator[None]:
@@ -206,13 +207,17 @@ class _Look:
         cpu_map = self._connection.cpu_map()
         return HostFacts(
             hostname=node,
-            versions=self._connection.versions(),
+            hypervisor=Hypervisor(self._connection.versions(), offered, refusals(self._guests, capabilities, offered)),
+            cpu=Cpu(
+                capabilities.arch,
+                features or self._listed(capabilities),
+                capabilities.vendor,
+                sev=probe_sev(self._files) if self._files else None,
+                tdx_guests=probe_tdx(self._files) if self._files else None,
+            ),
             cpu_map=cpu_map,
-            arch=capabilities.arch,
-            guest_features=features or self._listed(capabilities),
             cells=capabilities.cells,
             whole_memory_mib=None if capabilities.cells else self._connection.memory_mib(),
-            domain_capabilities=offered,
             disk=disk,
             devices=self.devices(),
             guests=tuple(
@@ -225,13 +230,9 @@ class _Look:
                 )
                 for domain in self._connection.domains()
             ),
-            sev=probe_sev(self._files) if self._files else None,
-            tdx_guests=probe_tdx(self._files) if self._files else None,
             boot=probe_boot(self._files) if self._files else None,
             product=capabilities.uuid,
             offline_cpus=self._homes(capabilities, cpu_map),
-            cpu_vendor=capabilities.vendor,
-            refusals=refusals(self._guests, capabilities, offered),
         )
 
     def _homes(self, capabilities: Capabilities, cpu_map: CpuMap) -> tuple[tuple[int, int], ...]:

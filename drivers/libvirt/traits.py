@@ -105,11 +105,11 @@ def emitted_traits() -> frozenset[str]:
 
 def root_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
     """Return the traits of a host's root with their reasons; leaves out names that the installed os-traits lacks."""
-    archs = {offer.arch for offer in facts.domain_capabilities}
+    archs = {offer.arch for offer in facts.hypervisor.domain_capabilities}
     found = {
         **_all("this is a compute node", ALWAYS, ["COMPUTE_NODE"]),
         **_all("every supported release of libvirt and QEMU can do this", ALWAYS, ["COMPUTE_NET_VIRTIO_PACKED"]),
-        **_all(f"libvirt's capabilities: the host is {facts.arch}", ALWAYS, [f"HW_ARCH_{facts.arch.upper()}"]),
+        **_all(f"libvirt's capabilities: the host is {facts.cpu.arch}", ALWAYS, [f"HW_ARCH_{facts.cpu.arch.upper()}"]),
         **_all(f"{_OFFERS}: guests of {', '.join(sorted(archs))}", ALWAYS, _named("COMPUTE_ARCH_", archs)),
         **_all(
             "the formats that nova's libvirt driver takes",
@@ -131,7 +131,7 @@ def _cpu_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
     A flag that ``cpu_model_extra_flags`` takes away (``-flag``) gives no trait here, unlike in nova.
     """
     flags = {} if policy.cpu_mode == "none" else policy.cpu_flags
-    features = facts.guest_features | {name for name, wanted in flags.items() if wanted}
+    features = facts.cpu.guest_features | {name for name, wanted in flags.items() if wanted}
     features -= {name for name, wanted in flags.items() if not wanted}
     if policy.cpu_mode == "none" and policy.virt_type == "kvm":
         features -= {"svm"}  # QEMU's default CPU has it, and KVM's defaults take it away (target/i386/kvm/kvm-cpu.c)
@@ -143,7 +143,7 @@ def _cpu_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
             mode,
         )
         for feature in sorted(features)
-        for name in _traits_of(feature, features, facts.cpu_vendor)
+        for name in _traits_of(feature, features, facts.cpu.vendor)
     }
     if any(len(cpu.siblings) > 1 for cell in facts.cells for cpu in cell.cpus):
         traits |= _all("libvirt's capabilities: CPUs with siblings", ALWAYS, ["HW_CPU_HYPERTHREADING"])
@@ -164,9 +164,9 @@ def _traits_of(feature: str, features: Collection[str], vendor: str) -> tuple[st
 
 def _model_traits(facts: HostFacts, policy: GuestPolicy, archs: set[str]) -> dict[str, Reason]:
     """Return the traits for models and buses of guests' devices, from the emulators, else from versions."""
-    buses = {bus for offer in facts.domain_capabilities for bus in offer.disk_buses}
-    videos = {model for offer in facts.domain_capabilities for model in offer.video_models}
-    libvirt, qemu = facts.versions.libvirt, facts.versions.hypervisor
+    buses = {bus for offer in facts.hypervisor.domain_capabilities for bus in offer.disk_buses}
+    videos = {model for offer in facts.hypervisor.domain_capabilities for model in offer.video_models}
+    libvirt, qemu = facts.hypervisor.versions.libvirt, facts.hypervisor.versions.hypervisor
     vifs = VIF_MODELS | ({"lan9118"} if policy.virt_type == "qemu" else frozenset())
     vifs |= {"igb"} if libvirt >= LIBVIRT_IGB and qemu >= QEMU_IGB else frozenset()
     sounds = SOUND_MODELS
@@ -184,7 +184,7 @@ def _model_traits(facts: HostFacts, policy: GuestPolicy, archs: set[str]) -> dic
 
 
 def _version_traits(facts: HostFacts) -> dict[str, Reason]:
-    libvirt, qemu = facts.versions.libvirt, facts.versions.hypervisor
+    libvirt, qemu = facts.hypervisor.versions.libvirt, facts.hypervisor.versions.hypervisor
     traits = set()
     if libvirt >= LIBVIRT_VIRTIO_FS and qemu >= QEMU_VIRTIO_FS:
         traits.add("COMPUTE_STORAGE_VIRTIO_FS")
@@ -197,7 +197,7 @@ def _version_traits(facts: HostFacts) -> dict[str, Reason]:
 
 def _firmware_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
     """Return the traits for secure boot and TPM; only for guests of the host's own architecture."""
-    native = [offer for offer in facts.domain_capabilities if offer.arch == facts.arch]
+    native = [offer for offer in facts.hypervisor.domain_capabilities if offer.arch == facts.cpu.arch]
     secure = ["COMPUTE_SECURITY_UEFI_SECURE_BOOT"] if any(offer.secure_boot for offer in native) else []
     traits = _all(f"{_OFFERS}: a loader with secure boot", ALWAYS, secure)
     if not policy.tpm:
@@ -217,7 +217,7 @@ def _all(fact: str, rule: str, names: Iterable[str]) -> dict[str, Reason]:
 
 
 def _versions(facts: HostFacts) -> str:
-    numbers = (facts.versions.libvirt, facts.versions.hypervisor)
+    numbers = (facts.hypervisor.versions.libvirt, facts.hypervisor.versions.hypervisor)
     libvirt, qemu = (f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}" for number in numbers)
     return f"libvirt {libvirt} with QEMU {qemu}"
 

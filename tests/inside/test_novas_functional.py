@@ -148,7 +148,8 @@ class Reading:
         kernel = SevKernel(*(host._kernel_supports_amd_sev(kind) for kind in ("sev", "sev-es", "sev-snp")))
         total_gib = self._nova._get_local_gb_info()["total"]
         disk = DiskSpace((total_gib if isinstance(total_gib, int) else 10) * GIB, 0, 0)  # some tests mock this too
-        return replace(found, facts=replace(found.facts, sev=kernel, tdx_guests=host.max_intel_tdx_guests, disk=disk))
+        cpu = replace(found.facts.cpu, sev=kernel, tdx_guests=host.max_intel_tdx_guests)
+        return replace(found, facts=replace(found.facts, cpu=cpu, disk=disk))
 
 
 class Tested(ours.LibvirtDriver):

@@ -23,12 +23,14 @@ from nova.virt.libvirt import driver as novas
 
 from drivers.base import Survey
 from drivers.facts import (
+    Cpu,
     CpuMap,
     Devices,
     DiskSpace,
     Guest,
     HostCpu,
     HostFacts,
+    Hypervisor,
     Mdev,
     MdevParent,
     MdevType,
@@ -78,10 +80,17 @@ class StandIn(LibvirtDriver):
         return Survey(
             HostFacts(
                 hostname=node,
-                versions=Versions(10_005_000, 8_002_000),
+                hypervisor=Hypervisor(Versions(10_005_000, 8_002_000), (self._capabilities(),)),
+                cpu=Cpu(
+                    "x86_64",
+                    frozenset({"avx512f", "bmi1"}),  # those of the tests' cpu_traits
+                    sev=SevKernel(
+                        bool(nova._host._supports_amd_sev),
+                        bool(nova._host._supports_amd_sev_es),
+                        bool(nova._host._supports_amd_sev_snp),
+                    ),
+                ),
                 cpu_map=CpuMap(cpus, frozenset(range(cpus))),
-                arch="x86_64",
-                guest_features=frozenset({"avx512f", "bmi1"}),  # those of the tests' cpu_traits
                 cells=(
                     NumaCell(
                         0,
@@ -89,16 +98,9 @@ class StandIn(LibvirtDriver):
                         tuple(HostCpu(cpu, frozenset({cpu})) for cpu in range(cpus)),
                     ),
                 ),
-                domain_capabilities=(self._capabilities(),),
                 disk=self._disk_space(),
                 devices=self._devices(),
-                namespaces=tuple(Namespace(one.name, one.devpath) for one in self._namespaces_by_class()),
                 guests=self._guests_here(),
-                sev=SevKernel(
-                    bool(nova._host._supports_amd_sev),
-                    bool(nova._host._supports_amd_sev_es),
-                    bool(nova._host._supports_amd_sev_snp),
-                ),
             )
         )
 
@@ -146,7 +148,8 @@ class StandIn(LibvirtDriver):
             MdevParent(card, None, (MdevType(name, "", stock["total"] - sum(one.parent == card for one in mdevs)),))
             for card, stock in sorted(cards.items())
         )
-        return Devices(mdev_parents=parents, mdevs=mdevs)
+        namespaces = tuple(Namespace(one.name, one.devpath) for one in self._namespaces_by_class())
+        return Devices(mdev_parents=parents, mdevs=mdevs, namespaces=namespaces)
 
     def _mdevs(self) -> dict[str, dict[str, str]]:
         for uuid in self._nova._get_all_assigned_mediated_devices() if CONF.devices.enabled_mdev_types else ():

@@ -17,7 +17,7 @@ from drivers.errors import PolicyError
 from drivers.facts import Guest, HostFacts, Mdev, MdevParent, MdevType, NetDevice, SevKernel, Tenant, Versions
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule
 from drivers.rules import parse_rule
-from fakes import PC
+from fakes import FACTS, PC, offering
 from hardware import BRIDGE, UP, at, card, gpu, host, parent, plain, rules
 from reportclient.ownership import MANAGED, MARKER
 from reportclient.reserve import UNHEALTHY
@@ -218,7 +218,7 @@ def test_all_vfs_of_a_pf_are_offered_alike(second: dict[str, object], message: s
 
 
 def test_live_migration_is_promised_where_libvirt_can() -> None:
-    facts = replace(host(*card()), versions=Versions(10_000_000, 8_002_002))
+    facts = replace(host(*card()), hypervisor=offering(PC, versions=Versions(10_000_000, 8_002_002)))
 
     one = only(facts, rules(DeviceRule(number=1, product_id="1515", live_migratable=True)))
 
@@ -688,7 +688,8 @@ def test_a_parent_that_is_not_on_pci_is_known_by_its_name_and_has_no_cell() -> N
 )
 def test_memory_encryption_contexts(kernel: SevKernel | None, expected: dict[str, int]) -> None:
     offer = replace(PC, sev_guests=100, sev_es_guests=15, launch_security=frozenset({"sev-snp"}))
-    facts = replace(host(), domain_capabilities=(offer,), sev=kernel, versions=Versions(10_005_000, 8_002_000))
+    hypervisor = offering(offer, versions=Versions(10_005_000, 8_002_000))
+    facts = replace(host(), cpu=replace(FACTS.cpu, sev=kernel), hypervisor=hypervisor)
 
     found = {
         one.suffix: one.inventories["MEM_ENCRYPTION_CONTEXT"][0] for one in device_stock(facts, DevicePolicy(), NOWHERE)
@@ -715,7 +716,8 @@ def test_intel_tdx_is_offered_as_nova_34_says(
     offered_by_libvirt: bool, passthrough: bool, kernel: int | None, configured: int | None, expected: int | None
 ) -> None:
     """As in nova (TestLibvirtTDXSupported in tests/unit/virt/libvirt/test_host.py), which says 100 where 63 are."""
-    facts = replace(host(), domain_capabilities=(replace(PC, tdx=offered_by_libvirt),), tdx_guests=kernel)
+    offered = offering(replace(PC, tdx=offered_by_libvirt))
+    facts = replace(host(), cpu=replace(FACTS.cpu, tdx_guests=kernel), hypervisor=offered)
 
     found = device_stock(facts, DevicePolicy(tdx=passthrough, tdx_guests=configured), NOWHERE)
 

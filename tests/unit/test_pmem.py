@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from drivers.errors import DiscoveryError, MalformedFact, PolicyError
-from drivers.facts import Guest, GuestMemory, HostFacts, Namespace
+from drivers.facts import Devices, Guest, GuestMemory, HostFacts, Namespace
 from drivers.host.archive import Document, HostArchive
 from drivers.host.commands import parse_namespaces, read_namespaces
 from drivers.libvirt.domains import parse_guest
@@ -41,7 +41,7 @@ BOTH = {"ns_0": SMALL, "ns_1": SMALL}
 
 
 def host_of(*guests: Guest) -> HostFacts:
-    return replace(FACTS, namespaces=HERE, guests=guests)
+    return replace(FACTS, devices=Devices(namespaces=HERE), guests=guests)
 
 
 def test_namespaces_without_a_name_are_none_that_anybody_can_mean() -> None:
@@ -96,7 +96,7 @@ def test_a_namespace_that_no_guest_can_have_is_refused(names: dict[str, str], sa
 
 
 def test_a_name_that_two_namespaces_have_is_refused() -> None:
-    twice = replace(FACTS, namespaces=(*HERE, Namespace("ns_0", "/dev/dax1.0")))
+    twice = replace(FACTS, devices=Devices(namespaces=(*HERE, Namespace("ns_0", "/dev/dax1.0"))))
 
     with pytest.raises(PolicyError, match="has 2 of this name"):
         shape(twice, pmem_of(BOTH), None)

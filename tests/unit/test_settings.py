@@ -19,7 +19,7 @@ from beds.one_host import FORCE, RESHAPE, OneHost
 from drivers.facts import CpuMap, HostCpu, HostFacts, NetDevice, NumaCell, PciFunction
 from drivers.policy import OF_CELLS, DevicePolicy, Layout, MdevRule, Policy, Ratio
 from drivers.rules import parse_rule
-from fakes import PC
+from fakes import PC, offering
 from hardware import card, gpu, host, parent
 from reportclient.names import NO_DEVICES
 from reportclient.reserve import reserved_by_operator
@@ -710,8 +710,8 @@ def test_a_new_class_for_the_same_devices_loses_no_limit_in_silence(start: Start
 
 @pytest.mark.parametrize("second", ["flat", "numa"])
 def test_a_limit_of_the_device_itself_is_nobodys_setting(tmp_path: Path, second: Layout) -> None:
-    sev = replace(PC, sev_guests=15)
-    facts = replace(host(*card(ONE, 4)), domain_capabilities=(sev,))
+    sev = offering(replace(PC, sev_guests=15))
+    facts = replace(host(*card(ONE, 4)), hypervisor=sev)
     one = OneHost(tmp_path, facts, Policy(layout="devices", devices=VFS))
     one.sync()
     assert limits(one, "amd_sev", "MEM_ENCRYPTION_CONTEXT") == (1, 1.0)

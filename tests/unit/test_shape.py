@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from drivers.base import Survey
 from drivers.errors import MalformedFact, PolicyError
-from drivers.facts import CpuMap, DiskSpace, HostCpu, HostFacts, NumaCell, Versions
+from drivers.facts import Cpu, CpuMap, DiskSpace, HostCpu, HostFacts, NumaCell, Versions
 from drivers.libvirt.connection import Connection
 from drivers.libvirt.driver import LibvirtDriver
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.policy import OF_CELLS, CpuPolicy, GuestPolicy, Layout, Policy, Ratio
-from fakes import FACTS, GIB, PC
+from fakes import FACTS, GIB, PC, offering
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
@@ -186,7 +186,7 @@ def test_siblings_mean_hyperthreading() -> None:
     ],
 )
 def test_what_libvirt_does_not_list_follows_from_versions(versions: Versions, trait: str, there: bool) -> None:
-    assert (trait in traits(versions=versions)) is there
+    assert (trait in traits(hypervisor=offering(PC, versions=versions))) is there
 
 
 def test_flags_of_the_configuration_add_and_take_away_features() -> None:
@@ -217,7 +217,7 @@ def test_excluded_image_types_are_not_promised() -> None:
 )
 def test_tpm(policy: bool, versions: frozenset[str] | None, expected: set[str]) -> None:
     capabilities = replace(PC, tpm_models=frozenset({"tpm-tis"}), tpm_versions=versions)
-    found = traits(GuestPolicy(tpm=policy, tpm_secret_security=("user",)), domain_capabilities=(capabilities,))
+    found = traits(GuestPolicy(tpm=policy, tpm_secret_security=("user",)), hypervisor=offering(capabilities))
 
     prefix = "COMPUTE_SECURITY_TPM_"
     assert {name.removeprefix(prefix) for name in found if name.startswith(prefix)} == expected
@@ -226,12 +226,13 @@ def test_tpm(policy: bool, versions: frozenset[str] | None, expected: set[str]) 
 def test_secure_boot_counts_on_the_hosts_own_architecture_only() -> None:
     trait = "COMPUTE_SECURITY_UEFI_SECURE_BOOT"
 
-    assert trait in traits(domain_capabilities=(replace(PC, secure_boot=True),))
-    assert trait not in traits(domain_capabilities=(PC, replace(PC, arch="aarch64", secure_boot=True)))
+    assert trait in traits(hypervisor=offering(replace(PC, secure_boot=True)))
+    assert trait not in traits(hypervisor=offering(PC, replace(PC, arch="aarch64", secure_boot=True)))
 
 
 def test_an_arm_host_has_its_own_models() -> None:
-    found = traits(GuestPolicy(virt_type="qemu"), arch="aarch64", domain_capabilities=(replace(PC, arch="aarch64"),))
+    arm = offering(replace(PC, arch="aarch64"))
+    found = traits(GuestPolicy(virt_type="qemu"), cpu=Cpu("aarch64"), hypervisor=arm)
 
     assert {"HW_ARCH_AARCH64", "COMPUTE_VIOMMU_MODEL_SMMUV3", "COMPUTE_NET_VIF_MODEL_LAN9118"} <= found
     assert "COMPUTE_VIOMMU_MODEL_INTEL" not in found
@@ -249,7 +250,7 @@ def test_no_trait_is_ever_given_that_could_not_be_taken_back(
     policy = GuestPolicy(virt_type="qemu", tpm=tpm, tpm_secret_security=("user", "host", "deployment"))
     capabilities = replace(PC, arch=arch, secure_boot=True, tpm_models=frozenset({"tpm-crb"}), tpm_versions=None)
 
-    found = traits(policy, guest_features=features, versions=versions, arch=arch, domain_capabilities=(capabilities,))
+    found = traits(policy, cpu=Cpu(arch, features), hypervisor=offering(capabilities, versions=versions))
 
     assert found <= EMITTED.traits
 

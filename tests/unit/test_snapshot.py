@@ -13,7 +13,7 @@ from drivers.libvirt.shape import EMITTED, shape
 from drivers.pci import PciAddress
 from drivers.policy import CpuPolicy, DevicePolicy, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
-from fakes import FACTS
+from fakes import FACTS, offering
 from hardware import at, card, gpu, host, parent
 from reportclient.allocations import Allocation, Consumer
 from reportclient.diff import diff
@@ -250,7 +250,7 @@ def test_a_passthrough_interface_is_a_network_port_for_which_nova_need_not_alloc
 
 def test_an_encryption_context_of_a_kind_that_is_off_is_no_difference() -> None:
     guest = replace(GUEST, mdevs=frozenset(), encryption="amd_sev_es")
-    facts = replace(FACTS, guests=(guest,), domain_capabilities=(SEV,))
+    facts = replace(FACTS, guests=(guest,), hypervisor=offering(SEV))
     plain = replace(facts, guests=(replace(guest, encryption=None),))
     row = Allocation("guest", "host_amd_sev", "MEM_ENCRYPTION_CONTEXT", 1)
 
