@@ -253,20 +253,25 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GuestDevices:
+    """Devices of the host that a guest has whole; empty where it has none."""
+
+    pci: frozenset[PciAddress] = frozenset()  # <hostdev> and <interface type='hostdev'>
+    ports: frozenset[PciAddress] = frozenset()  # those of <interface type='hostdev'>, which belong to network ports
+    netdevs: frozenset[str] = frozenset()  # names of host interfaces: <interface type='direct'>, passthrough
+    vdpa: frozenset[str] = frozenset()  # paths of the vhost-vdpa devices of its interfaces
+    mdevs: frozenset[str] = frozenset()  # uuids of mediated devices
+    pmem: frozenset[str] = frozenset()  # paths of namespaces of persistent memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Guest:
     """A domain, with the resources of the host that it has or, while it does not run, will have."""
 
     uuid: str
     state: str  # libvirt's: "running", "paused", "shutoff" ...
     name: str = field(default="", compare=False)  # nova's for its user, else libvirt's (an archive has this); may be ""
-    pci: frozenset[PciAddress] = frozenset()  # <hostdev> and <interface type='hostdev'>
-    ports: frozenset[PciAddress] = frozenset()  # those of <interface type='hostdev'>, which belong to network ports
-    netdevs: frozenset[str] = (
-        frozenset()
-    )  # names of host interfaces that the guest has whole: <interface type='direct'>, passthrough
-    vdpa: frozenset[str] = frozenset()  # paths of the vhost-vdpa devices of its interfaces
-    mdevs: frozenset[str] = frozenset()  # uuids of mediated devices
-    pmem: frozenset[str] = frozenset()  # paths of namespaces of persistent memory
+    devices: GuestDevices = GuestDevices()
     vcpus: tuple[frozenset[int], ...] = ()  # host CPUs that each vCPU may run on, empty: any; (): unknown
     some_off: bool = False  # whether some of ``vcpus`` are switched off (virsh setvcpus)
     emulator_cpus: frozenset[int] = frozenset()  # host CPUs of emulatorpin; empty: any

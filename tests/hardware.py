@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import Any, get_args
 from uuid import UUID
 
 from hypothesis import strategies as st
@@ -11,6 +11,7 @@ from drivers.facts import (
     CpuMap,
     Devices,
     Guest,
+    GuestDevices,
     GuestMemory,
     HostCpu,
     HostFacts,
@@ -42,6 +43,10 @@ def plain(address: str = "0000:05:00.0", **changes: object) -> PciFunction:
         address=at(address), vendor_id="8086", product_id="1533", device_class=NETWORK, driver="igb", cell=0
     )
     return replace(one, **changes)  # type: ignore[arg-type]
+
+
+def guest_with(uuid: str = "guest", tenant: Tenant | None = None, **devices: frozenset[Any]) -> Guest:
+    return Guest(uuid=uuid, state="running", devices=GuestDevices(**devices), tenant=tenant)
 
 
 def card(address: str = "0000:81:00.0", vfs: int = 2, **changes: object) -> tuple[PciFunction, ...]:
@@ -175,9 +180,7 @@ def occupied_hosts(draw: st.DrawFn) -> HostFacts:
             Guest(
                 uuid=str(UUID(int=number)),
                 state="running",
-                pci=vfs - passed.keys(),
-                netdevs=frozenset(passed.values()),
-                mdevs=held,
+                devices=GuestDevices(pci=vfs - passed.keys(), netdevs=frozenset(passed.values()), mdevs=held),
                 vcpus=vcpus,
                 memory=memory,
             )
@@ -249,8 +252,10 @@ def crowded_hosts(draw: st.DrawFn) -> HostFacts:
             Guest(
                 uuid=f"guest-{number}",
                 state="running",
-                pci=frozenset(free_vfs.pop() for _ in range(min(len(free_vfs), draw(st.integers(0, 2))))),
-                mdevs=frozenset(free_mdevs.pop() for _ in range(min(len(free_mdevs), draw(st.integers(0, 2))))),
+                devices=GuestDevices(
+                    pci=frozenset(free_vfs.pop() for _ in range(min(len(free_vfs), draw(st.integers(0, 2))))),
+                    mdevs=frozenset(free_mdevs.pop() for _ in range(min(len(free_mdevs), draw(st.integers(0, 2))))),
+                ),
                 vcpus=vcpus,
                 emulator_cpus=frozenset({free_cpus.pop()}) if alone else frozenset(),
                 memory=(GuestMemory(draw(st.integers(1, 300)), bound),),

@@ -28,7 +28,7 @@ def mdev_stock(
         return []
     functions = {function.address: function for function in facts.devices.functions}
     chosen = [(parent, rule) for parent in facts.devices.mdev_parents if (rule := rule_of(parent, rules))]
-    given = frozenset[str]().union(*(guest.mdevs for guest in facts.guests))
+    given = frozenset[str]().union(*(guest.devices.mdevs for guest in facts.guests))
     made = _made(facts, rules, chosen, given)
     totals = _totals(chosen, made, given, _out_of_sight(facts, rules, chosen, standing), standing)
     found = []

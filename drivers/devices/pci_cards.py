@@ -143,7 +143,7 @@ def _perhaps_ruled(facts: HostFacts, policy: DevicePolicy) -> frozenset[PciAddre
 
 
 def _use_of(facts: HostFacts, matched: Iterable[Match]) -> _Use:
-    held = frozenset[PciAddress]().union(*(guest.pci for guest in facts.guests))
+    held = frozenset[PciAddress]().union(*(guest.devices.pci for guest in facts.guests))
     functions = functions_by_interface(facts)
     parents = {mdev.parent for mdev in facts.devices.mdevs}
     return _Use(

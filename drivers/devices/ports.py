@@ -23,7 +23,7 @@ def passed_through(guest: Guest, functions: Mapping[str, PciAddress]) -> frozens
 
     ``functions`` are as ``functions_by_interface`` returns them.
     """
-    return frozenset(functions[name] for name in guest.netdevs | guest.vdpa if name in functions)
+    return frozenset(functions[name] for name in guest.devices.netdevs | guest.devices.vdpa if name in functions)
 
 
 def unbooked(facts: HostFacts, matched: Iterable[Match]) -> frozenset[PciAddress]:
@@ -39,8 +39,8 @@ def unbooked(facts: HostFacts, matched: Iterable[Match]) -> frozenset[PciAddress
     matches = sorted(matched, key=lambda match: match.function.address)
     found: set[PciAddress] = set()
     for guest, tenant in ((one, one.tenant) for one in facts.guests if one.tenant):
-        ports = guest.ports | passed_through(guest, functions)
-        has = [match for match in matches if match.function.address in guest.pci | ports]
+        ports = guest.devices.ports | passed_through(guest, functions)
+        has = [match for match in matches if match.function.address in guest.devices.pci | ports]
         left = Counter(match.resource_class for match in has)
         left.subtract({name: amount or 0 for name, amount in (tenant.overridden or {}).items()})
         counts = Counter[tuple[PciAddress, str]]()  # by card and class

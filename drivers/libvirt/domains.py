@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from xml.etree.ElementTree import Element
 
 from drivers.errors import MalformedFact
-from drivers.facts import Guest, GuestMemory, Tenant
+from drivers.facts import Guest, GuestDevices, GuestMemory, Tenant
 from drivers.host.archive import Document
 from drivers.host.parse import parse_cpu_set
 from drivers.libvirt.nodedev import parse_address
@@ -51,12 +51,14 @@ def parse_guest(
         uuid=uuid,
         state=state,
         name=_name(domain),
-        pci=frozenset(pci) | ports,
-        ports=ports,
-        netdevs=_sources(domain, "direct", "passthrough"),
-        vdpa=_sources(domain, "vdpa"),
-        mdevs=frozenset(mdevs),
-        pmem=_pmem(domain),
+        devices=GuestDevices(
+            pci=frozenset(pci) | ports,
+            ports=ports,
+            netdevs=_sources(domain, "direct", "passthrough"),
+            vdpa=_sources(domain, "vdpa"),
+            mdevs=frozenset(mdevs),
+            pmem=_pmem(domain),
+        ),
         vcpus=_parse_vcpus(domain, source),
         some_off=_some_off(domain, source),
         emulator_cpus=_cpus(attribute(emulator, "cpuset", source), source) if emulator is not None else frozenset(),

@@ -36,7 +36,7 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     reserved = frozenset[str]().union(*(device.reserved for device in devices))
     undecided = tuple(one for guest in facts.guests for one in _undecided(guest, facts, devices, owners))
     for guest in facts.guests:
-        units += owners.units(guest.uuid, (*map(str, guest.pci), *guest.mdevs, *guest.pmem))
+        units += owners.units(guest.uuid, (*map(str, guest.devices.pci), *guest.devices.mdevs, *guest.devices.pmem))
         units += _context_units(guest, facts.hostname, policy, devices)
         cpus = _cpus_by_class(guest, offered.dedicated)
         if cells is None:
@@ -59,7 +59,7 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
         reserved=tuple(
             unit
             for guest in facts.guests
-            for unit in owners.units(guest.uuid, reserved & {*map(str, guest.pci), *guest.mdevs})
+            for unit in owners.units(guest.uuid, reserved & {*map(str, guest.devices.pci), *guest.devices.mdevs})
         ),
         told=HOST_CLASSES | of_devices,
         undecided=undecided,
@@ -92,9 +92,10 @@ def _with_netdevs(guest: Guest, facts: HostFacts) -> Guest:
     These count as ports of networks. What has no function on this host stays.
     """
     functions = functions_by_interface(facts)
-    found = passed_through(guest, functions)
-    netdevs, vdpa = guest.netdevs - functions.keys(), guest.vdpa - functions.keys()
-    return replace(guest, pci=guest.pci | found, ports=guest.ports | found, netdevs=netdevs, vdpa=vdpa)
+    has, found = guest.devices, passed_through(guest, functions)
+    netdevs, vdpa = has.netdevs - functions.keys(), has.vdpa - functions.keys()
+    devices = replace(has, pci=has.pci | found, ports=has.ports | found, netdevs=netdevs, vdpa=vdpa)
+    return replace(guest, devices=devices)
 
 
 def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding], offered: GuestCpus) -> GuestState:
@@ -147,7 +148,7 @@ def _ports(guest: Guest, devices: Iterable[DeviceStock], owners: "_Owners") -> l
     of_networks = {
         unit for device in devices for unit in device.members if any(name.startswith(PHYSNET) for name in device.traits)
     }
-    ports = set(map(str, guest.ports)) | (set(map(str, guest.pci)) & of_networks)
+    ports = set(map(str, guest.devices.ports)) | (set(map(str, guest.devices.pci)) & of_networks)
     return owners.units(guest.uuid, ports)
 
 
@@ -165,22 +166,22 @@ def _undecided(
     shown = {str(function.address) for function in facts.devices.functions}
     mdevs = {mdev.uuid: mdev for mdev in facts.devices.mdevs}
     odd = {one.name: one.because for one in facts.devices.odd}
-    for address in sorted(map(str, guest.pci)):
+    for address in sorted(map(str, guest.devices.pci)):
         if address not in owners:
             why = "[pci] device_spec does not offer it" if address in shown else "the host does not show it"
             why = odd.get(address, why)
             yield Undecided(guest.uuid, address, why)
-    for uuid in sorted(guest.mdevs):
+    for uuid in sorted(guest.devices.mdevs):
         if uuid not in owners:
             mdev = mdevs.get(uuid)
             of = f"[devices] enabled_mdev_types does not offer its type {mdev.type} on {mdev.parent}" if mdev else ""
             yield Undecided(guest.uuid, uuid, of or "the host does not show it")
-    for path in sorted(guest.pmem) if any(device.of_root for device in devices) else ():
+    for path in sorted(guest.devices.pmem) if any(device.of_root for device in devices) else ():
         if path not in owners:
             yield Undecided(guest.uuid, path, "[libvirt] pmem_namespaces does not name its namespace")
-    for name in sorted(guest.netdevs):
+    for name in sorted(guest.devices.netdevs):
         yield Undecided(guest.uuid, name, "no device of the host has an interface of this name")
-    for name in sorted(guest.vdpa):
+    for name in sorted(guest.devices.vdpa):
         yield Undecided(guest.uuid, name, "libvirt shows no vDPA device of this path")
     if guest.encryption and guest.encryption not in {device.suffix for device in devices}:
         yield Undecided(guest.uuid, guest.encryption, "the host does not offer encryption contexts of this kind")

@@ -35,6 +35,7 @@ from drivers.facts import (
     CpuMap,
     Devices,
     Guest,
+    GuestDevices,
     GuestMemory,
     HostCpu,
     HostFacts,
@@ -652,8 +653,10 @@ class World:
         guest = Guest(
             uuid=uuid,
             state="running",
-            pci=frozenset(at(unit) for unit in held if ":" in unit),
-            mdevs=frozenset(unit for unit in held if ":" not in unit),
+            devices=GuestDevices(
+                pci=frozenset(at(unit) for unit in held if ":" in unit),
+                mdevs=frozenset(unit for unit in held if ":" not in unit),
+            ),
             vcpus=vcpus,
             emulator_cpus=emulator,
             memory=tuple(GuestMemory(MIB // len(cells), frozenset({id_})) for id_ in cells) or (GuestMemory(MIB),),

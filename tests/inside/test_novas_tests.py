@@ -28,6 +28,7 @@ from drivers.facts import (
     Devices,
     DiskSpace,
     Guest,
+    GuestDevices,
     HostCpu,
     HostFacts,
     Hypervisor,
@@ -166,7 +167,8 @@ class StandIn(LibvirtDriver):
         if CONF.devices.enabled_mdev_types:
             assigned = self._nova._get_all_assigned_mediated_devices()
             return tuple(
-                Guest(uuid=guest, state="running", mdevs=frozenset({mdev})) for mdev, guest in assigned.items()
+                Guest(uuid=guest, state="running", devices=GuestDevices(mdevs=frozenset({mdev})))
+                for mdev, guest in assigned.items()
             )
         if not CONF.compute.cpu_dedicated_set:
             return ()

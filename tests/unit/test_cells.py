@@ -17,7 +17,7 @@ from agent.state.memory import NodeState
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, RESHAPE, OneHost
 from drivers.errors import PolicyError
-from drivers.facts import CpuMap, Guest, GuestMemory, HostCpu, HostFacts, MemoryPages, NumaCell, Tenant
+from drivers.facts import CpuMap, Guest, GuestDevices, GuestMemory, HostCpu, HostFacts, MemoryPages, NumaCell, Tenant
 from drivers.libvirt.shape import shape
 from drivers.policy import OF_CELLS, CpuPolicy, DevicePolicy, Layout, Policy, Ratio, ReservedPages
 from hardware import at, card, host
@@ -52,9 +52,8 @@ def guest(uuid: str, *vcpus: frozenset[int], memory: tuple[GuestMemory, ...], **
 
 ANYWHERE = frozenset[int]()
 FLOATS = guest(FLOATING, ANYWHERE, ANYWHERE, memory=(GuestMemory(512),))
-IS_BOUND = guest(
-    BOUND, frozenset({4, 5}), memory=(GuestMemory(256, frozenset({1})),), pci=frozenset({at("0000:81:10.0")})
-)
+VF = GuestDevices(pci=frozenset({at("0000:81:10.0")}))
+IS_BOUND = guest(BOUND, frozenset({4, 5}), memory=(GuestMemory(256, frozenset({1})),), devices=VF)
 IS_PINNED = guest(PINNED, frozenset({6}), frozenset({7}), memory=(GuestMemory(1024, frozenset({1})),))
 IS_HUGE = guest(HUGE, frozenset({0, 1}), memory=(GuestMemory(512, frozenset({0}), huge=True, page_kib=2048),))
 IS_WIDE = guest(WIDE, ANYWHERE, ANYWHERE, memory=(GuestMemory(600), GuestMemory(600)))
@@ -226,7 +225,7 @@ def test_a_bound_guest_goes_to_its_cell_from_another_one_where_it_was_counted(st
 
 def test_a_floating_guest_makes_room_for_a_guest_that_is_bound_to_its_cell(start: Start) -> None:
     """The bound one was counted in the wrong cell; with it the cell's small pages are full."""
-    bound = replace(IS_BOUND, memory=(GuestMemory(7000, frozenset({1})),), pci=frozenset())
+    bound = replace(IS_BOUND, memory=(GuestMemory(7000, frozenset({1})),), devices=GuestDevices())
     given = {
         BOUND: {"NUMA1": {"VCPU": 1}, "NUMA0_PAGES_4": {"MEMORY_MB": 7000}},
         FLOATING: {"NUMA1": {"VCPU": 2}, "NUMA1_PAGES_4": {"MEMORY_MB": 512}},

@@ -14,11 +14,11 @@ from drivers.devices.expected import short_rules
 from drivers.devices.inventories import DeviceStock
 from drivers.devices.match import unknown_cards
 from drivers.errors import PolicyError
-from drivers.facts import Guest, HostFacts, Mdev, MdevParent, MdevType, NetDevice, SevKernel, Tenant, Versions
+from drivers.facts import HostFacts, Mdev, MdevParent, MdevType, NetDevice, SevKernel, Tenant, Versions
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule
 from drivers.rules import parse_rule
 from fakes import FACTS, PC, offering
-from hardware import BRIDGE, UP, at, card, gpu, host, parent, plain, rules
+from hardware import BRIDGE, UP, at, card, gpu, guest_with, host, parent, plain, rules
 from reportclient.ownership import MANAGED, MARKER
 from reportclient.reserve import UNHEALTHY
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
@@ -310,7 +310,7 @@ def test_a_vf_that_neutron_gave_to_a_guest_is_not_on_offer(
 ) -> None:
     pf, vf, *rest = card(vfs=8)
     vf = replace(vf, net_devices=(NetDevice("ens1v0", "up"),), vdpa=(VDPA,))
-    has = Guest(uuid="1", state="running", pci=frozenset() if {"netdevs", "vdpa"} & guest.keys() else VF, **guest)
+    has = guest_with(**{"pci": frozenset() if {"netdevs", "vdpa"} & guest.keys() else VF, **guest})
 
     one = only(replace(host(pf, vf, *rest), guests=(has,)), policy)
 
@@ -337,9 +337,7 @@ def test_a_port_beyond_the_amount_that_its_flavor_names_is_not_on_offer(
     vfs = [at("0000:81:10.0"), at("0000:81:10.1"), at("0000:83:10.0")]
     has = [frozenset(vfs[int(one)] for one in some) for some in (ports, others)]
     flavor = {} if named is None else {"SRIOV_NET_VF": named if isinstance(named, int) else None}
-    guest = Guest(
-        uuid="1", state="running", pci=has[0] | has[1], ports=has[0], tenant=replace(NOVAS, overridden=flavor)
-    )
+    guest = guest_with(tenant=replace(NOVAS, overridden=flavor), pci=has[0] | has[1], ports=has[0])
 
     found = offered(replace(host(*card(vfs=4), *card("0000:83:00.0", 4)), guests=(guest,)), ALL)
 
@@ -350,7 +348,7 @@ def test_a_port_beyond_the_amount_that_its_flavor_names_is_not_on_offer(
 
 def test_a_link_whose_vfs_are_all_in_ports_keeps_its_bandwidth() -> None:
     functions = card(vfs=1)
-    guest = Guest(uuid="1", state="running", pci=VF, ports=VF, tenant=NOVAS)
+    guest = guest_with(tenant=NOVAS, pci=VF, ports=VF)
 
     one = only(replace(host(*functions), guests=(guest,)), replace(ALL, link_bandwidth=True))
 
@@ -381,7 +379,7 @@ def test_a_card_whose_links_do_not_all_show_a_speed_has_the_amount_that_stood_or
 def test_a_pf_is_not_offered_whole_while_a_guest_has_the_interface_of_its_vf() -> None:
     pf, vf = card(vfs=1)
     functions = (pf, replace(vf, net_devices=(NetDevice("ens1v0", "up"),)))
-    facts = replace(host(*functions), guests=(Guest(uuid="1", state="running", netdevs=frozenset({"ens1v0"})),))
+    facts = replace(host(*functions), guests=(guest_with(netdevs=frozenset({"ens1v0"})),))
 
     assert offered(facts, rules(DeviceRule(number=1, product_id="1528"))) == {
         "0000:81:00.0": {"CUSTOM_PCI_8086_1528": (1, 1)}
@@ -538,7 +536,7 @@ def test_what_a_person_reserved_counts_beside_what_is_ill_as_it_names_no_device(
     ],
 )
 def test_a_one_time_device_is_reserved_once_a_guest_has_it(held: bool, stands: int, reserved: int) -> None:
-    guest = Guest(uuid="g", state="running", pci=frozenset({at("0000:05:00.0")}))
+    guest = guest_with(pci=frozenset({at("0000:05:00.0")}))
     facts = replace(host(plain()), guests=(guest,) if held else ())
     policy = rules(DeviceRule(number=1, product_id="1533", one_time_use=True))
     before = standing("0000:05:00.0", CUSTOM_PCI_8086_1533=Inventory(total=1, reserved=stands))
@@ -645,7 +643,7 @@ def test_an_mdev_made_by_hand_takes_the_place_of_none_that_may_be_claimed() -> N
     facts = host(one, other, parents=(parent(one, a=16), parent(other, a=15)), mdevs=(by_hand,))
     limited = DevicePolicy(mdevs=(MdevRule(type="a", max_instances=1),))
     stands = standing("pci_0000_84_00_0", VGPU=Inventory(total=1))
-    has = replace(facts, guests=(Guest(uuid="g", state="running", mdevs=frozenset({"u1"})),))
+    has = replace(facts, guests=(guest_with(mdevs=frozenset({"u1"})),))
 
     assert offered(facts, limited) == {"pci_0000_85_00_0": {"VGPU": (1, 0)}}
     assert offered(facts, limited, stands) == {"pci_0000_84_00_0": {"VGPU": (1, 0)}}
@@ -660,7 +658,7 @@ def test_an_mdev_of_another_type_than_its_cards_counts_only_while_a_guest_has_it
     one = gpu()
     mdevs = (Mdev("u1", "b", "pci_0000_84_00_0"), Mdev("u2", "a", "pci_0000_84_00_0"))
     facts = host(one, parents=(parent(one, a=2, b=0),), mdevs=mdevs)
-    facts = replace(facts, guests=tuple(Guest(uuid=each, state="running", mdevs=frozenset({each})) for each in guests))
+    facts = replace(facts, guests=tuple(guest_with(each, mdevs=frozenset({each})) for each in guests))
     both = (MdevRule(type="a"), MdevRule(type="b", addresses=frozenset({"x"})))
 
     assert offered(facts, DevicePolicy(mdevs=both)) == {"pci_0000_84_00_0": {"VGPU": (total, 0)}}

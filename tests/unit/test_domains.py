@@ -169,9 +169,9 @@ def test_vfs_come_to_guests_in_other_ways_than_as_host_devices() -> None:
         "<address domain='0x0000' bus='0x41' slot='0x00' function='0x0'/></source></disk></devices>"
     )
 
-    assert guest.netdevs == {"ens1v0"}  # in other modes a guest shares it
-    assert guest.vdpa == {"/dev/vhost-vdpa-0"}
-    assert set(map(str, guest.pci)) == {"0000:41:00.0"}
+    assert guest.devices.netdevs == {"ens1v0"}  # in other modes a guest shares it
+    assert guest.devices.vdpa == {"/dev/vhost-vdpa-0"}
+    assert set(map(str, guest.devices.pci)) == {"0000:41:00.0"}
 
 
 def test_a_guest_without_cpus_and_memory_in_its_document_has_none() -> None:

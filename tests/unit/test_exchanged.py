@@ -8,10 +8,10 @@ import pytest
 
 from agent.sync.outcome import Status
 from beds.one_host import GUEST, RESHAPE, OneHost
-from drivers.facts import Guest, HostFacts
+from drivers.facts import HostFacts
 from drivers.policy import DevicePolicy, Policy
 from drivers.rules import parse_rule
-from hardware import at, card, host
+from hardware import at, card, guest_with, host
 
 ONE, OTHER = "0000:01:00.0", "0000:81:00.0"
 STRANGER = "00000000-0000-0000-0000-0000000000aa"
@@ -30,7 +30,7 @@ def classes(one: str, other: str) -> DevicePolicy:
 def held(*vfs: str, others: int = 2) -> HostFacts:
     """Two cards, and a guest that has these VFs."""
     facts = host(*card(ONE), *card(OTHER, others))
-    guest = Guest(uuid=GUEST, state="running", pci=frozenset(map(at, vfs)))
+    guest = guest_with(GUEST, pci=frozenset(map(at, vfs)))
     return replace(facts, guests=(guest,) if vfs else ())
 
 

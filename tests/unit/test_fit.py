@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from agent.allocations.decide.fit import Claimant, misfits
-from drivers.facts import Guest, Tenant
+from drivers.facts import Tenant
 from drivers.libvirt.shape import shape
 from drivers.policy import DevicePolicy, Policy
-from hardware import at, card, host
+from hardware import at, card, guest_with, host
 from reportclient.allocations import Allocation, Holding, Slots
 from reportclient.tree import Inventory, Provider, ProviderTree
 
@@ -135,7 +135,7 @@ def test_a_unit_that_is_reserved_is_not_taken_from_the_rest() -> None:
 
 def test_a_guests_vf_that_is_reserved_for_its_port_is_told_by_the_driver() -> None:
     first, second = (frozenset({at(f"0000:81:10.{number}")}) for number in (0, 1))
-    guest = Guest(uuid="guest", state="running", pci=first | second, ports=first, tenant=Tenant("p", "u", None))
+    guest = guest_with(tenant=Tenant("p", "u", None), pci=first | second, ports=first)
     facts = replace(host(*card(vfs=4)), guests=(guest,))
 
     held = shape(facts, Policy(devices=DevicePolicy(discover_all=True)), None).holdings

@@ -21,7 +21,7 @@ from beds.golden import GoldenHost, golden_hosts
 from beds.one_host import ROOT as ONE_ROOT
 from beds.one_host import OneHost, PresentDriver
 from drivers.base import Survey
-from drivers.facts import CpuMap, Guest, HostCpu, NumaCell
+from drivers.facts import CpuMap, Guest, GuestDevices, HostCpu, NumaCell
 from drivers.libvirt.shape import EMITTED
 from drivers.policy import Policy
 from fakes import FACTS
@@ -163,7 +163,7 @@ def exchanged(*cpus: int) -> Host:
 
 
 def has_pci(address: str, state: str = "running") -> Host:
-    guest = Guest(uuid=OTHER, state=state, pci=frozenset({at(address)}))
+    guest = Guest(uuid=OTHER, state=state, devices=GuestDevices(pci=frozenset({at(address)})))
     whole = {f"host_{NIC}": frozenset({NIC})}
     return Host(facts=replace(HARDWARE, guests=(guest,)), offered=OFFERED | whole)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent.sync.decide.provider_tree import update_provider_tree
 from drivers.base import Survey
 from drivers.devices import present
-from drivers.facts import Devices, Guest, HostFacts, Mdev, MdevParent, MdevType
+from drivers.facts import Devices, HostFacts, Mdev, MdevParent, MdevType
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.moves import displaced, plan_moves
 from drivers.moves.floats import AS_BEFORE, IN_ITS_CELL
@@ -19,7 +19,7 @@ from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
 from drivers.reasons import Explained
 from drivers.strangers import find_stand_ins
 from fakes import FACTS
-from hardware import Change, at, changes, occupied_hosts
+from hardware import Change, at, changes, guest_with, occupied_hosts
 from reportclient.allocations import (
     Allocation,
     Consumer,
@@ -1088,7 +1088,7 @@ GPU_HOST = replace(
         mdev_parents=(MdevParent("pci_0000_84_00_0", at("0000:84:00.0"), (MdevType("a", "", 3),)),),
         mdevs=(Mdev("unit", "a", "pci_0000_84_00_0"),),
     ),
-    guests=(Guest(uuid="guest", state="running", mdevs=frozenset({"unit"})),),
+    guests=(guest_with(mdevs=frozenset({"unit"})),),
 )
 
 

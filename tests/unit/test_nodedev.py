@@ -285,9 +285,9 @@ def test_a_guest_has_vfs_cards_and_mediated_devices() -> None:
 
     guest = parse_guest(Document(xml, "domain"), "u", "running")
 
-    assert guest.pci == {at("0000:81:10.0"), at("0000:81:10.2")}
-    assert guest.ports == {at("0000:81:10.2")}
-    assert guest.mdevs == {UUID}
+    assert guest.devices.pci == {at("0000:81:10.0"), at("0000:81:10.2")}
+    assert guest.devices.ports == {at("0000:81:10.2")}
+    assert guest.devices.mdevs == {UUID}
 
 
 def test_a_guest_whose_device_cannot_be_understood_is_an_error() -> None:

@@ -18,11 +18,11 @@ from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, GUEST, OneHost
 from drivers.devices.odd import odd_sentence, set_apart
-from drivers.facts import Guest, GuestMemory, HostFacts, Mdev, OddDevice
+from drivers.facts import GuestMemory, HostFacts, Mdev, OddDevice
 from drivers.libvirt.shape import shape
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
-from hardware import at, card, gpu, host, hosts, parent, plain, policies
+from hardware import at, card, gpu, guest_with, host, hosts, parent, plain, policies
 from reportclient.reserve import HELD, LEFT
 from reportclient.tree import ObservedTree
 
@@ -210,9 +210,8 @@ def test_a_trait_that_a_hand_set_on_a_device_stays_after_it_was_odd(start: Start
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_guest_keeps_its_odd_device_and_no_audit_takes_it_away(start: Start, layout: Layout) -> None:
-    guest = Guest(
-        uuid=GUEST, state="running", pci=frozenset({at(FIRST_VF)}), vcpus=(frozenset(),), memory=(GuestMemory(64),)
-    )
+    guest = guest_with(GUEST, pci=frozenset({at(FIRST_VF)}))
+    guest = replace(guest, vcpus=(frozenset(),), memory=(GuestMemory(64),))
     facts = replace(WELL, guests=(guest,))
     one = start(layout, facts=facts)
     place = "" if layout == "flat" else NIC

@@ -12,9 +12,9 @@ from beds.one_host import FORCE, OneHost
 from drivers.by_suffix import BySuffix
 from drivers.devices import device_stock
 from drivers.errors import PolicyError
-from drivers.facts import Guest, HostFacts, Mdev, PciFunction
+from drivers.facts import HostFacts, Mdev, PciFunction
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
-from hardware import at, card, gpu, host, parent
+from hardware import at, card, gpu, guest_with, host, parent
 
 GPU, WHOLE = "pci_0000_84_00_0", "0000:84:00.0"
 MDEVS = DevicePolicy(report=True, mdevs=(MdevRule(type="a"),))
@@ -173,7 +173,7 @@ def test_a_gpu_with_vgpus_on_it_is_not_given_whole_whatever_the_total_says(start
 def test_a_card_of_which_a_guest_has_a_vf_is_not_given_whole(start: Start, layout: Layout) -> None:
     pf, vf = card(WHOLE, 1)
     rule = DeviceRule(number=1, product_id="1528", resource_class="CUSTOM_NIC")
-    guest = Guest(uuid="6f1f6a0c-4d3c-4b7e-8b9a-2f6b7a1c0d42", state="running", pci=frozenset({vf.address}))
+    guest = guest_with("6f1f6a0c-4d3c-4b7e-8b9a-2f6b7a1c0d42", pci=frozenset({vf.address}))
 
     one = start(replace(host(pf, vf), guests=(guest,)), DevicePolicy(report=True, rules=(rule,)), layout)
 

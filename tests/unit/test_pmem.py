@@ -18,6 +18,7 @@ from drivers.policy import DevicePolicy, GuestPolicy, InstancesFolder, Layout, P
 from drivers.table import DRIVERS as ROWS
 from drivers.table import DriverOptions, HostDriver
 from fakes import FACTS
+from hardware import guest_with
 from reportclient.reserve import is_reserved_by_us
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree
 
@@ -104,7 +105,7 @@ def test_a_name_that_two_namespaces_have_is_refused() -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_guest_holds_the_namespaces_that_its_domain_names(layout: Layout) -> None:
-    guest = Guest(uuid="g", state="running", vcpus=(), memory=(GuestMemory(64),), pmem=frozenset({"/dev/dax0.1"}))
+    guest = replace(guest_with(pmem=frozenset({"/dev/dax0.1"})), memory=(GuestMemory(64),))
 
     found = shape(host_of(guest), pmem_of(BOTH, layout), None).holdings
 
@@ -113,7 +114,7 @@ def test_a_guest_holds_the_namespaces_that_its_domain_names(layout: Layout) -> N
 
 
 def test_a_namespace_that_the_option_does_not_name_makes_its_guest_undecided() -> None:
-    guest = Guest(uuid="g", state="running", pmem=frozenset({"/dev/dax9.9"}))
+    guest = guest_with(pmem=frozenset({"/dev/dax9.9"}))
 
     (one,) = shape(host_of(guest), pmem_of(BOTH), None).holdings.undecided
 
@@ -129,7 +130,7 @@ def test_of_a_domain_the_namespaces_are_read_and_files_are_not() -> None:
     )
     xml = f"<domain><uuid>g</uuid><memory unit='MiB'>64</memory><devices>{devices}</devices></domain>"
 
-    assert parse_guest(Document(xml, "domain"), "g", "running", ()).pmem == {"/dev/dax0.0"}
+    assert parse_guest(Document(xml, "domain"), "g", "running", ()).devices.pmem == {"/dev/dax0.0"}
 
 
 def test_a_recorded_host_has_what_ndctl_answered(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, GUEST, RESHAPE, ROOT, Cut, OneHost
-from drivers.facts import Guest, HostFacts
+from drivers.facts import HostFacts
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
-from hardware import at, card, gpu, host, parent, plain
+from hardware import at, card, gpu, guest_with, host, parent, plain
 from reportclient.ownership import OWNER_NOVA
 
 NIC, GPU, ONCE = "0000:81:00.0", "pci_0000_84_00_0", "0000:05:00.0"
@@ -208,7 +208,7 @@ def test_a_refused_change_to_one_time_use_reserves_nothing_for_good(start: Start
     one = start("devices", alone, ruled(once=False))
     well, wrong = one.policy, replace(unsafe(one), devices=ruled(once=True))
     one.claim({ONCE: {"CUSTOM_NIC": 1}, "": {"MEMORY_MB": one.stock()["MEMORY_MB"][0] - 512}})
-    guest = Guest(uuid=GUEST, state="running", pci=frozenset({at(ONCE)}))
+    guest = guest_with(GUEST, pci=frozenset({at(ONCE)}))
     assert one.sync(facts=replace(alone, guests=(guest,)), policy=wrong).status is Status.UNSAFE
 
     one.sync(policy=well)

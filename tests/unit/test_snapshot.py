@@ -8,13 +8,13 @@ import pytest
 from agent.audit.decide.findings import Finding
 from agent.audit.decide.guests import find_all
 from agent.audit.decide.snapshot import Providers, Snapshot, suspects
-from drivers.facts import DomainCapabilities, Guest, GuestMemory, HostFacts, Mdev, NetDevice, Tenant
+from drivers.facts import DomainCapabilities, GuestDevices, GuestMemory, HostFacts, Mdev, NetDevice, Tenant
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.pci import PciAddress
 from drivers.policy import CpuPolicy, DevicePolicy, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
 from fakes import FACTS, offering
-from hardware import at, card, gpu, host, parent
+from hardware import at, card, gpu, guest_with, host, parent
 from reportclient.allocations import Allocation, Consumer
 from reportclient.diff import diff
 from reportclient.forecast import forecast
@@ -24,7 +24,7 @@ from strategies import ROOT_UUID
 
 GPUS = (gpu("0000:84:00.0"), gpu("0000:85:00.0"))
 PARENTS = tuple(parent(one, a=2, b=2) for one in GPUS)
-GUEST = Guest(uuid="guest", state="running", mdevs=frozenset({"m"}), vcpus=(frozenset(),), memory=(GuestMemory(64),))
+GUEST = replace(guest_with(mdevs=frozenset({"m"})), vcpus=(frozenset(),), memory=(GuestMemory(64),))
 MDEV, NEIGHBOUR = Mdev("m", "a", PARENTS[0].name), Mdev("n", "a", PARENTS[1].name)
 ON_A, ON_B = f"host_{PARENTS[0].name}", f"host_{PARENTS[1].name}"
 VGPUS = Policy(devices=DevicePolicy(mdevs=(MdevRule(type="a"),)))
@@ -72,7 +72,7 @@ ONE = {PARENTS[0].name: 1}
 
 def test_a_flavors_amount_of_cpus_in_another_cell_is_in_the_wrong_place_whatever_else_the_guest_has() -> None:
     named = Tenant("p", "u", None, {"VCPU": 2})
-    one = replace(GUEST, mdevs=frozenset(), vcpus=(frozenset({0}),), tenant=named)
+    one = replace(GUEST, devices=GuestDevices(), vcpus=(frozenset({0}),), tenant=named)
     facts = replace(FACTS, guests=(replace(one, memory=(GuestMemory(64, frozenset({0})),)),))
     policy = Policy(layout="cells", reserved_memory_mib=0)
     rows = (Allocation("guest", "host_NUMA1", "VCPU", 2), Allocation("guest", "host_NUMA0", "MEMORY_MB", 64))
@@ -124,7 +124,7 @@ def test_a_vgpu_of_another_card_is_one_as_long_as_all_of_the_guest_is_told() -> 
 
 
 def test_a_vf_whose_rule_was_withdrawn_is_no_difference() -> None:
-    guest = replace(GUEST, mdevs=frozenset(), pci=frozenset({at("0000:81:10.0")}))
+    guest = replace(GUEST, devices=GuestDevices(pci=frozenset({at("0000:81:10.0")})))
     facts = replace(host(*card(), *card("0000:83:00.0")), guests=(guest,))
     vfs = {"product_id": "1515", "resource_class": "CUSTOM_VF"}
     first, second = (parse_rule({**vfs, "address": f"0000:{bus}:10.*"}, 1) for bus in ("81", "83"))
@@ -172,7 +172,7 @@ def test_vfs_of_networks_ports_are_allocated_or_not(
 ) -> None:
     pci = frozenset({FIRST_VF, SECOND_VF})
     tenant = tenant and replace(tenant, disk_gb=0)
-    guest = replace(GUEST, mdevs=frozenset(), pci=pci, ports=frozenset(ports), tenant=tenant)
+    guest = replace(GUEST, devices=GuestDevices(pci=pci, ports=frozenset(ports)), tenant=tenant)
     facts = replace(host(*card(vfs=4), *card("0000:83:00.0")), guests=(guest,))
     policy = replace(vfs(network), layout=layout)
     row = Allocation("guest", "host" if layout == "flat" else "host_0000:81:00.0", "CUSTOM_VF", allocated)
@@ -194,7 +194,7 @@ def test_vfs_of_networks_ports_are_allocated_or_not(
 def test_what_a_flavor_names_may_be_allocated_to_a_guest_without_a_device(
     named: dict[str, int | None], allocated: int, said: tuple[int, int]
 ) -> None:
-    guest = replace(GUEST, mdevs=frozenset(), tenant=replace(NOVAS, overridden=named))
+    guest = replace(GUEST, devices=GuestDevices(), tenant=replace(NOVAS, overridden=named))
     facts = replace(host(*card(vfs=4)), guests=(guest,))
     row = Allocation("guest", "host_0000:81:00.0", "CUSTOM_VF", allocated)
 
@@ -204,7 +204,7 @@ def test_what_a_flavor_names_may_be_allocated_to_a_guest_without_a_device(
 
 
 def test_a_guest_of_novas_with_a_port_and_no_allocations_is_given_none_for_its_port() -> None:
-    guest = replace(GUEST, mdevs=frozenset(), pci=frozenset({FIRST_VF, OTHER_VF}), ports=frozenset({FIRST_VF}))
+    guest = replace(GUEST, devices=GuestDevices(pci=frozenset({FIRST_VF, OTHER_VF}), ports=frozenset({FIRST_VF})))
     facts = replace(host(*card(), *card("0000:83:00.0")), guests=(replace(guest, tenant=NOVAS),))
 
     found = findings(facts, placed(facts, vfs()), (), vfs())
@@ -224,7 +224,7 @@ def test_a_guest_of_novas_with_a_port_and_no_allocations_is_given_none_for_its_p
 def test_a_vf_that_a_guest_has_by_another_way_is_not_taken_from_it(has: dict[str, frozenset[str]]) -> None:
     pf, first, *others = card(vfs=2)
     named = replace(first, net_devices=(NetDevice("ens1v0", "up"),))
-    guest = replace(GUEST, mdevs=frozenset(), tenant=NOVAS, **has)  # type: ignore[arg-type]
+    guest = replace(GUEST, devices=GuestDevices(**has), tenant=NOVAS)  # type: ignore[arg-type]
     facts = replace(host(pf, named, *others), guests=(guest,))
     row = Allocation("guest", "host_0000:81:00.0", "CUSTOM_VF", 1)
 
@@ -239,7 +239,7 @@ def test_a_passthrough_interface_is_a_network_port_for_which_nova_need_not_alloc
     pf, first, second, third, fourth = card(vfs=4)
     named = replace(first, net_devices=(NetDevice("ens1v0", "up"),))
     pci, ports = frozenset({second.address, third.address}), frozenset({third.address})
-    guest = replace(GUEST, mdevs=frozenset(), tenant=NOVAS, pci=pci, ports=ports, netdevs=frozenset({"ens1v0"}))
+    guest = replace(GUEST, devices=GuestDevices(pci=pci, ports=ports, netdevs=frozenset({"ens1v0"})), tenant=NOVAS)
     facts = replace(host(pf, named, second, third, fourth), guests=(guest,))
     row = [Allocation("guest", "host_0000:81:00.0", "CUSTOM_VF", allocated)] if allocated else []
 
@@ -249,7 +249,7 @@ def test_a_passthrough_interface_is_a_network_port_for_which_nova_need_not_alloc
 
 
 def test_an_encryption_context_of_a_kind_that_is_off_is_no_difference() -> None:
-    guest = replace(GUEST, mdevs=frozenset(), encryption="amd_sev_es")
+    guest = replace(GUEST, devices=GuestDevices(), encryption="amd_sev_es")
     facts = replace(FACTS, guests=(guest,), hypervisor=offering(SEV))
     plain = replace(facts, guests=(replace(guest, encryption=None),))
     row = Allocation("guest", "host_amd_sev", "MEM_ENCRYPTION_CONTEXT", 1)
@@ -259,7 +259,7 @@ def test_an_encryption_context_of_a_kind_that_is_off_is_no_difference() -> None:
 
 
 def test_vcpus_that_are_to_become_dedicated_are_no_difference_before_they_are() -> None:
-    guest = replace(GUEST, mdevs=frozenset(), vcpus=(frozenset({2}), frozenset({3})))
+    guest = replace(GUEST, devices=GuestDevices(), vcpus=(frozenset({2}), frozenset({3})))
     facts = replace(FACTS, guests=(guest,))
     own = (Allocation("guest", "host", "MEMORY_MB", 64), Allocation("guest", "host", "VCPU", 2))
     dedicated = Policy(cpus=CpuPolicy(shared=frozenset({0, 1}), dedicated=frozenset({2, 3})))
@@ -299,7 +299,7 @@ def test_a_wrong_amount_of_memory_is_one_also_while_the_class_of_a_card_has_a_ne
 
 
 def test_a_guest_is_not_given_its_vcpus_alone_while_the_tree_does_not_have_its_pages() -> None:
-    guest = replace(GUEST, mdevs=frozenset(), memory=(GuestMemory(64, frozenset({0})),), tenant=NOVAS)
+    guest = replace(GUEST, devices=GuestDevices(), memory=(GuestMemory(64, frozenset({0})),), tenant=NOVAS)
     numa = Policy(layout="numa")
     whole = placed(FACTS, numa)
     tree = ObservedTree(tuple(seen for seen in whole if seen.name != "host_NUMA0_PAGES_4"))

@@ -49,7 +49,7 @@ class Hardware:
             one.name: made[one.name] + max((kind.available_instances for kind in one.types), default=0)
             for one in facts.devices.mdev_parents
         }
-        self._held = {str(address) for guest in running for address in guest.pci}
+        self._held = {str(address) for guest in running for address in guest.devices.pci}
         self._cells = {
             cell.id: {cpu.id for cpu in cell.cpus} | {cpu for cpu, home in facts.offline_cpus if home == cell.id}
             for cell in facts.cells
