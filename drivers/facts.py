@@ -133,15 +133,34 @@ class NetDevice:
     represents: str | None = None  # port of another function that it represents, for instance "pf0vf1"; None: none
 
 
+@dataclass(frozen=True, slots=True)
+class PciIds:
+    """What the configuration space of a PCI function says of its kind."""
+
+    vendor: str  # four lower-case hex digits
+    product: str
+    device_class: int | None = None  # base class, subclass and interface, for instance 0x020000: an Ethernet controller
+    has_bridge_header: bool = False  # its header is of type 1 or 2; libvirt shows it as pci-bridge or cardbus-bridge
+
+    def __str__(self) -> str:
+        return f"{self.vendor}:{self.product}"
+
+    @property
+    def is_bridge(self) -> bool:
+        """
+        Return whether this only connects buses: vfio-pci takes functions with header type 0 only.
+
+        The base class 06 does not tell it: an NVSwitch has class 0680.
+        """
+        return self.has_bridge_header or (self.device_class or 0) >> 8 in BRIDGE_CLASSES
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PciFunction:
     """One PCI function: a physical function (PF), a virtual one (VF), or a plain device."""
 
     address: PciAddress
-    vendor_id: str  # four lower-case hex digits
-    product_id: str
-    device_class: int | None = None  # base class, subclass and interface, for instance 0x020000: an Ethernet controller
-    has_bridge_header: bool = False  # its header is of type 1 or 2; libvirt shows it as pci-bridge or cardbus-bridge
+    ids: PciIds
     driver: str | None = None  # None: no driver is bound
     cell: int | None = None  # NUMA cell; None: the kernel knows no affinity (numa_node is -1)
     pf: PciAddress | None = None  # address of a VF's physical function; None: it is no VF
@@ -154,18 +173,9 @@ class PciFunction:
     serial_number: str | None = None  # of its card, from the vital product data (VPD); None: it has none
 
     @property
-    def is_bridge(self) -> bool:
-        """
-        Return whether this only connects buses: vfio-pci takes functions with header type 0 only.
-
-        The base class 06 does not tell it: an NVSwitch has class 0680.
-        """
-        return self.has_bridge_header or (self.device_class or 0) >> 8 in BRIDGE_CLASSES
-
-    @property
     def can_be_given(self) -> bool:
         """Return whether nova can give this to a guest: it is no bridge, and its PCI domain has 16 bits."""
-        return not self.is_bridge and self.address.domain <= HIGHEST_DOMAIN
+        return not self.ids.is_bridge and self.address.domain <= HIGHEST_DOMAIN
 
     @property
     def is_pf(self) -> bool:

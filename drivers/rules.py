@@ -94,7 +94,7 @@ def matches(rule: DeviceRule, function: PciFunction, *, pf_exists: bool) -> bool
     """
     if rule.interface and rule.interface not in {net.name for net in function.net_devices}:
         return False
-    if rule.vendor_id not in (None, function.vendor_id) or rule.product_id not in (None, function.product_id):
+    if rule.vendor_id not in (None, function.ids.vendor) or rule.product_id not in (None, function.ids.product):
         return False
     if pf_exists and rule.exact is not None and function.pf == rule.exact:
         return True

@@ -22,6 +22,7 @@ from drivers.facts import (
     NetDevice,
     NumaCell,
     PciFunction,
+    PciIds,
     Tenant,
 )
 from drivers.pci import PciAddress, parse_pci_address
@@ -30,6 +31,7 @@ from drivers.rules import parse_rule
 from fakes import FACTS
 
 NETWORK, DISPLAY, BRIDGE = 0x020000, 0x030200, 0x060400
+NVIDIA = PciIds("10de", "1515", NETWORK)  # of a VF
 UP = NetDevice("ens1", "up", 10_000)
 
 
@@ -39,9 +41,7 @@ def at(text: str) -> PciAddress:
 
 def plain(address: str = "0000:05:00.0", **changes: object) -> PciFunction:
     """A device without VFs."""
-    one = PciFunction(
-        address=at(address), vendor_id="8086", product_id="1533", device_class=NETWORK, driver="igb", cell=0
-    )
+    one = PciFunction(address=at(address), ids=PciIds("8086", "1533", NETWORK), driver="igb", cell=0)
     return replace(one, **changes)  # type: ignore[arg-type]
 
 
@@ -49,15 +49,15 @@ def guest_with(uuid: str = "guest", tenant: Tenant | None = None, **devices: fro
     return Guest(uuid=uuid, state="running", devices=GuestDevices(**devices), tenant=tenant)
 
 
-def card(address: str = "0000:81:00.0", vfs: int = 2, **changes: object) -> tuple[PciFunction, ...]:
-    """An SR-IOV network card: its PF, changed as said, then its VFs in the same cell."""
+def card(
+    address: str = "0000:81:00.0", vfs: int = 2, vendor: str = "8086", **changes: object
+) -> tuple[PciFunction, ...]:
+    """An SR-IOV network card: its PF, of this vendor and changed as said, then its VFs in the same cell."""
     place = at(address)
     addresses = tuple(replace(place, slot=0x10 + n // 8, function=n % 8) for n in range(vfs))
     pf = PciFunction(
         address=place,
-        vendor_id="8086",
-        product_id="1528",
-        device_class=NETWORK,
+        ids=PciIds(vendor, "1528", NETWORK),
         driver="ixgbe",
         cell=1,
         total_vfs=63,
@@ -65,14 +65,12 @@ def card(address: str = "0000:81:00.0", vfs: int = 2, **changes: object) -> tupl
         net_devices=(UP,),
     )
     pf = replace(pf, **changes)  # type: ignore[arg-type]
-    ids = {"vendor_id": "8086", "product_id": "1515", "device_class": NETWORK, "driver": "ixgbevf"}
-    return (pf, *(PciFunction(address=one, cell=pf.cell, pf=place, **ids) for one in addresses))  # type: ignore[arg-type]
+    vf = PciFunction(address=place, ids=PciIds("8086", "1515", NETWORK), driver="ixgbevf", cell=pf.cell, pf=place)
+    return (pf, *(replace(vf, address=one) for one in addresses))
 
 
 def gpu(address: str = "0000:84:00.0", cell: int | None = 0, driver: str | None = "nvidia") -> PciFunction:
-    return PciFunction(
-        address=at(address), vendor_id="10de", product_id="1eb8", device_class=DISPLAY, driver=driver, cell=cell
-    )
+    return PciFunction(address=at(address), ids=PciIds("10de", "1eb8", DISPLAY), driver=driver, cell=cell)
 
 
 def parent(function: PciFunction, **types: int) -> MdevParent:

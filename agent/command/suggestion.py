@@ -54,7 +54,7 @@ def _pci(devices: Devices) -> Iterator[str]:
 
 
 def _kind(function: PciFunction) -> int:
-    return (function.device_class or 0) >> 16
+    return (function.ids.device_class or 0) >> 16
 
 
 def _virtual(pf: PciFunction, vfs: Sequence[PciFunction]) -> list[dict[str, str]]:
@@ -63,7 +63,7 @@ def _virtual(pf: PciFunction, vfs: Sequence[PciFunction]) -> list[dict[str, str]
 
     The address of a PF is, in a rule, also that of its VFs: one rule is enough if their product id is theirs alone.
     """
-    if typed := sorted({(vf.vendor_id, vf.product_id) for vf in vfs if TYPE_FILE in dict(vf.attributes)}):
+    if typed := sorted({(vf.ids.vendor, vf.ids.product) for vf in vfs if TYPE_FILE in dict(vf.attributes)}):
         return [
             {
                 "address": str(pf.address),
@@ -73,15 +73,15 @@ def _virtual(pf: PciFunction, vfs: Sequence[PciFunction]) -> list[dict[str, str]
             }
             for vendor, product in typed
         ]
-    if any(vf.product_id == pf.product_id for vf in vfs):
+    if any(vf.ids.product == pf.ids.product for vf in vfs):
         return [{"address": str(vf.address)} for vf in vfs]
-    kinds = sorted({(vf.vendor_id, vf.product_id) for vf in vfs})
+    kinds = sorted({(vf.ids.vendor, vf.ids.product) for vf in vfs})
     return [{"address": str(pf.address), "vendor_id": vendor, "product_id": product} for vendor, product in kinds]
 
 
 def _named(function: PciFunction) -> str:
     links = "".join(f", {net.name}" for net in function.links)
-    return f"{function.address} ({function.vendor_id}:{function.product_id}{links})"
+    return f"{function.address} ({function.ids}{links})"
 
 
 def _mediated(devices: Devices) -> Iterator[str]:

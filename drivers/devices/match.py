@@ -77,7 +77,7 @@ def unknown_cards(
 def beyond_nova(functions: Mapping[PciAddress, PciFunction], policy: DevicePolicy) -> tuple[PciAddress, ...]:
     """Return the functions that the policy would offer if their PCI domains were lower, lowest address first."""
     pfs = {address for address, function in functions.items() if function.is_pf}
-    far = [one for one in functions.values() if not (one.is_bridge or one.can_be_given)]
+    far = [one for one in functions.values() if not (one.ids.is_bridge or one.can_be_given)]
     rules = policy.rules if policy.report else ()
     return tuple(
         one.address
@@ -116,7 +116,7 @@ def by_itself(
     if not (policy.discover_all and function.pf and function.can_be_given) or function.pf in spoken_of:
         return None
     pf = functions.get(function.pf)
-    is_nic = any((one.device_class or 0) >> 16 == NETWORK for one in (function, pf) if one)
+    is_nic = any((one.ids.device_class or 0) >> 16 == NETWORK for one in (function, pf) if one)
     return Match(function, None, "SRIOV_NET_VF") if is_nic else None
 
 
@@ -233,10 +233,11 @@ def traits_by(rule: DeviceRule) -> frozenset[str]:
 def listed(matched: list[Match]) -> str:
     """Describe functions for people: ``8 VFs of 0000:81:00.0 ...`` or ``device 0000:81:00.0 (8086:1533)``."""
     first = matched[0].function
-    ids = f"{first.vendor_id}:{first.product_id}"
     if first.pf is None:
-        return f"{'PF' if first.is_pf else 'device'} {first.address} ({ids})"
-    return f"{len(matched)} VF{'s' if len(matched) > 1 else ''} of {first.pf} ({ids}), starting at {first.address}"
+        return f"{'PF' if first.is_pf else 'device'} {first.address} ({first.ids})"
+    return (
+        f"{len(matched)} VF{'s' if len(matched) > 1 else ''} of {first.pf} ({first.ids}), starting at {first.address}"
+    )
 
 
 def rule_text(match: Match) -> str:
@@ -247,22 +248,22 @@ def rule_text(match: Match) -> str:
 def _class_of(function: PciFunction, rule: DeviceRule) -> str | None:
     """Return the class that a function counts as; None when its class comes from a file that names no type."""
     if rule.class_attribute is None:
-        return rule.resource_class or f"CUSTOM_PCI_{function.vendor_id}_{function.product_id}".upper()
+        return rule.resource_class or f"CUSTOM_PCI_{function.ids.vendor}_{function.ids.product}".upper()
     kind = int(dict(function.attributes).get(rule.class_attribute, NO_TYPE))
     return normalise_class(f"{rule.class_attribute.split('/')[0]}_{kind}") if kind else None
 
 
 def _tell_apart(pf: PciFunction, vf: PciFunction) -> str:
     """Return what to write into a rule so that it matches either a PF or its VFs."""
-    if pf.product_id == vf.product_id:
+    if pf.ids.product == vf.ids.product:
         return (
-            f"the PF and its VFs have the same product_id {pf.product_id}: to offer only the VFs, write one rule for "
+            f"the PF and its VFs have the same product_id {pf.ids.product}: to offer only the VFs, write one rule for "
             f'each VF, with the address of the VF, as "address": "{vf.address}"; to offer only the PF, set '
             f"sriov_numvfs of the PF to 0"
         )
     return (
-        f'to offer only its VFs, give that rule "product_id": "{vf.product_id}"; to offer only the PF, '
-        f'"product_id": "{pf.product_id}"; to match this card alone, add "address": "{pf.address}" (an address '
+        f'to offer only its VFs, give that rule "product_id": "{vf.ids.product}"; to offer only the PF, '
+        f'"product_id": "{pf.ids.product}"; to match this card alone, add "address": "{pf.address}" (an address '
         f"without a product_id matches the PF and its VFs)"
     )
 

@@ -49,7 +49,7 @@ def _meant(rule: DeviceRule, functions: _Functions) -> list[PciFunction]:
 def _reason(one: PciFunction, rule: DeviceRule, ruled: _Ruled, hidden: _Ruled) -> str:
     """Return why a function that matches does not count for a rule, with a place for its address."""
     if not one.can_be_given:
-        why = "is a bridge" if one.is_bridge else f"has a PCI domain above {HIGHEST_DOMAIN:x}"
+        why = "is a bridge" if one.ids.is_bridge else f"has a PCI domain above {HIGHEST_DOMAIN:x}"
         return f"{{address}} {why}, which cannot be offered"
     if one.address in ruled:
         return f"rule {ruled[one.address].number} matches {{address}} first"
@@ -73,4 +73,4 @@ def _other_ids(rule: DeviceRule, functions: _Functions) -> str:
 
 def _told(one: PciFunction) -> str:
     bare = ", a PF without VFs now" if one.is_pf and not one.vfs else ""
-    return f"{one.address} is {one.vendor_id}:{one.product_id}{bare}"
+    return f"{one.address} is {one.ids}{bare}"

@@ -46,8 +46,8 @@ def probe_pci(
     found: list[PciReading | str | None] = []
     for function in functions:
         try:
-            names = attributes.get(function.vendor_id, frozenset())
-            found.append(None if function.is_bridge else _probe(files, function, host_interfaces, names))
+            names = attributes.get(function.ids.vendor, frozenset())
+            found.append(None if function.ids.is_bridge else _probe(files, function, host_interfaces, names))
         except DiscoveryError as error:
             found.append(str(error))
     return tuple(found)

@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 from drivers.devices.match import NETWORK
 from drivers.devices.odd import set_apart
 from drivers.errors import MalformedFact
-from drivers.facts import Devices, Mdev, MdevParent, MdevType, NetDevice, OddDevice, PciFunction
+from drivers.facts import Devices, Mdev, MdevParent, MdevType, NetDevice, OddDevice, PciFunction, PciIds
 from drivers.host.archive import Document, fields
 from drivers.libvirt.xml import attribute, number, parse_xml, require, text_of
 from drivers.pci import PciAddress
@@ -117,7 +117,7 @@ def _unparsed(found: Iterable[_Parsed], devices: Devices) -> Iterator[OddDevice]
         elif one.parent:
             yield _odd(one.parent, one.odd)
         else:
-            networks = [each for each in devices.functions if (each.device_class or 0) >> 16 == NETWORK]
+            networks = [each for each in devices.functions if (each.ids.device_class or 0) >> 16 == NETWORK]
             yield from (OddDevice(str(each.address), one.odd, address=each.address) for each in networks)
             yield from [OddDevice(one.name, one.odd)] if networks else ()  # tells it from another one at the next look
 
@@ -176,10 +176,9 @@ def _parse_function(device: Element, pci: Element, source: str) -> PciFunction:
         )
     return PciFunction(
         address=address,
-        vendor_id=_parse_id(pci, "vendor", source),
-        product_id=_parse_id(pci, "product", source),
-        device_class=_parse_class(pci, source),
-        has_bridge_header=bridge,
+        ids=PciIds(
+            _parse_id(pci, "vendor", source), _parse_id(pci, "product", source), _parse_class(pci, source), bridge
+        ),
         driver=device.findtext("driver/name"),
         cell=number(attribute(numa, "node", source), source) if numa is not None else None,
         pf=pf,

@@ -4,7 +4,7 @@ import pytest
 from nova.pci.devspec import PciDeviceSpec
 
 from drivers.devices.match import rules_by_function
-from drivers.facts import PciFunction
+from drivers.facts import PciFunction, PciIds
 from drivers.pci import parse_pci_address
 from drivers.policy import DevicePolicy
 from drivers.rules import parse_rule
@@ -20,10 +20,10 @@ SMART_NIC: dict[str, object] = {
 @pytest.mark.parametrize("serial", [None, "MT2113X00000"])
 def test_a_remote_managed_vf_is_matched_where_nova_matches_it(serial: str | None) -> None:
     place, pf = parse_pci_address("0000:81:10.0"), parse_pci_address("0000:81:00.0")
-    vf = PciFunction(address=place, vendor_id="8086", product_id="1515", pf=pf, serial_number=serial)
+    vf = PciFunction(address=place, ids=PciIds("8086", "1515"), pf=pf, serial_number=serial)
     as_nova_sees_it = {
-        "vendor_id": vf.vendor_id,
-        "product_id": vf.product_id,
+        "vendor_id": vf.ids.vendor,
+        "product_id": vf.ids.product,
         "address": str(place),
         "parent_addr": str(pf),
         "capabilities": {"vpd": {"card_serial_number": serial}} if serial else {},

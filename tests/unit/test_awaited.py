@@ -21,7 +21,7 @@ from beds.one_host import FORCE, ROOT, OneHost
 from drivers.facts import HostFacts, NetDevice
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
-from hardware import card, gpu, host, parent, plain
+from hardware import NVIDIA, card, gpu, host, parent, plain
 from reportclient.names import BANDWIDTH
 from reportclient.reserve import HELD
 
@@ -452,8 +452,8 @@ TYPED = DeviceRule(number=1, vendor_id="10de", product_id="1515", class_attribut
 def typed(boot: str, *types: str) -> HostFacts:
     """A host with a card whose VFs have these types, as a boot of this id shows it."""
     pf, *vfs = card(NIC, len(types))
-    given = (replace(vf, vendor_id="10de", attributes=((KIND, kind),)) for vf, kind in zip(vfs, types, strict=True))
-    return replace(host(replace(pf, vendor_id="10de"), *given), boot=boot)
+    given = (replace(vf, ids=NVIDIA, attributes=((KIND, kind),)) for vf, kind in zip(vfs, types, strict=True))
+    return replace(host(replace(pf, ids=NVIDIA), *given), boot=boot)
 
 
 @pytest.mark.parametrize("layout", ["flat", "devices", "cells", "numa"])

@@ -18,7 +18,7 @@ from beds.one_host import FORCE, OneHost
 from drivers.facts import HostFacts, NetDevice
 from drivers.policy import DevicePolicy, DeviceRule, MdevRule, Policy
 from drivers.rules import parse_rule
-from hardware import card, gpu, host, hosts, parent, plain, policies, rules
+from hardware import NVIDIA, card, gpu, host, hosts, parent, plain, policies, rules
 from reportclient.errors import Absent, TreeMismatch
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA
 from reportclient.tree import ObservedProvider
@@ -84,10 +84,10 @@ def test_only_devices_that_nova_leaves_out_are_reported(begin: Begin) -> None:
     assert one.sync().status is Status.UNCHANGED
 
 
-TYPED = card("0000:90:00.0", 2, vendor_id="10de")
+TYPED = card("0000:90:00.0", 2, vendor="10de")
 VGPUS = (
     TYPED[0],
-    *(replace(vf, vendor_id="10de", attributes=(("nvidia/current_vgpu_type", "1414"),)) for vf in TYPED[1:]),
+    *(replace(vf, ids=NVIDIA, attributes=(("nvidia/current_vgpu_type", "1414"),)) for vf in TYPED[1:]),
 )
 OF_TYPE = parse_rule(
     {"vendor_id": "10de", "product_id": "1515", "resource_class_attribute": "nvidia/current_vgpu_type"}, 2

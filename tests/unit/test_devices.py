@@ -14,11 +14,11 @@ from drivers.devices.expected import short_rules
 from drivers.devices.inventories import DeviceStock
 from drivers.devices.match import unknown_cards
 from drivers.errors import PolicyError
-from drivers.facts import HostFacts, Mdev, MdevParent, MdevType, NetDevice, SevKernel, Tenant, Versions
+from drivers.facts import HostFacts, Mdev, MdevParent, MdevType, NetDevice, PciIds, SevKernel, Tenant, Versions
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule
 from drivers.rules import parse_rule
 from fakes import FACTS, PC, offering
-from hardware import BRIDGE, UP, at, card, gpu, guest_with, host, parent, plain, rules
+from hardware import BRIDGE, NVIDIA, UP, at, card, gpu, guest_with, host, parent, plain, rules
 from reportclient.ownership import MANAGED, MARKER
 from reportclient.reserve import UNHEALTHY
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
@@ -102,19 +102,20 @@ def test_a_rule_after_a_remote_managed_one_offers_what_it_passes_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "is_offered"),
+    ("device_class", "has_bridge_header", "is_offered"),
     [
-        pytest.param({"device_class": BRIDGE}, False, id="between two buses"),
-        pytest.param({"device_class": 0x060000}, False, id="of the host"),
-        pytest.param({"device_class": 0x060980, "has_bridge_header": True}, False, id="by its header"),
-        pytest.param({"device_class": None, "has_bridge_header": True}, False, id="by its header alone"),
-        pytest.param({"device_class": 0x068000}, True, id="NVSwitch"),
+        pytest.param(BRIDGE, False, False, id="between two buses"),
+        pytest.param(0x060000, False, False, id="of the host"),
+        pytest.param(0x060980, True, False, id="by its header"),
+        pytest.param(None, True, False, id="by its header alone"),
+        pytest.param(0x068000, False, True, id="NVSwitch"),
     ],
 )
 def test_what_connects_buses_is_never_offered_and_a_switch_of_gpus_is(
-    changes: dict[str, Any], is_offered: bool
+    device_class: int | None, has_bridge_header: bool, is_offered: bool
 ) -> None:
-    assert bool(offered(host(plain(**changes)), rules(ANY))) is is_offered
+    ids = PciIds("8086", "1533", device_class, has_bridge_header)
+    assert bool(offered(host(plain(ids=ids)), rules(ANY))) is is_offered
 
 
 def test_a_device_in_a_pci_domain_that_nova_does_not_know_is_left_out_and_told() -> None:
@@ -188,7 +189,7 @@ def test_the_refusal_of_a_pf_with_its_vfs_advises_what_is_not_refused(wish: str,
 
 def test_the_refusal_of_a_pf_with_vfs_of_the_same_product_advises_a_vfs_address() -> None:
     pf, *vfs = card()
-    facts = host(pf, *(replace(vf, product_id=pf.product_id) for vf in vfs))
+    facts = host(pf, *(replace(vf, ids=pf.ids) for vf in vfs))
     with pytest.raises(PolicyError, match="set sriov_numvfs of the PF to 0") as caught:
         device_stock(facts, rules(ANY), NOWHERE)
 
@@ -425,7 +426,7 @@ def test_what_a_person_reserved_before_an_illness_is_what_is_reserved_after_it()
 
 def test_a_vf_that_is_a_parent_of_mediated_devices_is_as_well_as_its_pf() -> None:
     """NVIDIA's cards from Ampere on: an mdev parent on each VF."""
-    pf, vf = card("0000:84:00.0", 1, vendor_id="10de", device_class=0x030200, net_devices=())
+    pf, vf = card("0000:84:00.0", 1, ids=PciIds("10de", "1528", 0x030200), net_devices=())
     policy = DevicePolicy(mdevs=(MdevRule(type="a"),))
     name = parent(vf).name
 
@@ -436,9 +437,9 @@ def test_a_vf_that_is_a_parent_of_mediated_devices_is_as_well_as_its_pf() -> Non
 
 def test_a_vf_whose_driver_shows_nothing_is_ill_and_not_of_no_type() -> None:
     attribute = "nvidia/current_vgpu_type"
-    pf, one, other = card(vfs=2, vendor_id="10de", net_devices=())
-    one = replace(one, vendor_id="10de", attributes=((attribute, "1428"),))
-    other = replace(other, vendor_id="10de")
+    pf, one, other = card(vfs=2, vendor="10de", net_devices=())
+    one = replace(one, ids=NVIDIA, attributes=((attribute, "1428"),))
+    other = replace(other, ids=NVIDIA)
     policy = rules(DeviceRule(number=1, vendor_id="10de", product_id="1515", class_attribute=attribute))
     before = standing("0000:81:00.0", CUSTOM_NVIDIA_1428=Inventory(total=2))
 
@@ -448,8 +449,8 @@ def test_a_vf_whose_driver_shows_nothing_is_ill_and_not_of_no_type() -> None:
 
 def test_a_silent_vf_is_reserved_beside_what_a_person_reserved() -> None:
     attribute = "nvidia/current_vgpu_type"
-    pf, *vfs = card(vfs=3, vendor_id="10de", net_devices=())
-    silent, *typed = (replace(vf, vendor_id="10de") for vf in vfs)
+    pf, *vfs = card(vfs=3, vendor="10de", net_devices=())
+    silent, *typed = (replace(vf, ids=NVIDIA) for vf in vfs)
     speaking = (replace(one, attributes=((attribute, "1428"),)) for one in typed)
     policy = rules(DeviceRule(number=1, vendor_id="10de", product_id="1515", class_attribute=attribute))
     before = standing("0000:81:00.0", CUSTOM_NVIDIA_1428=Inventory(total=3, reserved=1))
@@ -460,9 +461,9 @@ def test_a_silent_vf_is_reserved_beside_what_a_person_reserved() -> None:
 def test_a_pf_never_shows_what_its_vfs_are_and_is_not_missed() -> None:
     """A rule of nothing but the vendor means the PF too; a VF that was made no vGPU on purpose is not kept for it."""
     attribute = "nvidia/current_vgpu_type"
-    pf, one, other = card(vfs=2, vendor_id="10de", net_devices=())
-    one = replace(one, vendor_id="10de", attributes=((attribute, "1428"),))
-    other = replace(other, vendor_id="10de", attributes=((attribute, "0"),))
+    pf, one, other = card(vfs=2, vendor="10de", net_devices=())
+    one = replace(one, ids=NVIDIA, attributes=((attribute, "1428"),))
+    other = replace(other, ids=NVIDIA, attributes=((attribute, "0"),))
     policy = rules(DeviceRule(number=1, vendor_id="10de", class_attribute=attribute))
     before = standing("0000:81:00.0", CUSTOM_NVIDIA_1428=Inventory(total=2))
 
@@ -471,12 +472,12 @@ def test_a_pf_never_shows_what_its_vfs_are_and_is_not_missed() -> None:
 
 def test_bandwidth_of_a_pf_is_not_counted_for_vfs_that_are_silent() -> None:
     attribute = "nvidia/current_vgpu_type"
-    pf, vf = card(vfs=1, vendor_id="10de", net_devices=())
+    pf, vf = card(vfs=1, vendor="10de", net_devices=())
     policy = rules(DeviceRule(number=1, vendor_id="10de", class_attribute=attribute))
     stock = {"CUSTOM_NVIDIA_1428": Inventory(total=1), "NET_BW_EGR_KILOBIT_PER_SEC": Inventory(total=1000)}
     before = standing("0000:81:00.0", frozenset(), **stock)
 
-    found = offered(host(pf, replace(vf, vendor_id="10de")), policy, before)
+    found = offered(host(pf, replace(vf, ids=NVIDIA)), policy, before)
 
     assert found == {"0000:81:00.0": {"CUSTOM_NVIDIA_1428": (1, 1)}}
 
@@ -581,9 +582,9 @@ def test_bandwidth_of_a_pf(
 def test_the_class_of_a_vf_can_come_from_its_vendors_driver() -> None:
     """One rule for all vGPUs of NVIDIA's vendor-specific VFIO framework; a VF without a type is not offered."""
     kinds = ("1428", "1414", "1428", "0")
-    pf, *vfs = card(vfs=4, vendor_id="10de", device_class=0x030200, net_devices=())
+    pf, *vfs = card(vfs=4, ids=PciIds("10de", "1528", 0x030200), net_devices=())
     typed = [
-        replace(vf, vendor_id="10de", attributes=(("nvidia/current_vgpu_type", kind),))
+        replace(vf, ids=NVIDIA, attributes=(("nvidia/current_vgpu_type", kind),))
         for vf, kind in zip(vfs, kinds, strict=True)
     ]
     policy = rules(
@@ -767,7 +768,7 @@ def test_rules_that_are_about_nothing_here_are_told_as_slips_of_the_pen() -> Non
     ],
 )
 def test_a_rule_about_nothing_here_is_told_with_each_reason(record: dict[str, object], reasons: str) -> None:
-    facts = host(*card(), *card("0000:82:00.0", 0), plain("0000:06:00.0", device_class=BRIDGE))
+    facts = host(*card(), *card("0000:82:00.0", 0), plain("0000:06:00.0", ids=PciIds("8086", "1533", BRIDGE)))
     policy = rules(parse_rule({"address": "0000:81:10.0"}, 1), parse_rule(record, 2))
 
     assert idle(facts, policy) == (f"[pci] device_spec rule 2 applies to no device of this host: {reasons}",)

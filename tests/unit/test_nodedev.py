@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.errors import MalformedFact
-from drivers.facts import Devices, Guest, GuestMemory, Mdev, MdevParent, MdevType, NetDevice
+from drivers.facts import Devices, Guest, GuestMemory, Mdev, MdevParent, MdevType, NetDevice, PciIds
 from drivers.host.archive import Document
 from drivers.libvirt.domains import parse_guest
 from drivers.libvirt.nodedev import parse_devices
@@ -59,8 +59,8 @@ def parse(*texts: str) -> Devices:
 def test_a_pf_with_its_vfs_its_interface_and_where_it_is() -> None:
     vf, pf = sorted(parse(VF, PF, NET).functions, key=lambda one: one.is_pf)
 
-    assert (pf.address, pf.vendor_id, pf.product_id) == (at("0000:81:00.0"), "8086", "10fb")
-    assert (pf.driver, pf.cell, pf.device_class) == ("ixgbe", 2, 0x020000)
+    assert (pf.address, pf.ids) == (at("0000:81:00.0"), PciIds("8086", "10fb", 0x020000))
+    assert (pf.driver, pf.cell) == ("ixgbe", 2)
     assert (pf.total_vfs, pf.vfs) == (63, (at("0000:81:10.0"), at("0000:81:10.2")))
     assert pf.net_devices == (NetDevice("ens2", "up", 10000),)
     assert (vf.pf, vf.is_pf, vf.cell, vf.driver) == (at("0000:81:00.0"), False, None, None)
@@ -83,7 +83,7 @@ def test_a_function_with_the_header_of_a_bridge_is_one_whatever_its_class(kind: 
     other = (text + ids).format("other", "<class>0x068000</class>", 1, "")
     bridge = (text + ids).format("bridge", "<class>0x060980</class>", 2, f"<capability type='{kind}'/>")
 
-    assert [one.is_bridge for one in parse(other, bridge).functions] == [False, True]
+    assert [one.ids.is_bridge for one in parse(other, bridge).functions] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from beds.one_host import FORCE, OneHost
 from drivers.by_suffix import BySuffix
 from drivers.devices import device_stock
 from drivers.errors import PolicyError
-from drivers.facts import HostFacts, Mdev, PciFunction
+from drivers.facts import HostFacts, Mdev, PciFunction, PciIds
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from hardware import at, card, gpu, guest_with, host, parent
 
@@ -71,7 +71,7 @@ def test_a_gpu_that_goes_from_whole_to_vgpus_under_a_guest_is_not_offered_divide
 
 
 def test_vgpus_on_vfs_are_not_offered_while_a_guest_has_the_card_whole(start: Start) -> None:
-    pf, first, second = card(WHOLE, 2, vendor_id="10de", net_devices=())
+    pf, first, second = card(WHOLE, 2, vendor="10de", net_devices=())
     rule = DeviceRule(number=1, vendor_id="10de", product_id="1528", resource_class="CUSTOM_GPU")
     one = start(host(replace(pf, vfs=())), DevicePolicy(report=True, rules=(rule,)))
     one.claim({WHOLE: {"CUSTOM_GPU": 1}})
@@ -81,7 +81,7 @@ def test_vgpus_on_vfs_are_not_offered_while_a_guest_has_the_card_whole(start: St
 
 
 def test_a_held_row_of_one_vf_stays_while_another_vf_of_the_card_is_offered(start: Start) -> None:
-    pf, first, second = card(WHOLE, 2, vendor_id="10de", net_devices=())
+    pf, first, second = card(WHOLE, 2, vendor="10de", net_devices=())
     one = start(host(pf, first, second, parents=(parent(first, a=1), parent(second, a=1))), MDEVS)
     name = parent(first).name
     one.claim({name: {"VGPU": 1}})
@@ -106,7 +106,7 @@ def test_a_total_under_a_new_name_is_not_offered_beside_what_guests_hold_of_the_
 
 
 def pf_of_vgpus() -> tuple[PciFunction, ...]:
-    return card(WHOLE, 1, vendor_id="10de", net_devices=())
+    return card(WHOLE, 1, vendor="10de", net_devices=())
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ def test_a_device_that_is_configured_whole_and_divided_is_refused(facts: HostFac
 
 
 def test_a_rule_for_a_vf_that_makes_no_vgpus_goes_with_vgpus_on_another(start: Start) -> None:
-    pf, first, second = card(WHOLE, 2, vendor_id="10de", net_devices=())
+    pf, first, second = card(WHOLE, 2, vendor="10de", net_devices=())
     policy = DevicePolicy(
         report=True, rules=(DeviceRule(number=1, exact=at(str(first.address)), address=()),), mdevs=MDEVS.mdevs
     )
-    facts = host(pf, replace(first, vendor_id="10df"), second, parents=(parent(second, a=1),))
+    facts = host(pf, replace(first, ids=replace(first.ids, vendor="10df")), second, parents=(parent(second, a=1),))
     narrow = replace(policy, rules=(replace(policy.rules[0], vendor_id="10df"),))
 
     assert [one.suffix for one in device_stock(facts, narrow, BySuffix(None))] == [WHOLE, parent(second).name]
@@ -154,7 +154,7 @@ def test_a_gpu_without_driver_that_a_rule_offers_whole_is_not_kept_as_vgpus(star
 @pytest.mark.parametrize("layout", get_args(Layout))
 def test_a_gpu_with_vgpus_on_it_is_not_given_whole_whatever_the_total_says(start: Start, layout: Layout) -> None:
     """In a total nobody sees that what a guest holds is of the very card that a rule offers whole now."""
-    gpus = replace(gpu(), product_id="26b9"), gpu("0000:85:00.0")
+    gpus = replace(gpu(), ids=PciIds("10de", "26b9")), gpu("0000:85:00.0")
     parents = parent(gpus[0], a=3), parent(gpus[1], a=4)
     facts = host(*gpus, parents=parents, mdevs=(Mdev("b6a39d0c-0000-4000-8000-000000000001", "a", GPU),))
     rule = DeviceRule(number=1, product_id="26b9", resource_class="CUSTOM_GPU")

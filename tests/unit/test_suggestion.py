@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from agent.command.suggestion import suggestion
-from drivers.facts import Devices, Mdev, MdevParent, MdevType, PciFunction
+from drivers.facts import Devices, Mdev, MdevParent, MdevType, PciFunction, PciIds
 from drivers.pci import parse_pci_address
 
 CARD, OTHER = "0000:06:00.0", "0000:86:00.0"
@@ -16,13 +16,8 @@ def parent(address: str, *kinds: MdevType) -> MdevParent:
 
 
 def function(address: str, driver: str | None = None, device_class: int = 0x030000) -> PciFunction:
-    return PciFunction(
-        address=parse_pci_address(address),
-        vendor_id="10de",
-        product_id="20b5",
-        driver=driver,
-        device_class=device_class,
-    )
+    ids = PciIds("10de", "20b5", device_class)
+    return PciFunction(address=parse_pci_address(address), ids=ids, driver=driver)
 
 
 def test_a_host_without_devices_gets_a_comment_alone() -> None:
@@ -42,9 +37,10 @@ def test_what_is_bound_for_guests_gets_a_rule_unless_it_is_a_bridge() -> None:
 
 
 def test_vfs_of_their_own_kind_get_one_rule_and_others_one_each() -> None:
-    virtual = tuple(replace(function(f"0000:06:10.{n}"), product_id="9999", pf=function(CARD).address) for n in (0, 1))
+    vfs = (replace(function(f"0000:06:10.{n}"), pf=function(CARD).address) for n in (0, 1))
+    virtual = tuple(replace(vf, ids=PciIds("10de", "9999")) for vf in vfs)
     pf = replace(function(CARD), total_vfs=2, vfs=tuple(one.address for one in virtual))
-    alike = tuple(replace(one, product_id=pf.product_id) for one in virtual)
+    alike = tuple(replace(one, ids=pf.ids) for one in virtual)
 
     own_kind, same_kind = (suggestion(Devices(functions=(pf, *vfs))).splitlines()[3:] for vfs in (virtual, alike))
 
