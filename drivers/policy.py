@@ -63,6 +63,21 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ratios:
+    """Allocation ratios of CPUs, memory and disk."""
+
+    cpu: Ratio = Ratio(4.0)
+    ram: Ratio = Ratio(1.0)
+    disk: Ratio = Ratio(1.0)
+
+    @property
+    def free(self) -> frozenset[str]:
+        """Classes whose allocation ratio is not configured, so that people may set it in placement."""
+        ratios = {"VCPU": self.cpu, "MEMORY_MB": self.ram, "DISK_GB": self.disk}
+        return frozenset(name for name, ratio in ratios.items() if ratio.configured is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuestPolicy:
     """How guests are run, which decides the traits of the host."""
 
@@ -155,7 +170,17 @@ class ReservedPages:
     count: int
 
 
-FOUND = "sharing"  # of ``Policy.shared_disk``: this host's Ceph pool, or the only storage that its aggregates give it
+FOUND = "sharing"  # of ``DiskPolicy.shared``: this host's Ceph pool, or the only storage that its aggregates give it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskPolicy:
+    """How much of the disks of guests is reported, and on which provider."""
+
+    reserved_mib: int = 0
+    by_pool: bool = False  # of a Ceph cluster, report what its pool can hold, and not all that the cluster has
+    shared: str = ""  # provider that guests' disks are counted on: name, uuid or FOUND; empty: the root
+    reports_pool: bool = False  # this agent reports the provider of its Ceph pool too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,17 +196,6 @@ class Policy:
     reserved_memory_mib: int = 512
     # cells whose memory is kept from guests; None: as drivers/cells.py says for the layout
     reserved_cells: ReservedCells | None = None
-    reserved_disk_mib: int = 0
-    disk_by_pool: bool = False  # of a Ceph cluster, report what its pool can hold, and not all that the cluster has
-    shared_disk: str = ""  # provider that guests' disks are counted on: name, uuid or FOUND; empty: the root
-    reports_pool: bool = False  # this agent reports the provider of its Ceph pool too
-    cpu_ratio: Ratio = Ratio(4.0)
-    ram_ratio: Ratio = Ratio(1.0)
-    disk_ratio: Ratio = Ratio(1.0)
+    disk: DiskPolicy = field(default_factory=DiskPolicy)
+    ratios: Ratios = field(default_factory=Ratios)
     root_traits: frozenset[str] = frozenset()  # traits that the operator lists, for services on this host
-
-    @property
-    def free_ratios(self) -> frozenset[str]:
-        """Classes whose allocation ratio is not configured, so that people may set it in placement."""
-        ratios = {"VCPU": self.cpu_ratio, "MEMORY_MB": self.ram_ratio, "DISK_GB": self.disk_ratio}
-        return frozenset(name for name, ratio in ratios.items() if ratio.configured is None)

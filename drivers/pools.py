@@ -21,11 +21,11 @@ REPORTED_BY = f"{MARKER}_POOL_OF_"  # begins a pool's trait, which ends in the u
 SHARER = f"{MARKER}_SHARES_DISK"  # on the root of a host whose guests' disks are counted on a provider that shares them
 
 
-def pool_gib(disk: PoolSpace, policy: Policy, before: Inventory | None) -> tuple[int, str]:
+def pool_gib(disk: PoolSpace, before: Inventory | None, *, by_pool: bool) -> tuple[int, str]:
     """Return the GiB to report, and a text with the cluster's and the pool's; ``before`` is what placement has."""
     cluster_gib = disk.cluster_bytes // GIB
     both = f"the Ceph cluster has {cluster_gib} GiB, of which its pool {disk.pool} can hold {disk.pool_gib}"
-    if not policy.disk_by_pool:
+    if not by_pool:
         return cluster_gib, f"{both}; the cluster counts ([agent] rbd_capacity)"
     if before and 0 < abs(before.total - disk.pool_gib) * STEP <= before.total:
         return before.total, f"{both}; the pool counts ([agent] rbd_capacity), anew at a difference of 1/{STEP}"
@@ -57,8 +57,8 @@ def pool_provider(disk: PoolSpace, policy: Policy, stands: Provider | None) -> P
     """
     before = stands.inventories.get("DISK_GB") if stands else None
     said = reserved_by_operator(stands).get("DISK_GB", 0) if stands else 0
-    total, _ = pool_gib(disk, replace(policy, disk_by_pool=True), before)
-    ratio = policy.disk_ratio.configured or policy.disk_ratio.initial
+    total, _ = pool_gib(disk, before, by_pool=True)
+    ratio = policy.ratios.disk.configured or policy.ratios.disk.initial
     least = max(total, 1)  # placement takes no inventory of nothing
     is_ours = not total or said > total  # what is reserved is not the amount that the operator reserved
     try:

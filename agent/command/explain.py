@@ -51,7 +51,7 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> ExplainedPr
             additions = read_additions(settings.operator_files.folder, required=settings.operator_files.named)
             _, added = add(shaped.tree, planned_identity(node), additions, observed=observed or ObservedTree())
             found = explain_stock(provider, added.get(provider.name, Names()), what)
-            if not found and what == DISK and settings.policy.shared_disk and provider.parent is None:
+            if not found and what == DISK and settings.policy.disk.shared and provider.parent is None:
                 raise ConfigError(
                     f"{provider.name} has no {DISK} of its own: by [agent] shared_disk the provider of the "
                     f"storage that it shares with other hosts has it (openstack resource provider list)"

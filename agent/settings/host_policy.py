@@ -9,7 +9,7 @@ from agent.settings.options import MDEV_OPTIONS, register_mdevs
 from agent.settings.values import Values
 from drivers import INSIDE
 from drivers.host.parse import parse_cpu_set
-from drivers.policy import CpuPolicy, DevicePolicy, GuestPolicy, Layout, MdevRule, Policy, Ratio
+from drivers.policy import CpuPolicy, DevicePolicy, DiskPolicy, GuestPolicy, Layout, MdevRule, Policy, Ratio, Ratios
 from reportclient.names import is_custom, is_name, is_standard_trait
 from reportclient.ownership import check_no_marks
 
@@ -27,13 +27,13 @@ def build_policy(values: Values) -> Policy:
         reserved_pages=tuple(values.parsed("DEFAULT", "reserved_huge_pages", parse_pages) or ()),
         reserved_cells=values.parsed("agent", "reserved_cells", parse_reserved_cells),
         reserved_memory_mib=values.value("DEFAULT", "reserved_host_memory_mb"),
-        reserved_disk_mib=values.value("DEFAULT", "reserved_host_disk_mb"),
-        disk_by_pool=values.value("agent", "rbd_capacity") == "pool",
-        shared_disk=_shared_disk(values),
-        reports_pool=_reports_pool(values),
-        cpu_ratio=_ratio(values, "cpu"),
-        ram_ratio=_ratio(values, "ram"),
-        disk_ratio=_ratio(values, "disk"),
+        disk=DiskPolicy(
+            reserved_mib=values.value("DEFAULT", "reserved_host_disk_mb"),
+            by_pool=values.value("agent", "rbd_capacity") == "pool",
+            shared=_shared_disk(values),
+            reports_pool=_reports_pool(values),
+        ),
+        ratios=Ratios(cpu=_ratio(values, "cpu"), ram=_ratio(values, "ram"), disk=_ratio(values, "disk")),
         root_traits=frozenset(values.parsed("agent", "root_traits", _trait_names) or ()),
     )
 

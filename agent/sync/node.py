@@ -247,7 +247,7 @@ class ComputeNode:
             now_s=self.clock().now_s(),
             interval_s=self.settings.service.interval_s,
             shrink_fraction=self.settings.changes.shrink_fraction,
-            free_ratios=self.settings.policy.free_ratios,
+            free_ratios=self.settings.policy.ratios.free,
             microversion=self.client.microversion,
         )
 

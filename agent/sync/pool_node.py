@@ -8,7 +8,7 @@ from agent.settings.read import OperatorFiles
 from agent.sync.node import ComputeNode
 from drivers.facts import PoolSpace
 from drivers.looks import look
-from drivers.policy import Policy, Ratio
+from drivers.policy import Policy, Ratio, Ratios
 from drivers.pools import PoolDriver
 
 
@@ -19,7 +19,7 @@ def pool_nodes(host: ComputeNode) -> tuple[ComputeNode, ...]:
     Also while host or cluster do not answer, and before this host has its identity: a later pass reports the pool then.
     """
     settings = host.settings
-    if not settings.policy.reports_pool:
+    if not settings.policy.disk.reports_pool:
         return ()
     try:
         survey = look(partial(host.driver.survey, host.name))
@@ -28,10 +28,10 @@ def pool_nodes(host: ComputeNode) -> tuple[ComputeNode, ...]:
         return ()
     if not isinstance(disk, PoolSpace) or not disk.fsid or reporter is None:
         return ()
-    driver, ratio = PoolDriver(survey.facts, disk, reporter), settings.policy.disk_ratio
+    driver, ratio = PoolDriver(survey.facts, disk, reporter), settings.policy.ratios.disk
     alone = replace(
         settings,
-        policy=Policy(disk_ratio=Ratio(ratio.configured or ratio.initial)),
+        policy=Policy(ratios=Ratios(disk=Ratio(ratio.configured or ratio.initial))),
         operator_files=OperatorFiles(folder=settings.folders.state / "none", named=False),  # these are about the host
         role=None,
         recorded=True,  # its identity is that of the pool, and no process on this host is its

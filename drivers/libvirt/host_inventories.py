@@ -147,19 +147,19 @@ def disk_stock(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[str
     What did not answer has what it has in placement. A storage that is shared has a provider of its own.
     """
     disk = facts.disk
-    if policy.shared_disk:
+    if policy.disk.shared:
         return {}
     before = standing.root.provider.inventories.get("DISK_GB") if standing.root else None
     if isinstance(disk, DiskUnread):
         return {"DISK_GB": (before, Reason(disk.because, "what placement has stays"))} if before else {}
-    reserved_gib, rule = -(-policy.reserved_disk_mib // 1024), kept_text(policy.reserved_disk_mib, "disk_mb")
+    reserved_gib, rule = -(-policy.disk.reserved_mib // 1024), kept_text(policy.disk.reserved_mib, "disk_mb")
     if isinstance(disk, PoolSpace):
-        total_gib, fact = pool_gib(disk, policy, before)
+        total_gib, fact = pool_gib(disk, before, by_pool=policy.disk.by_pool)
     else:
         place = f"the volume group {disk.volume_group}" if disk.volume_group else "the file system of the instances"
         total_gib, fact = disk.total_bytes // GIB, f"{place} has {disk.total_bytes} bytes"
         if disk.image_cache_bytes:
             reserved_gib += -(-disk.image_cache_bytes // GIB)
             rule += f", and {disk.image_cache_bytes} bytes for nova's image cache"
-    stock = one_class("DISK_GB", total_gib, reserved_gib, policy.disk_ratio, standing, "")
+    stock = one_class("DISK_GB", total_gib, reserved_gib, policy.ratios.disk, standing, "")
     return present_only({"DISK_GB": (stock, Reason(fact, rule))})

@@ -98,7 +98,7 @@ class _Pages:
 
         The ratio of small pages is the same on the cell and on a provider of their own.
         """
-        ratio = policy.ram_ratio if self.is_small else FIXED
+        ratio = policy.ratios.ram if self.is_small else FIXED
         cell = f"NUMA{self.cell}"
         suffix, other = (cell, self.suffix) if policy.layout == "cells" and self.is_small else (self.suffix, cell)
         stock = one_class(
@@ -131,7 +131,7 @@ def _cpus_by_cell(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[
     cpus = guest_cpus(facts.cpu_map, policy.cpus)
     found: dict[int | None, dict[str, Entry]] = {None: {}, **{cell.id: {} for cell in facts.cells}}
     for name, wanted, reserved, ratio in (
-        ("VCPU", cpus.shared, policy.cpus.reserved, policy.cpu_ratio),
+        ("VCPU", cpus.shared, policy.cpus.reserved, policy.ratios.cpu),
         ("PCPU", cpus.dedicated, 0, FIXED),
     ):
         placed, homeless = place_cpus(facts, wanted)

@@ -243,7 +243,7 @@ def _whole_host(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[st
     cpus = guest_cpus(facts.cpu_map, policy.cpus)
     own = {
         "VCPU": (
-            one_class("VCPU", len(cpus.shared), policy.cpus.reserved, policy.cpu_ratio, standing, ""),
+            one_class("VCPU", len(cpus.shared), policy.cpus.reserved, policy.ratios.cpu, standing, ""),
             with_cpus(cpus.because["VCPU"], cpus.shared),
         ),
         "PCPU": (
@@ -259,12 +259,12 @@ def _whole_memory(facts: HostFacts, policy: Policy, standing: BySuffix) -> tuple
     """Return all memory of the host, or the files that stand for it, less what is kept for the host."""
     kept_mib, rule = policy.reserved_memory_mib, kept_text(policy.reserved_memory_mib, "memory_mb")
     if policy.file_backed_mib:
-        stock = one_class("MEMORY_MB", policy.file_backed_mib, kept_mib, policy.ram_ratio, standing, "")
+        stock = one_class("MEMORY_MB", policy.file_backed_mib, kept_mib, policy.ratios.ram, standing, "")
         return stock, Reason("[libvirt] file_backed_memory", rule)
     if whole_mib := cells_mib(facts, reserved_cells(facts, policy)):
         kept_mib, rule = kept_mib + whole_mib, f"{rule}; {whole_mib} MiB more, as {reserved_cells_text(policy)}"
     total_mib = facts.whole_memory_mib or memory_mib(facts.cells)
-    return one_class("MEMORY_MB", total_mib, kept_mib, policy.ram_ratio, standing, ""), Reason(
+    return one_class("MEMORY_MB", total_mib, kept_mib, policy.ratios.ram, standing, ""), Reason(
         _memory_text(facts), rule
     )
 

@@ -50,7 +50,7 @@ from drivers.facts import (
     Tenant,
 )
 from drivers.libvirt.driver import LibvirtDriver
-from drivers.policy import FOUND, OF_CELLS, CpuPolicy, DevicePolicy, Layout, MdevRule, Policy
+from drivers.policy import FOUND, OF_CELLS, CpuPolicy, DevicePolicy, DiskPolicy, Layout, MdevRule, Policy
 from drivers.pools import aggregate_of, pool_uuid
 from drivers.rules import parse_rule
 from fakes import FACTS
@@ -159,7 +159,7 @@ class Setup:
             cpus=cpus,
             devices=devices,
             reserved_memory_mib=0,
-            shared_disk=FOUND if self.disk == "sharing" else "",
+            disk=DiskPolicy(shared=FOUND if self.disk == "sharing" else ""),
         )
 
     def _rules(self, one: Card) -> Iterator[dict[str, Any]]:
@@ -286,7 +286,7 @@ class World:
 
     def _report_pool(self) -> None:
         """The pass of the agent, on another host, that reports the pool."""
-        policy = Policy(reports_pool=True)
+        policy = Policy(disk=DiskPolicy(reports_pool=True))
         client = PlacementClient(Transport(self.memory, where="placement"))
         settings = replace(self.settings, policy=policy)
         (pool,) = pool_nodes(replace(self.node(), client=client, settings=settings))

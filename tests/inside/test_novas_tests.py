@@ -43,7 +43,7 @@ from drivers.facts import (
 from drivers.host.archive import Document
 from drivers.libvirt.capabilities import parse_domain_capabilities
 from drivers.libvirt.driver import LibvirtDriver
-from drivers.policy import CpuPolicy, DevicePolicy, GuestPolicy, MdevRule, Policy
+from drivers.policy import CpuPolicy, DevicePolicy, DiskPolicy, GuestPolicy, MdevRule, Policy
 from inside_nova.driver import LibvirtDriver as Ours
 from inside_nova.host import Host
 
@@ -122,7 +122,7 @@ class StandIn(LibvirtDriver):
                 mdevs=tuple(MdevRule(type=name) for name in CONF.devices.enabled_mdev_types),
                 pmem={one.name: name for one, name in self._namespaces_by_class().items()},
             ),
-            reserved_disk_mib=CONF.reserved_host_disk_mb,
+            disk=DiskPolicy(reserved_mib=CONF.reserved_host_disk_mb),
         )
 
     def _namespaces_by_class(self) -> dict[Any, str]:

@@ -21,7 +21,7 @@ from beds.one_host import RESHAPE, Cut, OneHost
 from beds.placement import PlacementServer
 from beds.trees import add_consumer, identity
 from beds.upgrades import write_config
-from drivers.policy import Policy
+from drivers.policy import DiskPolicy, Policy
 from drivers.pools import SHARER
 from fakes import FACTS
 
@@ -30,6 +30,7 @@ pytestmark = pytest.mark.live
 GIB = 1024**3
 FSID = "9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10"
 POOL = f"ceph_{FSID}_vms"
+SHARING = Policy(disk=DiskPolicy(shared=POOL))
 POOL_UUID = str(uuid5(UUID(FSID), "vms"))
 NFS = "nfs"
 NAMES = ("first", "second", "third", "fourth")
@@ -276,9 +277,7 @@ class Real:
         return answer
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [(Policy(), Policy(shared_disk=POOL)), (Policy(shared_disk=POOL), Policy())]
-)
+@pytest.mark.parametrize(("before", "after"), [(Policy(), SHARING), (SHARING, Policy())])
 def test_what_is_cut_off_at_any_write_is_finished_or_taken_back(
     fleet: Fleet, tmp_path: Path, before: Policy, after: Policy
 ) -> None:
@@ -286,8 +285,8 @@ def test_what_is_cut_off_at_any_write_is_finished_or_taken_back(
     one = OneHost(tmp_path / "here", replace(FACTS, hostname="here"), before)
     one.sender.placement = Real(fleet.url, tmp_path)  # type: ignore[assignment]
     one.sync()
-    guest = {"VCPU": 1, "MEMORY_MB": 64} | ({} if before.shared_disk else {"DISK_GB": 20})
-    one.claim({"": guest}) if not before.shared_disk else add_consumer(
+    guest = {"VCPU": 1, "MEMORY_MB": 64} | ({} if before.disk.shared else {"DISK_GB": 20})
+    one.claim({"": guest}) if not before.disk.shared else add_consumer(
         fleet.placement, "here-1", {"allocations": {"here": guest, POOL: {"DISK_GB": 20}}}
     )
     sums, cuts = fleet.sums(), 0
@@ -300,7 +299,7 @@ def test_what_is_cut_off_at_any_write_is_finished_or_taken_back(
                 cuts += 1
             one.sender.left = None
             one.sync(RESHAPE, policy=goal)
-            shared = bool(goal.shared_disk)
+            shared = bool(goal.disk.shared)
             assert fleet.sums() == sums
             assert (sum(each.get("DISK_GB", 0) for each in fleet.held(POOL).values()) == 20) == shared
             assert ("DISK_GB" in one.stock(), SHARER in one.traits(""), bool(one.aggregates())) == (

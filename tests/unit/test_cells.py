@@ -19,7 +19,7 @@ from beds.one_host import FORCE, RESHAPE, OneHost
 from drivers.errors import PolicyError
 from drivers.facts import CpuMap, Guest, GuestDevices, GuestMemory, HostCpu, HostFacts, MemoryPages, NumaCell, Tenant
 from drivers.libvirt.shape import shape
-from drivers.policy import OF_CELLS, CpuPolicy, DevicePolicy, Layout, Policy, Ratio, ReservedPages
+from drivers.policy import OF_CELLS, CpuPolicy, DevicePolicy, Layout, Policy, Ratio, Ratios, ReservedPages
 from hardware import at, card, host
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
@@ -315,7 +315,7 @@ def test_more_of_a_cells_small_pages_than_it_has_cannot_be_overcommitted_by_anot
         f"host_{MEMORY[other].format(0)}": 2.0,
         f"host_{MEMORY[other].format(1)}": 1.0,
     }
-    assert one.sync(FORCE, policy=replace(one.policy, ram_ratio=Ratio(1.0, 1.25))).status is Status.CHANGED
+    assert one.sync(FORCE, policy=replace(one.policy, ratios=Ratios(ram=Ratio(1.0, 1.25)))).status is Status.CHANGED
     assert set(one.ratios("MEMORY_MB").values()) == {1.25, 1.0}  # huge pages cannot be overcommitted
 
 

@@ -38,7 +38,7 @@ def test_without_a_file_everything_has_novas_default() -> None:
     settings = load_settings([])
 
     assert settings.policy == Policy()
-    assert settings.policy.cpu_ratio == Ratio(4.0)
+    assert settings.policy.ratios.cpu == Ratio(4.0)
     assert (settings.hypervisor.driver, settings.hypervisor.libvirt_uri) == ("libvirt.LibvirtDriver", "qemu:///system")
     assert not settings.apis.placement_chosen
 
@@ -71,8 +71,8 @@ def test_novas_options_have_novas_meaning(write_config: Write) -> None:
     assert policy.cpus == CpuPolicy(
         shared=frozenset({0, 2, 3}), dedicated=frozenset({4, 5, 6, 7}), power_management=True
     )
-    assert (policy.reserved_memory_mib, policy.reserved_disk_mib) == (1024, 10)
-    assert (policy.ram_ratio, policy.cpu_ratio) == (Ratio(1.0, 1.5), Ratio(4.0))  # 0 is unset, as in nova
+    assert (policy.reserved_memory_mib, policy.disk.reserved_mib) == (1024, 10)
+    assert (policy.ratios.ram, policy.ratios.cpu) == (Ratio(1.0, 1.5), Ratio(4.0))  # 0 is unset, as in nova
     assert guests.cpu_models == ("Cascadelake-Server", "Skylake-Client")
     assert guests.cpu_flags == {"pcid": True, "avx": False, "ssbd": True}
     assert guests.machine_types == {"x86_64": "q35"}
@@ -202,12 +202,12 @@ def test_what_cannot_be_meant_is_refused_with_a_sentence(
     ("value", "storage"), [("own", ""), ("sharing", FOUND), ("nfs", "nfs"), ("ceph_1_vms", "ceph_1_vms")]
 )
 def test_shared_storage_is_found_or_named(write_config: Write, value: str, storage: str) -> None:
-    assert load_settings([write_config(agent={"shared_disk": value})]).policy.shared_disk == storage
+    assert load_settings([write_config(agent={"shared_disk": value})]).policy.disk.shared == storage
 
 
 def test_a_pool_is_reported_by_a_host_of_ceph_alone(write_config: Write) -> None:
     path = write_config(agent={"report_pool": "true"}, libvirt={"images_type": "rbd"})
-    assert load_settings([path]).policy.reports_pool
+    assert load_settings([path]).policy.disk.reports_pool
     assert "= true needs [libvirt] images_type = rbd" in problem(write_config(agent={"report_pool": "true"}))
 
 
@@ -337,7 +337,7 @@ def test_later_files_win_and_folders_are_read(write_config: Write, tmp_path: Pat
 
     policy = load_settings([first], [folder]).policy
 
-    assert (policy.reserved_memory_mib, policy.reserved_disk_mib) == (2, 3)
+    assert (policy.reserved_memory_mib, policy.disk.reserved_mib) == (2, 3)
 
 
 def test_a_nova_conf_of_a_real_deployment_is_accepted_as_it_is() -> None:

@@ -13,7 +13,7 @@ from drivers.host import disk
 from drivers.host.archive import DISK, HostArchive, encode_disk
 from drivers.host.disk import probe_disk
 from drivers.libvirt.shape import shape
-from drivers.policy import DiskPlace, InstancesFolder, Policy
+from drivers.policy import DiskPlace, DiskPolicy, InstancesFolder, Policy
 from fakes import FACTS
 
 GIB = 1024**3
@@ -89,7 +89,7 @@ def test_the_cache_is_reserved_in_whole_gib_beside_what_is_kept_for_the_host(
 ) -> None:
     facts = replace(FACTS, disk=DiskSpace(100 * GIB, 0, cached))
 
-    tree = shape(facts, Policy(reserved_disk_mib=mib), None).tree
+    tree = shape(facts, Policy(disk=DiskPolicy(reserved_mib=mib)), None).tree
 
     assert tree.root.inventories["DISK_GB"].reserved == reserved
 

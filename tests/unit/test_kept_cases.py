@@ -23,7 +23,7 @@ from configured import changed
 from drivers.base import Survey
 from drivers.errors import DiscoveryError
 from drivers.facts import PoolSpace
-from drivers.policy import Policy
+from drivers.policy import DiskPolicy, Policy
 from fakes import FACTS
 from reportclient.errors import Forbidden
 from reportclient.plan import Plan
@@ -228,7 +228,7 @@ class Reporting(Named):
 
 def test_a_pool_that_the_agent_reports_has_no_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its consumers are guests of all hosts, so each would be an orphan."""
-    one = passes(tmp_path, monkeypatch, Reporting(), recorded=True, policy=Policy(reports_pool=True))
+    one = passes(tmp_path, monkeypatch, Reporting(), recorded=True, policy=Policy(disk=DiskPolicy(reports_pool=True)))
 
     done = one.take(deep=True, counts=True)
 

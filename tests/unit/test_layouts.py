@@ -36,6 +36,7 @@ from drivers.policy import (
     MdevRule,
     Policy,
     Ratio,
+    Ratios,
     ReservedCells,
     ReservedPages,
 )
@@ -142,9 +143,9 @@ def test_pages_of_each_size_are_a_provider_with_their_step() -> None:
 def test_in_cells_small_pages_are_on_the_cell_and_huge_ones_below_it() -> None:
     pages = (MemoryPages(4, 0), MemoryPages(2048, 512))
     facts = replace(FACTS, cells=(replace(FACTS.cells[0], memory_kib=8 << 20, pages=pages), FACTS.cells[1]))
-    policy = {"reserved_pages": (ReservedPages(0, 4, 256), ReservedPages(0, 2048, 64)), "ram_ratio": Ratio(1.5)}
+    reserved, ratios = (ReservedPages(0, 4, 256), ReservedPages(0, 2048, 64)), Ratios(ram=Ratio(1.5))
 
-    cells, numa = (tree(facts, layout, None, **policy) for layout in OF_CELLS)
+    cells, numa = (tree(facts, layout, reserved_pages=reserved, ratios=ratios) for layout in OF_CELLS)
 
     by_name, pools = ({one.name: one for one in each} for each in (cells, numa))
     assert by_name.keys() == pools.keys() - {"host_NUMA0_PAGES_4", "host_NUMA1_PAGES_4"}
@@ -267,7 +268,7 @@ def test_a_ratio_set_by_hand_outlives_a_change_of_layout() -> None:
     stock = {"VCPU": Inventory(total=4, allocation_ratio=2.5)}
     root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=stock))
 
-    found = tree(FACTS, "numa", ObservedTree((root,)), cpu_ratio=Ratio(4.0))
+    found = tree(FACTS, "numa", ObservedTree((root,)), ratios=Ratios(cpu=Ratio(4.0)))
 
     assert {one.inventories["VCPU"].allocation_ratio for one in found if "VCPU" in one.inventories} == {2.5}
 
@@ -414,11 +415,11 @@ def test_a_reservation_that_the_root_remembers_of_a_class_without_inventory_is_n
 def test_the_ratio_of_memory_is_not_taken_from_huge_pages() -> None:
     pages = (MemoryPages(4, 0), MemoryPages(2048, 100))
     facts = replace(FACTS, cells=(replace(FACTS.cells[0], memory_kib=4 << 20, pages=pages),))
-    cells = tree(facts, "numa", ram_ratio=Ratio(1.5))
+    cells = tree(facts, "numa", ratios=Ratios(ram=Ratio(1.5)))
     root, *below = cells
     seen = [ObservedProvider(uuid=one.name, generation=1, provider=one) for one in (root, *reversed(below))]
 
-    found = tree(facts, "devices", ObservedTree(tuple(seen)), ram_ratio=Ratio(1.0))
+    found = tree(facts, "devices", ObservedTree(tuple(seen)), ratios=Ratios(ram=Ratio(1.0)))
 
     assert found.root.inventories["MEMORY_MB"].allocation_ratio == 1.5
 

@@ -12,7 +12,7 @@ from agent.sync.pool_node import pool_nodes
 from agent.sync.run import run_pass
 from beds.one_host import GUEST, RESHAPE, ROOT, Cut, OneHost
 from drivers.facts import PoolSpace
-from drivers.policy import FOUND, Layout, Policy
+from drivers.policy import FOUND, DiskPolicy, Layout, Policy
 from drivers.pools import SHARER, pool_uuid
 from fakes import FACTS
 from reportclient.names import SHARES
@@ -21,7 +21,7 @@ NFS, OTHER = "11111111-2222-4333-8444-555555555555", "11111111-2222-4333-8444-66
 AGGREGATE = "aaaaaaaa-2222-4333-8444-555555555555"
 CEPH = PoolSpace("vms", cluster_bytes=3000 << 30, pool_gib=900, fsid="9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10")
 OWN = Policy()
-SHARED = Policy(shared_disk=FOUND)
+SHARED = Policy(disk=DiskPolicy(shared=FOUND))
 STOCK = {"DISK_GB": {"total": 5000, "reserved": 100, "allocation_ratio": 2.0}, "CUSTOM_IOPS": {"total": 9}}
 
 
@@ -72,7 +72,7 @@ def test_the_guests_disks_are_counted_there_and_back(one: OneHost, layout: Layou
     one.sync(RESHAPE, policy=Policy(layout=layout))
     before, said = one.stock(), storage(one)
 
-    assert one.sync(policy=Policy(layout=layout, shared_disk=FOUND)).status is Status.RESHAPE_NEEDED
+    assert one.sync(policy=Policy(layout=layout, disk=DiskPolicy(shared=FOUND))).status is Status.RESHAPE_NEEDED
     done = one.sync(RESHAPE)
     assert (done.status, rows(one), "DISK_GB" in one.stock()) == (Status.CHANGED, {"nfs": 20}, False)
     assert SHARER in one.traits("")
@@ -123,14 +123,14 @@ def test_of_two_storages_none_is_chosen_but_the_named_one(one: OneHost) -> None:
     assert "nfs, other share DISK_GB with host: name one of them in [agent] shared_disk" in done.notes[0]
     assert rows(one) == {"root": 20}
 
-    one.sync(RESHAPE, policy=Policy(shared_disk="nfs"))
+    one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared="nfs")))
     assert (rows(one), one.sync().status) == ({"nfs": 20}, Status.UNCHANGED)
 
 
 def test_a_named_storage_is_not_used_from_outside_its_aggregates(one: OneHost) -> None:
     join(one, ROOT)
 
-    done = one.sync(RESHAPE, policy=Policy(shared_disk=NFS))
+    done = one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared=NFS)))
 
     assert "nfs shares no aggregate with host: put host into one of its aggregates" in done.notes[0]
     assert rows(one) == {"root": 20}
@@ -165,7 +165,8 @@ def test_a_host_that_moves_on_to_ceph_waits_for_the_pool_and_takes_its_disks_the
     assert "placement has no provider ceph_" in done.notes[0]
     assert rows(one) == {"nfs": 20}
 
-    reporting = replace(one.node, settings=replace(one.settings, policy=replace(one.policy, reports_pool=True)))
+    policy = replace(one.policy, disk=replace(one.policy.disk, reports_pool=True))
+    reporting = replace(one.node, settings=replace(one.settings, policy=policy))
     (pool,) = pool_nodes(reporting)
     run_pass(pool)
     one.sync(RESHAPE)
@@ -212,12 +213,12 @@ def test_a_storage_that_is_gone_for_good_holds_no_host(one: OneHost) -> None:
 
 def test_an_older_memory_of_the_first_storage_leaves_no_disk_on_the_second(one: OneHost) -> None:
     add_storage(one, OTHER, "other")
-    one.sync(RESHAPE, policy=Policy(shared_disk=NFS))
+    one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared=NFS)))
     saved = {path: path.read_bytes() for path in one.folder.rglob("*") if path.is_file()}
-    one.sync(RESHAPE, policy=Policy(shared_disk=OTHER))
+    one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared=OTHER)))
     for path, text in saved.items():
         path.write_bytes(text)
-    one.sync(RESHAPE, policy=Policy(shared_disk=NFS))
+    one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared=NFS)))
     assert rows(one) == {"nfs": 20}
 
 
@@ -232,14 +233,14 @@ def test_an_agent_killed_before_it_saved_that_it_moved_on_goes_back_whole(
     one: OneHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_storage(one, OTHER, "other")
-    one.sync(RESHAPE, policy=Policy(shared_disk=NFS))
+    one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared=NFS)))
     with monkeypatch.context() as patch:
         patch.setattr("agent.sync.run._after_writes", _killed)
         with pytest.raises(Cut):
-            one.sync(RESHAPE, policy=Policy(shared_disk=OTHER))
+            one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared=OTHER)))
     assert rows(one) == {"other": 20}
 
-    one.sync(RESHAPE, policy=Policy(shared_disk=NFS))
+    one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared=NFS)))
 
     assert rows(one) == {"nfs": 20}
 
@@ -251,7 +252,7 @@ def _killed(*_: object) -> None:
 def test_a_disk_on_the_other_of_two_storages_is_moved_or_told(one: OneHost) -> None:
     """The aggregate lets placement take either, whatever this host's configuration names."""
     add_storage(one, OTHER, "other")
-    one.sync(RESHAPE, policy=Policy(shared_disk="nfs"))
+    one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared="nfs")))
     consumer = one.node.client.consumer(GUEST)
     assert consumer
     slots = {(OTHER if uuid == NFS else uuid): dict(each) for uuid, each in consumer.slots.items()}

@@ -17,7 +17,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
 from beds.one_host import FORCE, RESHAPE, OneHost
 from drivers.facts import CpuMap, HostCpu, HostFacts, NetDevice, NumaCell, PciFunction
-from drivers.policy import OF_CELLS, DevicePolicy, Layout, MdevRule, Policy, Ratio
+from drivers.policy import OF_CELLS, DevicePolicy, Layout, MdevRule, Policy, Ratio, Ratios
 from drivers.rules import parse_rule
 from fakes import PC, offering
 from hardware import card, gpu, host, parent
@@ -281,8 +281,8 @@ def test_ratios_that_differ_between_cells_are_refused_unless_one_is_configured(
     refused(one.reshape(through), f"host_{place} 7", option)
 
     assert one.ratios(name) == before
-    configured = {"VCPU": "cpu_ratio", "MEMORY_MB": "ram_ratio"}[name]
-    policy = replace(one.policy, **{configured: Ratio(1.0, 5.0)})  # type: ignore[arg-type]
+    configured = {"VCPU": "cpu", "MEMORY_MB": "ram"}[name]
+    policy = replace(one.policy, ratios=Ratios(**{configured: Ratio(1.0, 5.0)}))
     assert one.sync(RESHAPE, policy=policy).status is Status.CHANGED
     assert one.ratios(name) == {"host": 5.0}
 

@@ -13,7 +13,7 @@ from drivers.facts import Cpu, CpuMap, DiskSpace, HostCpu, HostFacts, NumaCell, 
 from drivers.libvirt.connection import Connection
 from drivers.libvirt.driver import LibvirtDriver
 from drivers.libvirt.shape import EMITTED, shape
-from drivers.policy import OF_CELLS, CpuPolicy, GuestPolicy, Layout, Policy, Ratio
+from drivers.policy import OF_CELLS, CpuPolicy, DiskPolicy, GuestPolicy, Layout, Policy, Ratio, Ratios
 from fakes import FACTS, GIB, PC, offering
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
@@ -37,7 +37,7 @@ def test_without_any_wish_all_online_cpus_are_shared_and_a_little_memory_is_kept
 
 @pytest.mark.parametrize("layout", ["devices", "flat"])
 def test_the_memory_of_guests_is_what_files_give_where_it_is_in_files(layout: Layout) -> None:
-    policy = Policy(layout=layout, file_backed_mib=1_048_576, reserved_memory_mib=0, ram_ratio=Ratio(1.0, 1.0))
+    policy = Policy(layout=layout, file_backed_mib=1_048_576, reserved_memory_mib=0, ratios=Ratios(ram=Ratio(1.0, 1.0)))
 
     assert inventories(policy)["MEMORY_MB"] == Inventory(total=1_048_576, max_unit=1_048_576)
 
@@ -82,7 +82,7 @@ def test_cpu_sets(cpus: CpuPolicy, expected: dict[str, int]) -> None:
 
 
 def test_pinned_cpus_are_never_overcommitted() -> None:
-    policy = Policy(cpus=CpuPolicy(dedicated=frozenset({1})), cpu_ratio=Ratio(4.0, 16.0))
+    policy = Policy(cpus=CpuPolicy(dedicated=frozenset({1})), ratios=Ratios(cpu=Ratio(4.0, 16.0)))
 
     assert inventories(policy)["PCPU"] == Inventory(total=1, max_unit=1)
 
@@ -116,7 +116,7 @@ def test_power_management_accounts_for_dedicated_cpus_that_are_off() -> None:
 
 
 def test_reserved_disk_is_rounded_up_to_whole_gib() -> None:
-    assert inventories(Policy(reserved_disk_mib=1500))["DISK_GB"].reserved == 2
+    assert inventories(Policy(disk=DiskPolicy(reserved_mib=1500)))["DISK_GB"].reserved == 2
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,8 @@ def test_ratios_are_configured_else_placements_else_initial(
     stock = {"VCPU": Inventory(total=4, allocation_ratio=standing)} if standing else {}
     root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=stock))
 
-    assert inventories(Policy(cpu_ratio=ratio), FACTS, ObservedTree((root,)))["VCPU"].allocation_ratio == expected
+    found = inventories(Policy(ratios=Ratios(cpu=ratio)), FACTS, ObservedTree((root,)))
+    assert found["VCPU"].allocation_ratio == expected
 
 
 def test_traits_come_from_cpu_emulators_and_versions() -> None:

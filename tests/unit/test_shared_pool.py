@@ -15,13 +15,13 @@ from agent.sync.run import run_pass
 from beds.one_host import ABROAD, FORCE, GUEST, MIGRATION, RESHAPE, ROOT, Cut, OneHost
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import DiskFacts, DiskSpace, DiskUnread, PoolSpace
-from drivers.policy import FOUND, Layout, Policy, Ratio
+from drivers.policy import FOUND, DiskPolicy, Layout, Policy, Ratio, Ratios
 from drivers.pools import POOLS, REPORTED_BY, SHARER, PoolDriver, aggregate_of, pool_name, pool_provider, pool_uuid
 from fakes import FACTS
 
 VMS = PoolSpace("vms", cluster_bytes=3000 << 30, pool_gib=900, fsid="9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10")
 OWN = Policy()
-SHARED = Policy(shared_disk=FOUND)
+SHARED = Policy(disk=DiskPolicy(shared=FOUND))
 LOCAL = DiskSpace(total_bytes=500 << 30, free_bytes=400 << 30)
 
 
@@ -51,7 +51,8 @@ def report(one: OneHost, wishes: Wishes = Wishes(), *, disk: DiskFacts = VMS) ->
 
 def reporter(one: OneHost, disk: DiskFacts = VMS) -> Any:
     """This host with an agent that reports the pool."""
-    seen = OneHost(one.folder, with_disk(one, disk), replace(one.policy, reports_pool=True), sender=one.sender)
+    policy = replace(one.policy, disk=replace(one.policy.disk, reports_pool=True))
+    seen = OneHost(one.folder, with_disk(one, disk), policy, sender=one.sender)
     return seen.node
 
 
@@ -105,7 +106,7 @@ def test_the_guests_disks_are_on_the_pool_and_back(one: OneHost, layout: Layout)
     one.sync(RESHAPE, policy=Policy(layout=layout))
     before, offered = one.stock(), pool(one)
 
-    assert one.sync(policy=Policy(layout=layout, shared_disk=FOUND)).status is Status.RESHAPE_NEEDED
+    assert one.sync(policy=Policy(layout=layout, disk=DiskPolicy(shared=FOUND))).status is Status.RESHAPE_NEEDED
     done = one.sync(RESHAPE)
     assert (done.status, rows(one), pool(one)) == (Status.CHANGED, {"pool": 20}, offered)
     assert ("DISK_GB" in one.stock(), SHARER in one.traits(""), one.aggregates()) == (False, True, {aggregate_of(UUID)})
@@ -208,13 +209,13 @@ def test_without_a_pool_a_host_changes_nothing_about_its_disk_and_says_what_to_d
 
 @pytest.mark.parametrize("asked", [UUID, pool_name(VMS)])
 def test_a_pool_is_named_by_uuid_or_name_whatever_the_disk_is(one: OneHost, asked: str) -> None:
-    one.sync(RESHAPE, facts=with_disk(one, LOCAL), policy=Policy(shared_disk=asked))
+    one.sync(RESHAPE, facts=with_disk(one, LOCAL), policy=Policy(disk=DiskPolicy(shared=asked)))
 
     assert (rows(one), one.sync().status) == ({"pool": 20}, Status.UNCHANGED)
 
 
 def test_a_named_pool_counts_also_while_the_cluster_is_silent(one: OneHost) -> None:
-    one.sync(RESHAPE, facts=with_disk(one, DiskUnread("no answer")), policy=Policy(shared_disk=UUID))
+    one.sync(RESHAPE, facts=with_disk(one, DiskUnread("no answer")), policy=Policy(disk=DiskPolicy(shared=UUID)))
 
     assert (rows(one), "DISK_GB" in one.stock()) == ({"pool": 20}, False)
 
@@ -222,7 +223,7 @@ def test_a_named_pool_counts_also_while_the_cluster_is_silent(one: OneHost) -> N
 def test_a_provider_that_shares_nothing_is_not_taken_for_a_storage(one: OneHost) -> None:
     one.send("POST", "/resource_providers", {"name": "plain", "uuid": OTHER})
 
-    done = one.sync(RESHAPE, policy=Policy(shared_disk="plain"))
+    done = one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared="plain")))
 
     assert "plain does not share DISK_GB" in done.notes[0]
     assert rows(one) == {"root": 20}
@@ -490,7 +491,7 @@ def test_a_much_smaller_pool_is_written_by_force_or_after_three_looks(one: OneHo
 
 def test_a_pool_of_less_than_one_gib_offers_nothing_new() -> None:
     empty = replace(VMS, pool_gib=0)
-    new = pool_provider(empty, Policy(disk_ratio=Ratio(1.0, 2.0)), None).inventories["DISK_GB"]
+    new = pool_provider(empty, Policy(ratios=Ratios(disk=Ratio(1.0, 2.0))), None).inventories["DISK_GB"]
     assert (new.total, new.reserved, new.allocation_ratio) == (1, 1, 2.0)
 
 

@@ -20,7 +20,7 @@ from drivers.host.archive import DISK, HostArchive, encode_disk
 from drivers.host.ceph import ClusterSilent
 from drivers.host.disk import DiskProbe, probe_disk
 from drivers.libvirt.shape import shape
-from drivers.policy import OF_CELLS, CephPool, Policy, VolumeGroup
+from drivers.policy import OF_CELLS, CephPool, DiskPolicy, Layout, Policy, VolumeGroup
 from drivers.reasons import Explained
 from fakes import FACTS
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
@@ -262,11 +262,11 @@ def test_another_error_is_no_silence(script: Script) -> None:
 # -- what is reported -------------------------------------------------------------------------------------------------
 
 
-def shaped(disk: DiskFacts, before: Inventory | None = None, **policy: Any) -> Explained:
+def shaped(disk: DiskFacts, before: Inventory | None = None, layout: Layout = "devices", **policy: Any) -> Explained:
     stock = {"DISK_GB": before} if before else {}
     root = Provider(name=FACTS.hostname, inventories=stock)
     observed = ObservedTree((ObservedProvider(uuid="1", generation=1, provider=root),))
-    return shape(replace(FACTS, disk=disk), Policy(**policy), observed)
+    return shape(replace(FACTS, disk=disk), Policy(layout=layout, disk=DiskPolicy(**policy)), observed)
 
 
 def disk_gb(*asked: Any, **policy: Any) -> Inventory | None:
@@ -278,17 +278,17 @@ def inventory(total: int, reserved: int = 0, ratio: float = 1.0) -> Inventory:
 
 
 def test_a_volume_group_is_reported_in_whole_gib() -> None:
-    assert disk_gb(DiskSpace(20 * GIB - 1, 0, volume_group="guests"), reserved_disk_mib=1025) == inventory(19, 2)
+    assert disk_gb(DiskSpace(20 * GIB - 1, 0, volume_group="guests"), reserved_mib=1025) == inventory(19, 2)
 
 
 def test_of_a_cluster_novas_number_is_reported_unless_the_pools_is_wanted() -> None:
     assert disk_gb(FOUND) == inventory(30)
-    assert disk_gb(FOUND, disk_by_pool=True, reserved_disk_mib=1) == inventory(9, 1)
+    assert disk_gb(FOUND, by_pool=True, reserved_mib=1) == inventory(9, 1)
 
 
 @pytest.mark.parametrize("by_pool", [False, True])
 def test_explain_shows_both_numbers_of_a_cluster(by_pool: bool) -> None:
-    _, reason = shaped(FOUND, disk_by_pool=by_pool).providers[0].inventories["DISK_GB"]
+    _, reason = shaped(FOUND, by_pool=by_pool).providers[0].inventories["DISK_GB"]
 
     assert reason.fact.startswith("the Ceph cluster has 30 GiB, of which its pool vms can hold 9; ")
     assert f"the {'pool' if by_pool else 'cluster'} counts" in reason.fact
@@ -300,14 +300,14 @@ def test_what_a_pool_can_hold_is_reported_anew_when_it_differs_by_more_than_a_hu
 ) -> None:
     space = PoolSpace("vms", cluster_bytes=9000 * GIB, pool_gib=now)
 
-    assert disk_gb(space, inventory(1000), disk_by_pool=True) == inventory(reported)
+    assert disk_gb(space, inventory(1000), by_pool=True) == inventory(reported)
 
 
 @pytest.mark.parametrize("layout", ["devices", *sorted(OF_CELLS)])
 def test_what_does_not_answer_has_what_it_has_in_placement_and_all_else_is_reported(layout: Any) -> None:
     before = inventory(77, 5, 2.0)
 
-    found = shaped(DiskUnread("the Ceph cluster did not answer"), before, layout=layout, reserved_disk_mib=1)
+    found = shaped(DiskUnread("the Ceph cluster did not answer"), before, layout=layout, reserved_mib=1)
 
     assert found.tree.root.inventories["DISK_GB"] == before
     assert sum(one.inventories["VCPU"].total for one in found.tree if "VCPU" in one.inventories) == 4
@@ -335,7 +335,7 @@ def test_the_options_are_novas(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     settings = load_settings([config])
-    assert (settings.hypervisor.disk, settings.policy.disk_by_pool) == (POOL, True)
+    assert (settings.hypervisor.disk, settings.policy.disk.by_pool) == (POOL, True)
 
     config.write_text("[libvirt]\nimages_type = lvm\nimages_volume_group = guests\n", encoding="utf-8")
     assert load_settings([config]).hypervisor.disk == VolumeGroup("guests")

@@ -51,8 +51,8 @@ class SharedDisk(Feature):
         facts = view.survey.facts
         if found.stays:
             facts = replace(facts, disk=DiskUnread(found.stays))
-        policy = replace(view.policy, shared_disk=found.storage.name if found.storage else "")
-        return found, replace(view, policy=policy, survey=replace(view.survey, facts=facts))
+        disk = replace(view.policy.disk, shared=found.storage.name if found.storage else "")
+        return found, replace(view, policy=replace(view.policy, disk=disk), survey=replace(view.survey, facts=facts))
 
     def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> "tuple[SharedDisk, Shaped]":
         """Put the root into the aggregate of an agents' pool, and out of those of storages that it left."""
@@ -108,7 +108,7 @@ class _Held:
 
 def _find(view: View, observed: ObservedTree) -> SharedDisk | Needs:
     """Return where guests' disks are counted, or what must be read first; ``observed`` is by the wanted names."""
-    root, disk, asked = view.observed.root, view.survey.facts.disk, view.policy.shared_disk
+    root, disk, asked = view.observed.root, view.survey.facts.disk, view.policy.disk.shared
     marked = bool(_remembered(view)) or (root is not None and SHARER in root.provider.traits)
     if view.beside:
         return SharedDisk()
@@ -153,7 +153,7 @@ def _staying(view: View, why: str, marked: bool) -> SharedDisk:
 
 def _find_storage(view: View, root: ObservedProvider | None) -> ObservedProvider | Needs | str:
     """Return the storage that this host is to share, why it cannot, or what must be read to tell."""
-    disk, asked = view.survey.facts.disk, view.policy.shared_disk
+    disk, asked = view.survey.facts.disk, view.policy.disk.shared
     if asked == FOUND and not isinstance(disk, PoolSpace):
         return _find_by_aggregate(view)
     if asked == FOUND and isinstance(disk, PoolSpace):
@@ -326,7 +326,7 @@ def _twice(
 
 def _lost_ratio(view: View, root: ObservedProvider | None) -> str:
     """Return why the root's allocation ratio of DISK_GB would be lost with its stock; empty where it is configured."""
-    stock, ratio = root.provider.inventories.get(DISK) if root else None, view.policy.disk_ratio
+    stock, ratio = root.provider.inventories.get(DISK) if root else None, view.policy.ratios.disk
     if not root or not stock or ratio.configured or isclose(stock.allocation_ratio, ratio.initial, rel_tol=1e-5):
         return ""
     return (
