@@ -81,7 +81,6 @@ def draft(
             present=frozenset(),
             ours=OURS,
             stands=observed,
-            reserved={},
             memory=SEEN,
         ),
         wanted=Wanted(tree=desired, others={}, added={}, reported={}, strays=(), ours=OURS, notes=()),

@@ -63,28 +63,18 @@ class ComputeNode:
     nova: Callable[[str], NovaRecord] | None = None  # asks nova about the hypervisor with a uuid; None: no nova
     features: Features = FEATURES
 
-    def draft(
-        self,
-        wishes: Wishes = Wishes(),
-        *,
-        identity: str | None = None,
-        left: NodeState | None = None,
-        survey: Survey | None = None,
-        tried: tuple[ObservedTree, ...] = (),
-    ) -> Draft:
+    def draft(self, wishes: Wishes = Wishes(), *, survey: Survey | None = None) -> Draft:
         """
         Look at host and placement and plan; writes nothing anywhere.
 
-        ``identity`` is the root's uuid if it was just made; else it is read, or a stand-in where there is none.
-        ``left`` is the memory to compare with, by default the one on disk; ``survey`` is what was just seen of the
-        host, by default a new look. ``tried`` are the trees that cut-off attempts since then were to make.
+        ``survey`` is what was just seen of the host, by default a new look.
 
         Raises:
             DiscoveryError, PolicyError: the host cannot be read, or contradicts the policy.
             ConfigError, StateError: files of this host are wrong.
             PlacementError: placement cannot be read, or holds another host's tree under this name.
         """
-        return self.complete(self.view(wishes, identity=identity, left=left, survey=survey, tried=tried))
+        return self.complete(self.view(wishes, survey=survey))
 
     def view(
         self,
@@ -95,7 +85,13 @@ class ComputeNode:
         survey: Survey | None = None,
         tried: tuple[ObservedTree, ...] = (),
     ) -> View:
-        """Look at everything that must be seen before a draft can be made; parameters and errors as ``draft``."""
+        """
+        Look at everything that must be seen before a draft can be made; ``survey`` and errors as ``draft``.
+
+        ``identity`` is the root's uuid if it was just made; else it is read, or a stand-in where there is none.
+        ``left`` is the memory to compare with, by default the one on disk. ``tried`` are the trees that cut-off
+        attempts since then were to make.
+        """
         survey = survey or look(lambda: self.driver.survey(self.name))
         known = self.known_uuid(survey, identity)
         root_uuid = known or planned_identity(self.name)

@@ -11,7 +11,7 @@ from drivers.base import Survey
 from reportclient.allocations import Holdings
 from reportclient.diff import adopted
 from reportclient.ownership import Ownership, joined
-from reportclient.reserve import Reservations, set_by_operator, with_marks_of, with_reservations
+from reportclient.reserve import set_by_operator, with_marks_of, with_reservations
 from reportclient.settings import with_limits
 from reportclient.tree import ObservedTree, ProviderTree
 
@@ -25,7 +25,6 @@ class Shaped:
     present: frozenset[str]  # names of providers whose hardware the survey found
     ours: Ownership  # as it was before this pass
     stands: ObservedTree  # the standing tree, with marks for what operators reserved since the last pass
-    reserved: Reservations  # by operators since the last pass
     memory: NodeState  # as the last pass left it, with what this look adds
 
 
@@ -52,7 +51,6 @@ def shape_host(
         present=shaper.present(view.survey),
         ours=ownership(shaper, view.survey, tree, standing.observed, memory),
         stands=with_reservations(found, reserved),
-        reserved=reserved,
         memory=replace(memory, reserved=reserved),
     )
 

@@ -21,7 +21,7 @@ from drivers.policy import FOUND
 from drivers.pools import REPORTED_BY, SHARER, aggregate_of, pool_name, pool_uuid
 from reportclient.allocations import Allocation, Consumer, Move
 from reportclient.names import SHARES
-from reportclient.ownership import MARKER
+from reportclient.ownership import is_marked
 from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 
 DISK = "DISK_GB"
@@ -56,7 +56,7 @@ class SharedDisk(Feature):
 
     def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> "tuple[SharedDisk, Shaped]":
         """Put the root into the aggregate of an agents' pool, and out of those of storages that it left."""
-        root, pool = shaped.tree.root, self.storage if self.storage and _is_agents(self.storage) else None
+        root, pool = shaped.tree.root, self.storage if self.storage and is_marked(self.storage) else None
         root = replace(
             root,
             traits=root.traits | {SHARER} if self.marked else root.traits,
@@ -142,7 +142,7 @@ def _is_settled(view: View, root: ObservedProvider | None, storage: ObservedProv
         return True
     if storage is None or view.memory.bodies.get(_MOVING) or _remembered(view) != storage.uuid:
         return False
-    return not _is_agents(storage) or (root is not None and aggregate_of(storage.uuid) in root.provider.aggregates)
+    return not is_marked(storage) or (root is not None and aggregate_of(storage.uuid) in root.provider.aggregates)
 
 
 def _staying(view: View, why: str, marked: bool) -> SharedDisk:
@@ -172,7 +172,7 @@ def _find_storage(view: View, root: ObservedProvider | None) -> ObservedProvider
         )
     if not _shares_disk(found):
         return f"{found.name} does not share {DISK}: it needs {DISK} and the trait {SHARES} ([agent] shared_disk)"
-    if not _is_agents(found) and not (root and root.provider.aggregates & found.provider.aggregates):
+    if not is_marked(found) and not (root and root.provider.aggregates & found.provider.aggregates):
         return f"{found.name} shares no aggregate with {view.node}: put {view.node} into one of its aggregates"
     return found
 
@@ -180,7 +180,7 @@ def _find_storage(view: View, root: ObservedProvider | None) -> ObservedProvider
 def _find_by_aggregate(view: View) -> ObservedProvider | Needs | str:
     if view.readings.sharing is None:
         return Needs(sharing=True)
-    found = [one for one in view.readings.sharing if _shares_disk(one) and not _is_agents(one)]
+    found = [one for one in view.readings.sharing if _shares_disk(one) and not is_marked(one)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -364,7 +364,7 @@ def _notes(
             f"disks of {', '.join(behind[:4])} stay on a storage that {node} left, as long as these consumers have "
             f"something on another host too"
         )
-    if storage and _is_agents(storage) and not any(one.startswith(REPORTED_BY) for one in storage.provider.traits):
+    if storage and is_marked(storage) and not any(one.startswith(REPORTED_BY) for one in storage.provider.traits):
         yield (
             f"no agent reports {storage.name}, so its {DISK} stays as it is: set [agent] report_pool = true on one of "
             f"its hosts"
@@ -379,8 +379,3 @@ def _is_storage(seen: ObservedProvider) -> bool:
     """Return whether a provider is no host's, and has DISK_GB, also where somebody took the sharing trait off."""
     of_hosts = any(trait.startswith(("COMPUTE_", "HW_")) for trait in seen.provider.traits)
     return DISK in seen.provider.inventories and (SHARES in seen.provider.traits or not of_hosts)
-
-
-def _is_agents(seen: ObservedProvider) -> bool:
-    """Return whether agents report a storage; an operator's has no mark of ours."""
-    return MARKER in seen.provider.traits
