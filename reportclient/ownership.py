@@ -14,6 +14,7 @@ from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provide
 
 MARKER = "CUSTOM_OWNER_COMPUTE_NODE_AGENT"
 MANAGED = "COMPUTE_MANAGED_PCI_DEVICE"  # nova's trait of the PCI devices that its flavors can ask for
+SET = f"{MARKER}_SET_"  # followed by a trait of the root that this agent set, and takes back; else it is another's
 OWNER_NOVA = "OWNER_NOVA"  # nova 34 and later put it on the providers that they write
 _NOTHING = Provider(name="")
 OWNERS = ("OWNER_", "CUSTOM_OWNER_")  # prefixes of the traits by which services mark providers as theirs
@@ -53,7 +54,7 @@ class Ownership:
         possible = [self.emitted] if observed.provider.parent is None else [self.emitted, below]
         prefixes = tuple(prefix for names in possible for prefix in names.prefixes)
         begun = {name for name in observed.provider.traits if name.startswith(prefixes)}
-        return configured.union(begun, *(names.traits for names in possible))
+        return configured.union(begun, set_on(observed), *(names.traits for names in possible))
 
     def writes(self, observed: ObservedProvider) -> bool:
         """Return whether we write this provider: the root, or our own or adopted child without another's mark."""
@@ -106,6 +107,11 @@ def is_novas(observed: ObservedProvider) -> bool:
 def is_marked(observed: ObservedProvider) -> bool:
     """Return whether the provider carries our marker trait."""
     return MARKER in observed.provider.traits
+
+
+def set_on(observed: ObservedProvider) -> frozenset[str]:
+    """Return the traits that this agent set on a root and takes back, by their marks."""
+    return frozenset(name.removeprefix(SET) for name in observed.provider.traits if name.startswith(SET))
 
 
 def check_no_marks(traits: Iterable[str]) -> None:

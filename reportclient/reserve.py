@@ -152,7 +152,7 @@ def _with_least(provider: Provider, least: Mapping[tuple[str, str], int], beside
         for name, one in provider.inventories.items()
     }
     apart = NO_DEVICES.union(besides)
-    if all(stock[name].reserved == one.reserved for name, one in provider.inventories.items() if name not in apart):
+    if all(stock[name].reserved == one.reserved for name, one in provider.inventories.items() if name not in besides):
         return replace(provider, inventories=stock)
     theirs = {name: amount for name, amount in reserved_by_operator(provider).items() if name not in apart}
     return replace(provider, inventories=stock, traits=provider.traits | {RESERVED} | keeps(theirs))

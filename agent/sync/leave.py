@@ -25,7 +25,7 @@ from agent.sync.run import ATTEMPTS, foresee
 from drivers.pools import SHARER
 from reportclient.allocations import Allocation
 from reportclient.errors import Conflict
-from reportclient.ownership import MARKER, Names, Ownership, is_marked, is_novas, others_marks
+from reportclient.ownership import MARKER, SET, Names, Ownership, is_marked, is_novas, others_marks, set_on
 from reportclient.plan import Delete, Plan, Reshape, SetInventories, SetTraits
 from reportclient.reserve import given_back, is_mark
 from reportclient.tree import ObservedProvider, ObservedTree, same_stock
@@ -128,7 +128,7 @@ def plan_hand_over(
     )
     writes = []
     for seen in own:
-        if marks := frozenset(filter(_is_mark, seen.provider.traits)):
+        if marks := set_on(seen) | frozenset(filter(_is_mark, seen.provider.traits)):
             writes.append(SetTraits(seen.uuid, seen.name, seen.provider.traits - marks, frozenset(), marks))
     return Plan((*((Reshape(stock),) if len(stock) > 1 else stock), *writes))
 
@@ -302,7 +302,7 @@ def _leaves_first(observed: ObservedTree) -> Iterable[ObservedProvider]:
 
 
 def _is_mark(trait: str) -> bool:
-    return trait == MARKER or is_mark(trait)
+    return trait == MARKER or trait.startswith(SET) or is_mark(trait)
 
 
 def _list(names: list[str]) -> str:

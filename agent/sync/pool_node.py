@@ -5,6 +5,7 @@ from functools import partial
 
 from agent.errors import USER_ERRORS
 from agent.settings.read import OperatorFiles
+from agent.sync.decide.features import OF_POOLS
 from agent.sync.node import ComputeNode
 from drivers.facts import PoolSpace
 from drivers.looks import look
@@ -36,4 +37,6 @@ def pool_nodes(host: ComputeNode) -> tuple[ComputeNode, ...]:
         role=None,
         recorded=True,  # its identity is that of the pool, and no process on this host is its
     )
-    return tuple(replace(host, name=name, driver=driver, settings=alone, nova=None) for name in driver.nodes())
+    return tuple(
+        replace(host, name=name, driver=driver, settings=alone, nova=None, features=OF_POOLS) for name in driver.nodes()
+    )

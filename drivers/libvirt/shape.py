@@ -37,7 +37,7 @@ from drivers.pools import SHARER
 from drivers.reasons import Explained, Reason, Reasoned
 from reportclient.allocations import Backing, Holdings, OddStock
 from reportclient.names import device_address
-from reportclient.ownership import MARKER, Names
+from reportclient.ownership import MARKER, SET, Names
 from reportclient.reserve import KEEP, LEFT, MARKS, reserved_by_operator_on
 from reportclient.tree import MAX_INT, Inventory, ObservedTree
 
@@ -46,7 +46,7 @@ ROOT_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
 FLAT_CLASSES = frozenset({"VGPU", "MEM_ENCRYPTION_CONTEXT", "SRIOV_NET_VF"})  # of a flat root, by the agent or nova
 
 BELOW = Names(traits=OF_DEVICES)  # for devices only; on a root they are an operator's
-EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | MARKS | {MARKER, SHARER}, (KEEP, LEFT), BELOW)
+EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | MARKS | {MARKER, SHARER}, (KEEP, LEFT, SET), BELOW)
 
 
 def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Explained:

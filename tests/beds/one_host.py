@@ -140,11 +140,7 @@ class OneHost:
     def mark_as_nova(self) -> None:
         """Each provider carries nova's mark too, as our driver inside nova-compute leaves it."""
         for seen in self.tree():
-            body = {
-                "traits": sorted(seen.provider.traits | {OWNER_NOVA}),
-                "resource_provider_generation": seen.generation,
-            }
-            self.send("PUT", f"/resource_providers/{seen.uuid}/traits", body)
+            self.add_traits(seen.name.removeprefix(self.facts.hostname).removeprefix("_"), OWNER_NOVA)
 
     def give_to_nova(self, *, marked: bool = True) -> None:
         """The tree is nova's from now on: without our marks, and ``marked`` with nova's on each provider."""
@@ -205,6 +201,15 @@ class OneHost:
         seen = self.tree().by_name[name]
         left = sorted(seen.provider.traits - set(traits))
         body = {"traits": left, "resource_provider_generation": seen.generation}
+        self.send("PUT", f"/resource_providers/{seen.uuid}/traits", body)
+
+    def add_traits(self, suffix: str, *traits: str) -> None:
+        """Traits that another service, or an operator, puts on a provider."""
+        seen = self.tree().by_name[f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname]
+        body = {
+            "traits": sorted(seen.provider.traits | set(traits)),
+            "resource_provider_generation": seen.generation,
+        }
         self.send("PUT", f"/resource_providers/{seen.uuid}/traits", body)
 
     def traits(self, suffix: str = "") -> frozenset[str]:

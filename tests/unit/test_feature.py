@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -26,10 +27,19 @@ ALL = DevicePolicy(discover_all=True, mdevs=(MdevRule(type="a"),))
 class Drained(Feature):
     """Whatever is free is taken off offer."""
 
+    spares: ClassVar[bool] = False
+
     def reserve(self, tree: ProviderTree) -> Iterator[Reservation]:
         for one in tree:
             for name, stock in one.inventories.items():
-                yield Reservation(provider=one.name, resource_class=name, least=stock.total, kind="drained", why=WHY)
+                yield Reservation(
+                    provider=one.name,
+                    resource_class=name,
+                    least=stock.total,
+                    spares_use=self.spares,
+                    kind="drained",
+                    why=WHY,
+                )
 
     def root_traits(self) -> frozenset[str]:
         return frozenset({DISABLED})
@@ -79,7 +89,7 @@ def test_what_an_operator_reserved_before_and_meanwhile_stays_as_it_is(one: OneH
 
 
 def test_the_state_may_be_lost_meanwhile(one: OneHost) -> None:
-    before = free(one)
+    before = {seen.name: seen.provider for seen in one.tree()}
     one.sync(features=(*FEATURES, Drained))
     one.forget()
     assert one.sync().status is Status.UNCHANGED
@@ -87,7 +97,42 @@ def test_the_state_may_be_lost_meanwhile(one: OneHost) -> None:
 
     one.sync(features=FEATURES)
 
-    assert free(one) == before
+    assert {seen.name: seen.provider for seen in one.tree()} == before
+
+
+def test_a_trait_that_another_service_set_stays_its_own(one: OneHost) -> None:
+    one.add_traits("", DISABLED)
+    one.sync(features=(*FEATURES, Drained))
+    one.forget()
+
+    one.sync(features=FEATURES)
+
+    assert {name for name in one.traits() if DISABLED in name} == {DISABLED}
+
+
+def test_a_host_that_is_handed_over_carries_no_trait_of_a_feature(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL))
+    one.sync(features=(*FEATURES, Drained))
+
+    one.hand_over()
+
+    assert not {name for name in one.traits() if DISABLED in name}
+
+
+class Spared(Drained):
+    """The same, and nova can move what guests have of devices, too."""
+
+    __slots__ = ()
+    spares: ClassVar[bool] = True
+
+
+def test_what_guests_have_of_devices_may_stay_unreserved(one: OneHost) -> None:
+    suffix = "" if one.policy.layout == "flat" else NIC
+    one.claim({suffix: {VF: 1}})
+
+    one.sync(features=(*FEATURES, Spared))
+
+    assert (free(one), one.stock(suffix)[VF]) == ({VF: 1}, (4, 3))
 
 
 def test_what_guests_have_stays_theirs(one: OneHost) -> None:
@@ -116,6 +161,19 @@ def test_units_go_off_offer_although_the_rest_of_the_plan_is_refused(tmp_path: P
     assert one.stock(NIC)[VF] == (4, 4)
     one.sync(features=FEATURES)
     assert one.stock(NIC)[VF] == (4, 0)
+
+
+def test_units_come_back_although_the_rest_of_the_plan_is_refused(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL))
+    one.sync()
+    one.claim({"": {"VCPU": 1, "MEMORY_MB": 512}, NIC: {VF: 1}})
+    before = {seen.name: seen.provider for seen in one.tree()}
+    one.sync(features=(*FEATURES, Drained))
+
+    done = one.sync(features=FEATURES, policy=Policy(layout="numa", devices=ALL))
+
+    assert done.status is Status.RESHAPE_NEEDED
+    assert {seen.name: seen.provider for seen in one.tree()} == before
 
 
 def test_the_last_pass_says_why_wherever_a_person_looks(one: OneHost) -> None:

@@ -15,7 +15,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Condition, Status
 from reportclient.errors import UnsafePlan
 from reportclient.names import BANDWIDTH
-from reportclient.ownership import MANAGED, OWNER_NOVA, Names, is_marked, is_novas
+from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Names, is_marked, is_novas
 from reportclient.plan import Delete, Limits, Plan, Reparent, check_use, losses, shrinkage
 from reportclient.reserve import HELD, is_mark
 from reportclient.settings import lost_settings, set_back
@@ -287,7 +287,8 @@ def _unexplained(draft: Draft, root: ObservedProvider) -> list[str]:
     wanted = draft.desired.root.traits | draft.desired.root.inventories.keys()
     names = root.provider.traits | root.provider.inventories.keys()
     ours = is_marked(root)
-    return sorted(name for name in names - wanted if name in BANDWIDTH or (ours and name.startswith("CUSTOM_")))
+    strange = (name for name in names - wanted if not is_mark(name) and not name.startswith(MARKER))
+    return sorted(name for name in strange if name in BANDWIDTH or (ours and name.startswith("CUSTOM_")))
 
 
 def _limits(draft: Draft, shrink_fraction: float) -> Limits:

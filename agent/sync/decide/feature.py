@@ -51,7 +51,10 @@ class Reservation:
 
     provider: str  # by name
     resource_class: str
-    least: int  # so many units are reserved at least, as far as they are free; more than there are: all
+    least: int  # so many units are reserved at least; more than there are: all
+    spares_use: (
+        bool  # True: what guests have stays unreserved, so that nova can move them; always of CPUs, memory, disk
+    )
     kind: str  # as in ``Condition``
     why: str  # a sentence, as in ``Condition``
 
@@ -111,7 +114,11 @@ class Feature:
         return ()
 
     def root_traits(self) -> frozenset[str]:
-        """Return the traits that the root is to have because of this feature; they go with it, and wait for no plan."""
+        """
+        Return the traits that the root is to have because of this feature; they go with it, and wait for no plan.
+
+        A mark beside each says that it is ours. One that somebody else set stays his; beside nova none is set.
+        """
         return frozenset()
 
     def outside(self) -> Outside:

@@ -406,6 +406,7 @@ class _Walk:
         below = self._given.emitted.below or _NONE if stands.parent else _NONE
         begins = self._given.emitted.prefixes + below.prefixes
         begun = frozenset(one for one in stands.provider.traits if begins and one.startswith(begins))
+        begun |= {one for one in stands.provider.traits if f"{MARKER}_SET_{one}" in stands.provider.traits}
         return own | self._reported(stands).traits | self._given.emitted.traits | below.traits | begun
 
     # What is wrong at this moment

@@ -209,7 +209,9 @@ def _shape(
             return changed
         feature, shaped = changed
         found.append(feature)
-    return tuple(found), replace(shaped, tree=with_root_traits(shaped.tree, found))
+    if view.beside:
+        return tuple(found), shaped
+    return tuple(found), replace(shaped, tree=with_root_traits(shaped.tree, found, standing.observed.root))
 
 
 def _draft(

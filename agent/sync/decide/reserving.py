@@ -15,10 +15,11 @@ from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Needs, Shaper, View
 from agent.sync.decide.way import rows_on, takes_off, with_reserved
 from reportclient.names import NO_DEVICES, ONE_TIME
-from reportclient.ownership import is_marked
+from reportclient.ownership import SET, is_marked, set_on
 from reportclient.plan import Plan, stock_writes
 from reportclient.reserve import (
     HELD,
+    RESERVED,
     UNHEALTHY,
     is_mark,
     is_reserved_by_us,
@@ -60,16 +61,21 @@ def reserved_tree(
             for seen in ours
         )
     )
-    after = with_root_traits(after, features)
+    if standing.observed.root and not view.beside:
+        after = with_root_traits(after, features, standing.observed.root)
     rows = rows_on(view, (seen.uuid for seen in ours), standing.observed) if takes_off(after, features) else ()
     return rows if isinstance(rows, Needs) else with_reserved(after, features, files, rows)
 
 
-def with_root_traits(tree: ProviderTree, features: Iterable[Feature]) -> ProviderTree:
-    """Return a tree whose root has the traits that features want on it."""
-    traits = frozenset[str]().union(*(one.root_traits() for one in features))
+def with_root_traits(tree: ProviderTree, features: Iterable[Feature], stands: ObservedProvider | None) -> ProviderTree:
+    """Return a tree whose root has the traits that features want on it, with their marks, and no earlier ones."""
+    before = set_on(stands) if stands else frozenset[str]()
+    theirs = stands.provider.traits - before if stands else frozenset[str]()
+    now = frozenset[str]().union(*(one.root_traits() for one in features)) - theirs
+    ended = (before - now) | {f"{SET}{name}" for name in before - now}
+    traits = (tree.root.traits - ended) | now | {f"{SET}{name}" for name in now}
     others = (one for one in tree if one.parent)
-    return ProviderTree((replace(tree.root, traits=tree.root.traits | traits), *others)) if traits else tree
+    return ProviderTree((replace(tree.root, traits=traits), *others)) if traits != tree.root.traits else tree
 
 
 def _reserved(
@@ -95,6 +101,9 @@ def _reserved(
         least = theirs.get(name, 0) if is_back else now.reserved
         off_offer = now.total - max(0, wanted.total - wanted.reserved)
         stock[name] = replace(now, reserved=min(now.total, max(least, off_offer)))
+    if RESERVED in seen.provider.traits:
+        for name in stands.keys() & whole.inventories.keys() & NO_DEVICES:
+            stock[name] = replace(stands[name], reserved=min(stands[name].reserved, whole.inventories[name].reserved))
     ours = any(stock[name].reserved > theirs.get(name, 0) for name in names)
     marks = frozenset(filter(is_mark, whole.traits))
     unmarked = ours and not is_reserved_by_us(marks) and ONE_TIME not in whole.traits
@@ -119,10 +128,9 @@ def reservation_notes(plan: Plan, observed: ObservedTree) -> tuple[str, ...]:
         for name, stock in sorted(after.get(seen.uuid, {}).items())
     ]
     return tuple(
-        f"{provider}: {more} more {name} are reserved, as this host does not show them (plan {plan.digest}, carried "
-        f"out alone)"
+        f"{provider}: {more} more {name} are reserved (plan {plan.digest}, carried out alone)"
         if more > 0
-        else f"{provider}: {-more} {name} are there again, and reserved no more (plan {plan.digest}, carried out alone)"
+        else f"{provider}: {-more} {name} are reserved no more (plan {plan.digest}, carried out alone)"
         for provider, name, more in amounts
         if more
     )

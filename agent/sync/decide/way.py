@@ -254,15 +254,15 @@ def with_reserved(
     """
     Return a finished tree with what features take off offer, and the marks for that.
 
-    Of the host's own classes that is at most what is free of ``allocations``, all on this tree: capacity below what is
-    used would be refused. ``files``: classes of the operator's files, by provider.
+    ``allocations`` are all on this tree: of the host's own classes no capacity goes below what is used.
+    ``files``: classes of the operator's files, by provider.
     """
     least: dict[tuple[str, str], int] = {}
     used, providers = usages(allocations), {one.name: one for one in tree}
     for one in (each for feature in features for each in feature.reserve(tree)):
         slot, stock = (one.provider, one.resource_class), providers[one.provider].inventories[one.resource_class]
         free = stock.total - math.ceil(used.get(slot, 0) / stock.allocation_ratio)
-        amount = min(one.least, free) if one.resource_class in NO_DEVICES else one.least
+        amount = min(one.least, free) if one.spares_use or one.resource_class in NO_DEVICES else one.least
         least[slot] = max(least.get(slot, 0), amount)
     after = with_least(tree, least, files) if least else tree
     return ProviderTree(tuple(with_left(one, files.get(one.name, ())) for one in after))

@@ -11,3 +11,6 @@ from agent.sync.decide.features.shared_disk import SharedDisk
 
 Features = tuple[type[Feature], ...]
 FEATURES: Features = (SecondWriter, NovaRoot, RenamedClass, SharedDisk, OneTime, OddDevices, Boot)
+
+OF_POOLS: Features = (SecondWriter, NovaRoot)
+"""Those that act on a shared pool, too: it is no host, and its options are not a host's."""
