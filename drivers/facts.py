@@ -64,6 +64,16 @@ class HostModel:
     lacks: frozenset[str]  # features of the model that guests do not get
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedEncryption:
+    """Kinds of memory encryption that guests can have."""
+
+    sev_guests: int = 0  # how many SEV guests can run at a time; 0: SEV is not supported
+    sev_es_guests: int = 0  # how many SEV-ES or SEV-SNP guests can run at a time; 0: neither is supported
+    tdx: bool = False  # guests can have Intel TDX; older releases of libvirt do not tell
+    launch_security: frozenset[str] = frozenset()  # for instance "sev-snp"; libvirt before 10.5 reports none
+
+
 @dataclass(frozen=True, slots=True)
 class DomainCapabilities:
     """Features that one emulator offers guests of one machine type, from virConnectGetDomainCapabilities."""
@@ -74,13 +84,10 @@ class DomainCapabilities:
     secure_boot: bool
     tpm_models: frozenset[str]
     tpm_versions: frozenset[str] | None  # None: libvirt before 8.6 does not report them
-    sev_guests: int = 0  # how many SEV guests can run at a time; 0: SEV is not supported
-    sev_es_guests: int = 0  # how many SEV-ES or SEV-SNP guests can run at a time; 0: neither is supported
-    tdx: bool = False  # guests can have Intel TDX; older releases of libvirt do not tell
+    encryption: OfferedEncryption = OfferedEncryption()
     cpu_modes: frozenset[str] = frozenset()  # CPU modes that guests can have; empty: libvirt does not tell
     cpu_models: tuple[tuple[str, str], ...] = ()  # (CPU model, "yes", "no" or "unknown": whether this host can run it)
     host_model: HostModel | None = None  # None: libvirt does not tell
-    launch_security: frozenset[str] = frozenset()  # for instance "sev-snp"; libvirt before 10.5 reports none
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from drivers.by_suffix import BySuffix
 from drivers.devices.inventories import DeviceStock, short
-from drivers.facts import HostFacts
+from drivers.facts import HostFacts, OfferedEncryption
 from drivers.policy import DevicePolicy
 from drivers.reasons import Reason
 from reportclient.reserve import reserved_by_operator_on
@@ -23,7 +23,7 @@ def _sev_stock(facts: HostFacts, standing: BySuffix) -> list[DeviceStock]:
 
     SEV-ES is not offered together with SEV-SNP, which uses the same slots (as in nova).
     """
-    offers = [offer for offer in facts.hypervisor.domain_capabilities if offer.arch == "x86_64"]
+    offers = _offers(facts)
     guests = max((offer.sev_guests for offer in offers), default=0)
     es_guests = max((offer.sev_es_guests for offer in offers), default=0)
     kernel = facts.cpu.sev
@@ -48,7 +48,7 @@ def _tdx_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> li
 
     Of the kernel's number and the configured one, the lower counts (nova's documentation of num_intel_tdx_guests).
     """
-    offered = any(offer.tdx for offer in facts.hypervisor.domain_capabilities if offer.arch == "x86_64")
+    offered = any(offer.tdx for offer in _offers(facts))
     known = [count for count in (facts.cpu.tdx_guests, policy.tdx_guests) if count is not None]
     count = min(known, default=0)
     if not (policy.tdx and offered and count):
@@ -57,6 +57,10 @@ def _tdx_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> li
     rule = "[libvirt] num_intel_tdx_guests, if it is lower" if policy.tdx_guests is not None else "the kernel's number"
     fact = f"libvirt's domain capabilities have tdx, and the kernel {kernel} (tdx in misc.capacity)"
     return [_provider("intel_tdx", count, Reason(fact, rule), standing)]
+
+
+def _offers(facts: HostFacts) -> list[OfferedEncryption]:
+    return [offer.encryption for offer in facts.hypervisor.domain_capabilities if offer.arch == "x86_64"]
 
 
 def _provider(suffix: str, count: int, reason: Reason, standing: BySuffix) -> DeviceStock:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element, tostring
 
 from drivers.errors import MalformedFact
-from drivers.facts import DomainCapabilities, GuestArch, HostCpu, HostModel, MemoryPages, NumaCell
+from drivers.facts import DomainCapabilities, GuestArch, HostCpu, HostModel, MemoryPages, NumaCell, OfferedEncryption
 from drivers.host.archive import Document, fields
 from drivers.host.parse import parse_cpu_set
 from drivers.libvirt.xml import attribute, number, parse_xml, require, text_of
@@ -94,16 +94,18 @@ def parse_domain_capabilities(document: Document) -> DomainCapabilities:
         secure_boot="yes" in _values(root, "os/loader/enum[@name='secure']"),
         tpm_models=_values(root, "devices/tpm/enum[@name='model']"),
         tpm_versions=None if versions is None else _values(root, "devices/tpm/enum[@name='backendVersion']"),
-        sev_guests=_count(sev, "maxGuests", document.source),
-        sev_es_guests=_count(sev, "maxESGuests", document.source),
-        tdx=root.find("features/tdx[@supported='yes']") is not None,
+        encryption=OfferedEncryption(
+            sev_guests=_count(sev, "maxGuests", document.source),
+            sev_es_guests=_count(sev, "maxESGuests", document.source),
+            tdx=root.find("features/tdx[@supported='yes']") is not None,
+            launch_security=_values(root, "features/launchSecurity[@supported='yes']/enum[@name='sectype']"),
+        ),
         cpu_modes=frozenset(str(mode.get("name")) for mode in root.iterfind("cpu/mode[@supported='yes']")),
         cpu_models=tuple(
             (model.text or "", model.get("usable", "unknown"))
             for model in root.iterfind("cpu/mode[@name='custom']/model")
         ),
         host_model=_host_model(root, document.source),
-        launch_security=_values(root, "features/launchSecurity[@supported='yes']/enum[@name='sectype']"),
     )
 
 

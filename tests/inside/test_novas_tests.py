@@ -136,9 +136,12 @@ class StandIn(LibvirtDriver):
         found = parse_domain_capabilities(Document(text, "nova's fake libvirt"))
         return replace(
             found,
-            sev_guests=(host._max_sev_guests or 0) if host._supports_amd_sev else 0,
-            sev_es_guests=(host._max_sev_es_guests or 0) if host._supports_amd_sev else 0,
-            launch_security=frozenset({"sev-snp"}),
+            encryption=replace(
+                found.encryption,
+                sev_guests=(host._max_sev_guests or 0) if host._supports_amd_sev else 0,
+                sev_es_guests=(host._max_sev_es_guests or 0) if host._supports_amd_sev else 0,
+                launch_security=frozenset({"sev-snp"}),
+            ),
         )
 
     def _devices(self) -> Devices:

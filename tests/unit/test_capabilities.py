@@ -105,7 +105,7 @@ def test_domain_capabilities_tell_intel_tdx(said: str, can: bool) -> None:
     features = f"<features><gic supported='no'/><tdx supported='{said}'/></features>"
     text = f"<domainCapabilities><arch>x86_64</arch>{features}</domainCapabilities>"
 
-    assert parse_domain_capabilities(document(text)).tdx is can
+    assert parse_domain_capabilities(document(text)).encryption.tdx is can
 
 
 def test_a_feature_that_the_model_has_and_the_host_lacks_is_none() -> None:

@@ -686,8 +686,8 @@ def test_a_parent_that_is_not_on_pci_is_known_by_its_name_and_has_no_cell() -> N
     ],
 )
 def test_memory_encryption_contexts(kernel: SevKernel | None, expected: dict[str, int]) -> None:
-    offer = replace(PC, sev_guests=100, sev_es_guests=15, launch_security=frozenset({"sev-snp"}))
-    hypervisor = offering(offer, versions=Versions(10_005_000, 8_002_000))
+    sev = replace(PC.encryption, sev_guests=100, sev_es_guests=15, launch_security=frozenset({"sev-snp"}))
+    hypervisor = offering(replace(PC, encryption=sev), versions=Versions(10_005_000, 8_002_000))
     facts = replace(host(), cpu=replace(FACTS.cpu, sev=kernel), hypervisor=hypervisor)
 
     found = {
@@ -715,7 +715,7 @@ def test_intel_tdx_is_offered_as_nova_34_says(
     offered_by_libvirt: bool, passthrough: bool, kernel: int | None, configured: int | None, expected: int | None
 ) -> None:
     """As in nova (TestLibvirtTDXSupported in tests/unit/virt/libvirt/test_host.py), which says 100 where 63 are."""
-    offered = offering(replace(PC, tdx=offered_by_libvirt))
+    offered = offering(replace(PC, encryption=replace(PC.encryption, tdx=offered_by_libvirt)))
     facts = replace(host(), cpu=replace(FACTS.cpu, tdx_guests=kernel), hypervisor=offered)
 
     found = device_stock(facts, DevicePolicy(tdx=passthrough, tdx_guests=configured), NOWHERE)

@@ -710,7 +710,7 @@ def test_a_new_class_for_the_same_devices_loses_no_limit_in_silence(start: Start
 
 @pytest.mark.parametrize("second", ["flat", "numa"])
 def test_a_limit_of_the_device_itself_is_nobodys_setting(tmp_path: Path, second: Layout) -> None:
-    sev = offering(replace(PC, sev_guests=15))
+    sev = offering(replace(PC, encryption=replace(PC.encryption, sev_guests=15)))
     facts = replace(host(*card(ONE, 4)), hypervisor=sev)
     one = OneHost(tmp_path, facts, Policy(layout="devices", devices=VFS))
     one.sync()

@@ -8,12 +8,12 @@ import pytest
 from agent.audit.decide.findings import Finding
 from agent.audit.decide.guests import find_all
 from agent.audit.decide.snapshot import Providers, Snapshot, suspects
-from drivers.facts import DomainCapabilities, GuestDevices, GuestMemory, HostFacts, Mdev, NetDevice, Tenant
+from drivers.facts import GuestDevices, GuestMemory, HostFacts, Mdev, NetDevice, Tenant
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.pci import PciAddress
 from drivers.policy import CpuPolicy, DevicePolicy, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
-from fakes import FACTS, offering
+from fakes import FACTS, PC, offering
 from hardware import at, card, gpu, guest_with, host, parent
 from reportclient.allocations import Allocation, Consumer
 from reportclient.diff import diff
@@ -28,7 +28,7 @@ GUEST = replace(guest_with(mdevs=frozenset({"m"})), vcpus=(frozenset(),), memory
 MDEV, NEIGHBOUR = Mdev("m", "a", PARENTS[0].name), Mdev("n", "a", PARENTS[1].name)
 ON_A, ON_B = f"host_{PARENTS[0].name}", f"host_{PARENTS[1].name}"
 VGPUS = Policy(devices=DevicePolicy(mdevs=(MdevRule(type="a"),)))
-SEV = DomainCapabilities("x86_64", frozenset(), frozenset(), False, frozenset(), frozenset(), sev_guests=5)
+SEV = replace(PC, encryption=replace(PC.encryption, sev_guests=5))
 
 
 def placed(facts: HostFacts, policy: Policy = VGPUS) -> ObservedTree:
