@@ -30,13 +30,20 @@ class SourceStatus:
     error: str = ""  # why it failed at the last try; empty: it served
 
 
+@dataclass(frozen=True, slots=True)
+class ServiceProcess:
+    """The process of the service."""
+
+    version: str  # of the agent
+    pid: int
+    started_s: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStatus:
     """Contents of status.json; times are seconds since the epoch."""
 
-    version: str
-    pid: int
-    started_s: float
+    process: ServiceProcess
     passes: int = 0  # completed ones since the start
     last_pass_s: float | None = None  # end of the last completed pass; None: there was none
     took_s: float = 0.0  # duration of that pass
@@ -115,7 +122,8 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
 
 
 def _encode(status: ServiceStatus) -> dict[str, object]:
-    told = {one.name: getattr(status, one.name) for one in fields(status)}
+    parts = (status.process, status)
+    told = {one.name: getattr(part, one.name) for part in parts for one in fields(part) if one.name != "process"}
     told["conditions"] = encode(status.conditions)
     told["sources"] = {name: {"ok_s": one.ok_s, "error": one.error} for name, one in status.sources.items()}
     return {"format": _FORMAT, **told, "sentence": status.sentence(), "ready": status.is_ready}
