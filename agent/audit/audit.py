@@ -131,7 +131,8 @@ def _to_remember(
 def _by_age(findings: tuple[Finding, ...], young: frozenset[str]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """Return the findings that concern no young consumer, and the misplaced rows of young ones."""
     judged = tuple(finding for finding in findings if young.isdisjoint(finding.consumers))
-    return judged, tuple(finding for finding in findings if finding.misplaced and finding not in judged)
+    moved = (finding for finding in findings if finding.repair and finding.repair.misplaced)
+    return judged, tuple(finding for finding in moved if finding not in judged)
 
 
 def _with_nova(

@@ -155,7 +155,7 @@ def _against(finding: Finding, result: AuditResult, policy: HealPolicy, now: flo
         return UNLISTED
     if finding.untyped and not policy.untyped:
         return "its consumer has no type, and the policy does not say untyped: true"
-    if policy.at_once and finding.misplaced:
+    if policy.at_once and finding.repair.misplaced:
         return ""
     sighting = result.memory.sightings.get(finding.key)
     if sighting is None:
@@ -178,7 +178,7 @@ def _repair(node: ComputeNode, result: AuditResult, finding: Finding) -> str:
     operation = finding.repair.operation
     try:
         if isinstance(operation, ReplaceAllocations):
-            moves = operation.rewrites if finding.misplaced else ()
+            moves = operation.rewrites if finding.repair.misplaced else ()
             if why := next(filter(None, (_meanwhile(node, result, move) for move in moves)), ""):
                 return why
             subject = finding.consumer or operation.rewrites[0].consumer

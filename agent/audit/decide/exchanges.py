@@ -65,9 +65,9 @@ def _with_ring(finding: Finding, ring: list[Finding]) -> Finding:
     guests = ", ".join(str(one.consumer) for one in ring)
     text = f"set the allocations of guests {guests} to what they really have, at once, as each has the other's place"
     rewrites = tuple(each for one in repairs for each in one.rewrites)
+    misplaced = len(repairs) == len(ring) and all(one.misplaced for one in repairs)
     return replace(
         finding,
-        repair=Repair(text=text, operation=ReplaceAllocations(rewrites)),
+        repair=Repair(text=text, operation=ReplaceAllocations(rewrites), misplaced=misplaced),
         safe=all(one.safe for one in ring),
-        misplaced=all(one.misplaced for one in ring),
     )

@@ -83,6 +83,7 @@ class Repair:
 
     text: str
     operation: ReplaceAllocations | SetInventories | Delete
+    misplaced: bool = False  # True: it only moves rows of a guest that is here to where the guest is
 
     @property
     def rewrites(self) -> tuple[Rewrite, ...]:
@@ -110,7 +111,6 @@ class Finding:
     safe: bool = False  # True: nothing speaks against the repair
     arriving: bool = False  # True: a guest that is on its way looks the same, which can take hours
     untyped: bool = False  # True: the repair takes from a consumer without a type, which may be another service's
-    misplaced: bool = False  # True: the repair only moves rows of a guest that is here to where the guest is
     by_nova: bool = False  # True: it rests on nova's answer; without that answer it would be another finding
 
     @property

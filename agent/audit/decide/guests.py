@@ -72,9 +72,10 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
         for place, (has, _) in places.items():
             slots.setdefault(snapshot.tree.by_name[place].uuid, {})[name] = has
     text = f"set the allocations of guest {consumer.uuid} to what the guest really has"
-    repair = Repair(text=text, operation=ReplaceAllocations((rewrite(consumer, settled(slots)),)))
     stays = surely_stays(snapshot, consumer.uuid) and not snapshot.elsewhere(consumer)
     misplaced = safe and stays and set(kinds.values()) == {Kind.WRONG_PROVIDER}
+    operation = ReplaceAllocations((rewrite(consumer, settled(slots)),))
+    repair = Repair(text=text, operation=operation, misplaced=misplaced)
     return [
         Finding(
             kind=kinds[name],
@@ -86,7 +87,6 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
             seen=f"the hypervisor gives it {has} {name} of {place}, and {booked} are allocated{doubt}{unsure}",
             repair=None if unsure else repair,
             safe=safe and not unsure,
-            misplaced=misplaced and not unsure,
         )
         for name, places in differences.items()
         for place, (has, booked) in places.items()
