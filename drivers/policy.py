@@ -98,42 +98,56 @@ class GuestPolicy:
         return f"{self.places[option]}: " if option in self.places else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceRule:
-    """
-    One rule of ``[pci] device_spec``: the PCI functions that it matches, and how these are offered.
-
-    Ids are four lower-case hex digits; None matches any. Each part of an address has its own pattern.
-    """
-
-    number: int  # position among the rules, from 1, for messages
-    vendor_id: str | None = None
-    product_id: str | None = None
-    address: tuple[re.Pattern[str], ...] = ()  # of domain, bus, slot and function in hex digits; empty: any
-    exact: PciAddress | None = None  # the only address that matches; for a PF, its VFs match too
-    interface: str | None = None  # of a rule by devname, which counts for nothing: the name of a network interface
-    resource_class: str | None = None  # None: CUSTOM_PCI_<vendor>_<product>
-    class_attribute: str | None = None  # file below the function's folder in sysfs that gives the class; None: no file
-    traits: frozenset[str] = frozenset()
-    physical_network: str | None = None
-    one_time_use: bool | None = None  # None: not in the rule
-    live_migratable: bool = False
-    remote_managed: bool = False  # VFs that are set up on the card itself (a SmartNIC): only those of a known card
-    bandwidth: "Bandwidth | None" = None
-    expect: int | None = None  # how many devices the rule is to find; None: not said
-
-    @property
-    def novas(self) -> bool:
-        """Whether nova reports these devices too: not those of Neutron's networks, nor those of our own key."""
-        return self.physical_network is None and self.class_attribute is None
-
-
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
     """Bandwidth of a PF in kbit/s; None: the speed of its link."""
 
     egress_kbps: int | None = None
     ingress_kbps: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RulePlace:
+    """Where a rule looks for devices; each part of an address has its own pattern."""
+
+    address: tuple[re.Pattern[str], ...] = ()  # of domain, bus, slot and function in hex digits; empty: any
+    exact: PciAddress | None = None  # the only address that matches; for a PF, its VFs match too
+    interface: str | None = None  # of a rule by devname, which counts for nothing: the name of a network interface
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleNetwork:
+    """What a rule offers Neutron's networks."""
+
+    name: str | None = None  # of the physical network; None: the devices are not Neutron's
+    bandwidth: Bandwidth | None = None  # of the PF; None: not in the rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRule:
+    """
+    One rule of ``[pci] device_spec``: the PCI functions that it matches, and how these are offered.
+
+    Ids are four lower-case hex digits; None matches any.
+    """
+
+    number: int  # position among the rules, from 1, for messages
+    vendor_id: str | None = None
+    product_id: str | None = None
+    place: RulePlace = RulePlace()
+    resource_class: str | None = None  # None: CUSTOM_PCI_<vendor>_<product>
+    class_attribute: str | None = None  # file below the function's folder in sysfs that gives the class; None: no file
+    traits: frozenset[str] = frozenset()
+    network: RuleNetwork = RuleNetwork()
+    one_time_use: bool | None = None  # None: not in the rule
+    live_migratable: bool = False
+    remote_managed: bool = False  # VFs that are set up on the card itself (a SmartNIC): only those of a known card
+    expect: int | None = None  # how many devices the rule is to find; None: not said
+
+    @property
+    def novas(self) -> bool:
+        """Whether nova reports these devices too: not those of Neutron's networks, nor those of our own key."""
+        return self.network.name is None and self.class_attribute is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from drivers.facts import PciFunction
 from drivers.pci import PciAddress, parse_pci_address
-from drivers.policy import Bandwidth, DevicePolicy, DeviceRule
+from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, RuleNetwork, RulePlace
 from reportclient.names import normalise_class, normalise_trait
 from reportclient.ownership import check_no_marks
 from reportclient.reserve import check_length
@@ -52,16 +52,16 @@ def parse_rule(record: Mapping[str, object], number: int) -> DeviceRule:
         number=number,
         vendor_id=_parse_id(record, "vendor_id"),
         product_id=_parse_id(record, "product_id"),
-        address=patterns,
-        exact=exact,
+        place=RulePlace(address=patterns, exact=exact),
         resource_class=resource_class,
         class_attribute=_parse_attribute(record),
         traits=traits,
-        physical_network=_text(record, "physical_network") or None,
+        network=RuleNetwork(
+            name=_text(record, "physical_network") or None, bandwidth=_parse_bandwidth(record.get("bandwidth"))
+        ),
         one_time_use=_switch(record, "one_time_use"),
         live_migratable=bool(_switch(record, "live_migratable")),
         remote_managed=bool(_switch(record, "remote_managed")),
-        bandwidth=_parse_bandwidth(record.get("bandwidth")),
         expect=_parse_expect(record.get("expect")),
     )
 
@@ -82,7 +82,7 @@ def parse_idle_rule(record: Mapping[str, object], number: int) -> DeviceRule:
     rule = parse_rule({key: value for key, value in record.items() if key in ALWAYS_CHECKED}, number)
     remote = SWITCHES.get(str(record.get("remote_managed")).strip().lower(), False)
     if devname:  # about the whole card, whatever ids its functions have
-        return replace(rule, vendor_id=None, product_id=None, interface=devname)
+        return replace(rule, vendor_id=None, product_id=None, place=replace(rule.place, interface=devname))
     return replace(rule, remote_managed=remote)
 
 
@@ -92,14 +92,14 @@ def matches(rule: DeviceRule, function: PciFunction, *, pf_exists: bool) -> bool
 
     A rule with the address of a PF matches its VFs too; ``pf_exists``: there is a PF at the rule's ``exact`` address.
     """
-    if rule.interface and rule.interface not in {net.name for net in function.net_devices}:
+    if rule.place.interface and rule.place.interface not in {net.name for net in function.net_devices}:
         return False
     if rule.vendor_id not in (None, function.ids.vendor) or rule.product_id not in (None, function.ids.product):
         return False
-    if pf_exists and rule.exact is not None and function.pf == rule.exact:
+    if pf_exists and rule.place.exact is not None and function.pf == rule.place.exact:
         return True
-    return not rule.address or all(
-        pattern.match(part) for pattern, part in zip(rule.address, _parts(function.address), strict=True)
+    return not rule.place.address or all(
+        pattern.match(part) for pattern, part in zip(rule.place.address, _parts(function.address), strict=True)
     )
 
 

@@ -35,7 +35,7 @@ def is_offered(name: str, policy: DevicePolicy) -> bool:
     """Return whether the configuration offers a class where there is hardware for it."""
     rules = policy.rules if policy.report else ()
     if name in BANDWIDTH:
-        return policy.link_bandwidth or any(rule.bandwidth for rule in rules)
+        return policy.link_bandwidth or any(rule.network.bandwidth for rule in rules)
     by_itself = name == CONTEXT or (policy.discover_all and name == "SRIOV_NET_VF")
     return by_itself or any(rule.resource_class == name for rule in policy.mdevs) or any(gives(r, name) for r in rules)
 

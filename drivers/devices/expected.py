@@ -36,7 +36,7 @@ class Short:
         if isinstance(self.rule, MdevRule):
             names = self.rule.addresses | {libvirt_name(address) for address in self.rule.addresses}
             return self.rule.resource_class == resource_class and (not (names and suffix) or suffix in names)
-        own = nova_name(str(self.rule.exact)) if self.rule.exact else ""
+        own = nova_name(str(self.rule.place.exact)) if self.rule.place.exact else ""
         return gives(self.rule, resource_class) and (not suffix or own not in standing or suffix == own)
 
 

@@ -48,7 +48,7 @@ def rules_by_function(
         if not function.can_be_given:
             continue
         for rule in policy.rules:
-            if not matches(rule, function, pf_exists=rule.exact in pfs):
+            if not matches(rule, function, pf_exists=rule.place.exact in pfs):
                 continue
             if not rule.remote_managed or _card_is_known(function, functions, rule, policy):
                 found[function.address] = rule
@@ -70,7 +70,7 @@ def unknown_cards(
         function.address: rule
         for rule in reversed(rules)
         for function in functions.values()
-        if function.pf and function.address not in ruled and matches(rule, function, pf_exists=rule.exact in pfs)
+        if function.pf and function.address not in ruled and matches(rule, function, pf_exists=rule.place.exact in pfs)
     }
 
 
@@ -82,7 +82,8 @@ def beyond_nova(functions: Mapping[PciAddress, PciFunction], policy: DevicePolic
     return tuple(
         one.address
         for one in far
-        if (policy.discover_all and one.is_vf) or any(matches(rule, one, pf_exists=rule.exact in pfs) for rule in rules)
+        if (policy.discover_all and one.is_vf)
+        or any(matches(rule, one, pf_exists=rule.place.exact in pfs) for rule in rules)
     )
 
 
@@ -90,8 +91,8 @@ def _card_is_known(
     function: PciFunction, functions: Mapping[PciAddress, PciFunction], rule: DeviceRule, policy: DevicePolicy
 ) -> bool:
     """Return whether a function or its PF shows a serial number; refuse a function that is no VF, where nova does."""
-    counts = policy.report and rule.physical_network is None  # nova leaves out what is Neutron's
-    if function.pf is None and (counts or (function.is_pf and function.address == rule.exact)):
+    counts = policy.report and rule.network.name is None  # nova leaves out what is Neutron's
+    if function.pf is None and (counts or (function.is_pf and function.address == rule.place.exact)):
         raise PolicyError(
             f"[pci] device_spec rule {rule.number} has remote_managed for {function.address}, which is no VF: only VFs "
             f"can have it: add their product_id to the rule"
@@ -163,7 +164,7 @@ def by_provider(
 
 def without_neutrons(matched: Iterable[Match]) -> list[Match]:
     """Return the functions whose rule names no physical network."""
-    return [match for match in matched if not (match.rule and match.rule.physical_network)]
+    return [match for match in matched if not (match.rule and match.rule.network.name)]
 
 
 def _refusal(address: PciAddress, matched: list[Match]) -> str:
@@ -182,7 +183,7 @@ def _refusal(address: PciAddress, matched: list[Match]) -> str:
                 f"[pci] device_spec rule {match.rule.number} has one_time_use for {match.function.address}, a VF: "
                 f"only PFs and plain devices can have it"
             )
-    networks = sorted({match.rule.physical_network for match in matched if match.rule and match.rule.physical_network})
+    networks = sorted({match.rule.network.name for match in matched if match.rule and match.rule.network.name})
     if nameless := [name for name in networks if not network_trait(name)]:
         return (
             f"[pci] device_spec has {nameless[0][:40]!r} as a physical_network, and no trait can be made of it: use "
@@ -223,10 +224,10 @@ def traits_by(rule: DeviceRule) -> frozenset[str]:
         "HW_PCI_LIVE_MIGRATABLE": rule.live_migratable,
         "HW_PCI_ONE_TIME_USE": bool(rule.one_time_use),
         # Nova requires this trait in its own PCI requests, so that they never get the devices of Neutron's ports.
-        MANAGED: rule.physical_network is None,
-        "HW_NIC_SRIOV": rule.physical_network is not None,
+        MANAGED: rule.network.name is None,
+        "HW_NIC_SRIOV": rule.network.name is not None,
     }
-    network = {network_trait(rule.physical_network)} if rule.physical_network else set()
+    network = {network_trait(rule.network.name)} if rule.network.name else set()
     return rule.traits | {name for name, given in own.items() if given} | network
 
 

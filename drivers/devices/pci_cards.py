@@ -138,7 +138,7 @@ def _perhaps_ruled(facts: HostFacts, policy: DevicePolicy) -> frozenset[PciAddre
     return frozenset(
         one.pf
         for one in odd
-        if one.pf and any(matches(rule, one, pf_exists=rule.exact == one.pf) for rule in policy.rules)
+        if one.pf and any(matches(rule, one, pf_exists=rule.place.exact == one.pf) for rule in policy.rules)
     )
 
 
@@ -220,10 +220,10 @@ def _bandwidth(
 
     A link that is down shows no speed; then the stock in placement stays.
     """
-    rule = next((match.rule for match in matched if match.rule and match.rule.bandwidth), None)
+    rule = next((match.rule for match in matched if match.rule and match.rule.network.bandwidth), None)
     if rule is None and not (policy.link_bandwidth and pf.is_pf):
         return [], frozenset()
-    wish = (rule.bandwidth if rule else None) or Bandwidth()
+    wish = (rule.network.bandwidth if rule else None) or Bandwidth()
     because = f"bandwidth in [pci] device_spec, rule {rule.number}" if rule else "[pci] link_bandwidth"
     speeds = [net.speed_mbps for net in pf.links if net.speed_mbps]
     mbps = max(speeds, default=0)  # interfaces of one card may be views of the same link

@@ -54,4 +54,4 @@ def unbooked(facts: HostFacts, matched: Iterable[Match]) -> frozenset[PciAddress
 
 def _is_a_ports(match: Match, ports: Container[PciAddress]) -> bool:
     """Return whether a guest has a function through a port; with the vnic_type direct-physical it is no interface."""
-    return match.function.address in ports or bool(match.rule and match.rule.physical_network)
+    return match.function.address in ports or bool(match.rule and match.rule.network.name)

@@ -42,7 +42,7 @@ def _reasons(rule: DeviceRule, functions: _Functions, policy: DevicePolicy, rule
 
 
 def _meant(rule: DeviceRule, functions: _Functions) -> list[PciFunction]:
-    is_pf = rule.exact in {one.address for one in functions.values() if one.is_pf}
+    is_pf = rule.place.exact in {one.address for one in functions.values() if one.is_pf}
     return [one for one in functions.values() if matches(rule, one, pf_exists=is_pf)]
 
 
@@ -61,12 +61,12 @@ def _reason(one: PciFunction, rule: DeviceRule, ruled: _Ruled, hidden: _Ruled) -
 
 def _other_ids(rule: DeviceRule, functions: _Functions) -> str:
     """Return which part of a rule no device matches: its ids, its address, or only both together."""
-    named = (("vendor_id", rule.vendor_id), ("product_id", rule.product_id))
+    place, named = rule.place, (("vendor_id", rule.vendor_id), ("product_id", rule.product_id))
     ids = " and ".join(f"{name} {id_}" for name, id_ in named if id_)
     there = _meant(replace(rule, vendor_id=None, product_id=None), functions)
     if not there:
-        return f"no device has an interface {rule.interface}" if rule.interface else "no device has its address"
-    if not rule.address and rule.exact is None:
+        return f"no device has an interface {place.interface}" if place.interface else "no device has its address"
+    if not place.address and place.exact is None:
         return f"no device has {ids}"
     return f"no device at its address has {ids}: {', '.join(map(_told, there[:_FEW]))}"
 

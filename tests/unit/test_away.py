@@ -8,7 +8,7 @@ from beds.one_host import FORCE, OneHost
 from drivers.by_suffix import BySuffix
 from drivers.devices.away import away
 from drivers.libvirt.host_inventories import reserved_cells_text
-from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, Policy
+from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, Policy, RuleNetwork
 from drivers.reasons import Reasoned
 from hardware import card, host
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
@@ -39,7 +39,7 @@ def by(rule: DeviceRule, *, report: bool = True) -> DevicePolicy:
         (by(DeviceRule(number=1, vendor_id="8086")), "CUSTOM_PCI_10DE_1EB8", False),
         (by(DeviceRule(number=1)), "CUSTOM_A", False),
         (DevicePolicy(link_bandwidth=True), EGRESS, True),
-        (by(DeviceRule(number=1, bandwidth=Bandwidth())), EGRESS, True),
+        (by(DeviceRule(number=1, network=RuleNetwork(bandwidth=Bandwidth()))), EGRESS, True),
         (by(DeviceRule(number=1)), EGRESS, False),
         (DevicePolicy(discover_all=True), "VCPU", False),
     ],

@@ -16,7 +16,7 @@ from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, OneHost
 from drivers.facts import HostFacts, NetDevice
-from drivers.policy import DevicePolicy, DeviceRule, MdevRule, Policy
+from drivers.policy import DevicePolicy, DeviceRule, MdevRule, Policy, RuleNetwork
 from drivers.rules import parse_rule
 from hardware import NVIDIA, card, gpu, host, hosts, parent, plain, policies, rules
 from reportclient.errors import Absent, TreeMismatch
@@ -289,7 +289,7 @@ def test_nova_that_deletes_and_makes_its_own_again_is_left_alone(begin: Begin) -
 
 def test_a_device_that_nova_reports_too_stays_novas(begin: Begin) -> None:
     """Both configurations name it: nova was first."""
-    one = begin(replace(DEVICES, rules=(OF_NOVA, replace(OF_NETWORK, physical_network=None))))
+    one = begin(replace(DEVICES, rules=(OF_NOVA, replace(OF_NETWORK, network=RuleNetwork()))))
     before = of_nova(one)
 
     assert one.sync(policy=Policy(devices=DEVICES)).status is Status.UNCHANGED
@@ -394,7 +394,8 @@ def test_an_audit_takes_our_children_for_ours_and_novas_for_novas(begin: Begin) 
 def test_beside_nova_no_provider_of_novas_is_ever_written(
     facts: HostFacts, devices: DevicePolicy, network: bool
 ) -> None:
-    given_rules = tuple(replace(rule, physical_network="a" if network else None) for rule in devices.rules)
+    name = "a" if network else None
+    given_rules = tuple(replace(rule, network=replace(rule.network, name=name)) for rule in devices.rules)
     with tempfile.TemporaryDirectory() as folder:
         one = beside_nova(Path(folder), replace(devices, rules=given_rules), facts)
         before = of_nova(one)

@@ -10,7 +10,7 @@ from agent.errors import ConfigError
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, OneHost
 from drivers.facts import HostFacts, PciFunction
-from drivers.policy import DevicePolicy, DeviceRule, MdevRule, Policy
+from drivers.policy import DevicePolicy, DeviceRule, MdevRule, Policy, RuleNetwork
 from hardware import card, gpu, host, parent, rules
 from reportclient.payload import encode_inventories
 from reportclient.tree import Inventory, ObservedTree
@@ -226,7 +226,7 @@ def test_a_rules_trait_on_a_card_that_another_service_had_goes_once_the_card_is_
 
 
 def test_a_network_that_a_person_puts_on_a_card_stays_and_one_that_a_rule_gave_goes_with_it(start: Start) -> None:
-    one = start(host(*nic()), rules(replace(VFS, physical_network="red")))
+    one = start(host(*nic()), rules(replace(VFS, network=RuleNetwork(name="red"))))
     one.put_trait(NIC, "CUSTOM_PHYSNET_BLUE")
 
     assert one.sync().status is Status.UNCHANGED

@@ -15,7 +15,7 @@ from drivers.devices.inventories import DeviceStock
 from drivers.devices.match import unknown_cards
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts, Mdev, MdevParent, MdevType, NetDevice, PciIds, SevKernel, Tenant, Versions
-from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule
+from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, RuleNetwork, RulePlace
 from drivers.rules import parse_rule
 from fakes import FACTS, PC, offering
 from hardware import BRIDGE, NVIDIA, UP, at, card, gpu, guest_with, host, parent, plain, rules
@@ -27,7 +27,7 @@ NOWHERE = BySuffix(None)
 ALL = DevicePolicy(discover_all=True)
 ANY = DeviceRule(number=1)
 VFS = DeviceRule(number=1, product_id="1515")
-OF_NETWORK = rules(replace(VFS, physical_network="net"))
+OF_NETWORK = rules(replace(VFS, network=RuleNetwork(name="net")))
 VF = frozenset({at("0000:81:10.0")})
 VDPA = "/dev/vhost-vdpa-0"
 NOVAS = Tenant("project", "user", None)
@@ -74,7 +74,7 @@ def test_the_first_rule_that_matches_decides() -> None:
 
 
 def test_a_rule_with_the_address_of_a_pf_means_its_vfs_too() -> None:
-    rule = DeviceRule(number=1, exact=at("0000:81:00.0"), product_id="1515")
+    rule = DeviceRule(number=1, place=RulePlace(exact=at("0000:81:00.0")), product_id="1515")
 
     assert offered(host(*card(vfs=3)), rules(rule)) == {"0000:81:00.0": {"CUSTOM_PCI_8086_1515": (3, 0)}}
 
@@ -155,7 +155,7 @@ def test_reporting_cannot_be_turned_off_while_devices_stand_in_placement() -> No
             id="old libvirt",
         ),
         pytest.param(
-            rules(DeviceRule(number=1, exact=at("0000:81:00.0"), remote_managed=True)),
+            rules(DeviceRule(number=1, place=RulePlace(exact=at("0000:81:00.0")), remote_managed=True)),
             "remote_managed for 0000:81:00.0, which is no VF",
             id="remote-managed PF",
         ),
@@ -209,9 +209,10 @@ def test_the_refusal_of_a_pf_with_vfs_of_the_same_product_advises_a_vfs_address(
     ],
 )
 def test_all_vfs_of_a_pf_are_offered_alike(second: dict[str, object], message: str) -> None:
-    first = DeviceRule(number=1, exact=at("0000:81:10.0"), address=(), product_id="1515", resource_class="CUSTOM_A")
+    place = RulePlace(exact=at("0000:81:10.0"))
+    first = DeviceRule(number=1, place=place, product_id="1515", resource_class="CUSTOM_A")
     facts = host(*card(vfs=2))
-    narrow = replace(first, address=tuple(map(re.compile, ("0000", "81", "10", "0"))))
+    narrow = replace(first, place=replace(place, address=tuple(map(re.compile, ("0000", "81", "10", "0")))))
     other = DeviceRule(number=2, product_id="1515", **second)  # type: ignore[arg-type]
 
     with pytest.raises(PolicyError, match=message):
@@ -227,7 +228,7 @@ def test_live_migration_is_promised_where_libvirt_can() -> None:
 
 
 def test_devices_of_a_physical_network_are_not_for_novas_own_requests() -> None:
-    one = only(host(*card()), rules(DeviceRule(number=1, product_id="1515", physical_network="net-1")))
+    one = only(host(*card()), rules(DeviceRule(number=1, product_id="1515", network=RuleNetwork(name="net-1"))))
 
     assert set(one.traits) == {"HW_NIC_SRIOV", "CUSTOM_PHYSNET_NET_1"}
 
@@ -571,7 +572,7 @@ def test_bandwidth_of_a_pf(
         if stands
         else {}
     )
-    policy = rules(DeviceRule(number=1, product_id="1515", bandwidth=bandwidth))
+    policy = rules(DeviceRule(number=1, product_id="1515", network=RuleNetwork(bandwidth=bandwidth)))
 
     found = offered(facts, policy, standing("0000:81:00.0", frozenset(), **stock))["0000:81:00.0"]
 

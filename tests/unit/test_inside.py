@@ -167,7 +167,7 @@ class Renetworked(Ruled):
 
     def policy(self, layout: Layout) -> Policy:
         one = super().policy(layout)
-        rules = tuple(replace(rule, physical_network=self.network) for rule in one.devices.rules)
+        rules = tuple(replace(rule, network=replace(rule.network, name=self.network)) for rule in one.devices.rules)
         return replace(one, devices=replace(one.devices, rules=rules))
 
 

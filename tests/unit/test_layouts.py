@@ -39,6 +39,7 @@ from drivers.policy import (
     Ratios,
     ReservedCells,
     ReservedPages,
+    RuleNetwork,
 )
 from fakes import FACTS
 from hardware import card, gpu, host, hosts, parent, plain, policies, rules
@@ -441,13 +442,14 @@ def test_a_one_time_device_cannot_be_told_from_others_in_a_total() -> None:
         tree(host(plain()), "flat", devices=policy)
 
 
+LINKED = DeviceRule(number=1, product_id="1515", network=RuleNetwork(bandwidth=Bandwidth()))
+
+
 @pytest.mark.parametrize(
     ("policy", "option"),
     [
         pytest.param(DevicePolicy(report=True, discover_all=True, link_bandwidth=True), "link_bandwidth", id="option"),
-        pytest.param(
-            rules(DeviceRule(number=1, product_id="1515", bandwidth=Bandwidth())), "device_spec, rule 1", id="rule"
-        ),
+        pytest.param(rules(LINKED), "device_spec, rule 1", id="rule"),
     ],
 )
 def test_a_flat_total_above_what_placement_counts_to_is_refused_with_class_and_option(

@@ -13,8 +13,8 @@ from drivers.by_suffix import BySuffix
 from drivers.devices import device_stock
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts, Mdev, PciFunction, PciIds
-from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
-from hardware import at, card, gpu, guest_with, host, parent
+from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy, RulePlace
+from hardware import card, gpu, guest_with, host, parent
 
 GPU, WHOLE = "pci_0000_84_00_0", "0000:84:00.0"
 MDEVS = DevicePolicy(report=True, mdevs=(MdevRule(type="a"),))
@@ -134,9 +134,8 @@ def test_a_device_that_is_configured_whole_and_divided_is_refused(facts: HostFac
 
 def test_a_rule_for_a_vf_that_makes_no_vgpus_goes_with_vgpus_on_another(start: Start) -> None:
     pf, first, second = card(WHOLE, 2, vendor="10de", net_devices=())
-    policy = DevicePolicy(
-        report=True, rules=(DeviceRule(number=1, exact=at(str(first.address)), address=()),), mdevs=MDEVS.mdevs
-    )
+    rule = DeviceRule(number=1, place=RulePlace(exact=first.address))
+    policy = DevicePolicy(report=True, rules=(rule,), mdevs=MDEVS.mdevs)
     facts = host(pf, replace(first, ids=replace(first.ids, vendor="10df")), second, parents=(parent(second, a=1),))
     narrow = replace(policy, rules=(replace(policy.rules[0], vendor_id="10df"),))
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.settings.devices import parse_mdev_rules, parse_pages, parse_rules
-from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, ReservedPages
+from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, ReservedPages, RulePlace
 from drivers.rules import matches, parse_rule, rule_attributes
 from hardware import card, plain
 from reportclient.ownership import MARKER
@@ -131,7 +131,7 @@ def test_what_cannot_be_meant_is_refused(record: dict[str, Any], message: str) -
 def test_a_rule_that_counts_for_nothing_may_have_what_only_a_report_refuses(record: dict[str, Any]) -> None:
     (rule,) = parse_rules([json.dumps(record)], report=False)
 
-    assert rule == replace(DeviceRule(number=1), interface=record.get("devname"))
+    assert rule == replace(DeviceRule(number=1), place=RulePlace(interface=record.get("devname")))
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_the_longest_class_fits_a_trait_with_the_largest_amount() -> None:
     ],
 )
 def test_bandwidth(value: object, expected: Bandwidth) -> None:
-    assert parse_rule({"bandwidth": value}, 1).bandwidth == expected
+    assert parse_rule({"bandwidth": value}, 1).network.bandwidth == expected
 
 
 @pytest.mark.parametrize(
