@@ -14,7 +14,7 @@ from agent.sync.decide.features.renamed_class import RenamedClass
 from agent.sync.decide.features.second_writer import SecondWriter
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
-from agent.sync.decide.view import View
+from agent.sync.decide.view import Root, SeenTree, View
 from agent.sync.decide.wanted import Wanted
 from drivers.base import Survey
 from drivers.libvirt.shape import EMITTED
@@ -36,7 +36,6 @@ PARTS = {
     "strays": "wanted",
     "ours": "wanted",
     "lasting": "keep",
-    "went_back": "view",
     "beside": "view",
 }
 """The part of a draft that has this field."""
@@ -62,15 +61,12 @@ def draft(
     observed = changes.get("observed", stands(ROOT))
     told = Draft(
         view=View(
-            node="host",
-            root_uuid="host",
-            identified=True,
+            root=Root(name="host", uuid="host", identified=True),
             recorded=False,
             policy=Policy(layout=layout),  # type: ignore[arg-type]
             additions=(),
             survey=Survey(fakes.FACTS),
-            observed=observed,
-            went_back=False,
+            seen=SeenTree(tree=observed, went_back=changes.pop("went_back", False)),
             memory=SEEN,
             changes=OPTIONS,
         ),

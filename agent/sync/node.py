@@ -20,7 +20,7 @@ from agent.sync.decide.layout import layout_of
 from agent.sync.decide.owner import NOVA_COMPUTE, against_handing, against_writing, only_audits, signs_of_nova
 from agent.sync.decide.plan import draft
 from agent.sync.decide.shaped import ownership
-from agent.sync.decide.view import Needs, Readings, View, Wishes
+from agent.sync.decide.view import Needs, Readings, Root, SeenTree, View, Wishes
 from agent.sync.outcome import Condition, conditions_of
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
@@ -101,9 +101,7 @@ class ComputeNode:
         settings, clock = self.settings, self.clock()
         added = any(names.classes or names.traits for names in memory.configured.values())
         return View(
-            node=self.name,
-            root_uuid=root_uuid,
-            identified=known is not None or settings.recorded,
+            root=Root(name=self.name, uuid=root_uuid, identified=known is not None or settings.recorded),
             recorded=settings.recorded,
             policy=settings.policy,
             additions=read_additions(
@@ -113,15 +111,14 @@ class ComputeNode:
                 shown=settings.operator_files.shown,
             ),
             survey=survey,
-            observed=observed,
-            whole=memory.whole_s != before_s,
-            went_back=self.client.went_back,
+            seen=SeenTree(
+                tree=observed, whole=memory.whole_s != before_s, went_back=self.client.went_back, tried=tried
+            ),
             memory=memory,
             beside=settings.beside_nova,
             wishes=wishes,
             uptime_s=clock.now_s() - clock.offset_s,
             changes=settings.changes,
-            tried=tried,
         )
 
     def sight(self) -> Sight:

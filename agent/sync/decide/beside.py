@@ -70,7 +70,7 @@ def own_side(view: View, shaper: Shaper) -> Side:
             view,
             policy=policy,
             additions=_not_for_nova(view, novas, holdings.backing.novas),
-            observed=_without(view.observed, uuids, holdings.backing.novas),
+            seen=replace(view.seen, tree=_without(view.observed, uuids, holdings.backing.novas)),
             memory=replace(view.memory, observed=_without(left, uuids, holdings.backing.novas) if left else None),
         ),
         shaper=_BesideNova(shaper, frozenset(taken)),

@@ -161,7 +161,7 @@ def _not_undone(draft: Draft, undone: Conversion, node: str) -> tuple[str, ...]:
 def conditions_on(draft: Draft) -> tuple[Condition, ...]:
     """Return what a person should know of a host beside the plan."""
     found = [Condition(kind="lost-root", text=text) for text in lost_root(draft)]
-    if draft.view.went_back:
+    if draft.view.seen.went_back:
         text = (
             "placement has older data than at the last pass (a restored backup, or a cache on the way?): all of "
             "this tree was read again, and all that differs from this host is written again"
@@ -180,7 +180,7 @@ def conditions_on(draft: Draft) -> tuple[Condition, ...]:
         text = "this placement is too old to know the traits " + ", ".join(sorted(draft.plan.left_out))
         found.append(Condition(kind="unknown-traits", text=text))
     if (root := draft.observed.root) and (kept := _unexplained(draft, root)):
-        is_lost = not draft.view.went_back and is_marked(root)
+        is_lost = not draft.view.seen.went_back and is_marked(root)
         lost = "the saved state of this agent was lost; " if is_lost else ""
         text = f"{lost}the root keeps {', '.join(kept)}, which another service may have added"
         found.append(Condition(kind="lost-state", text=text))

@@ -213,7 +213,7 @@ class Draft:
     @property
     def identified(self) -> bool:
         """False: ``root_uuid`` is a stand-in for the one that sync will make."""
-        return self.view.identified
+        return self.view.root.identified
 
     @property
     def layout(self) -> Layout:

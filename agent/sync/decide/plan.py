@@ -53,7 +53,7 @@ def _without_taken(view: View, emitted: Names) -> View:
     memory = view.memory
     ours = Ownership(emitted=emitted, configured=joined(memory.configured, memory.reported))
     others = [seen for seen in view.observed if not ours.writes(seen)]
-    left = (memory.observed, *view.tried) if memory.observed else ()
+    left = (memory.observed, *view.seen.tried) if memory.observed else ()
     return replace(view, memory=replace(memory, configured=without_taken(memory.configured, others, left)))
 
 

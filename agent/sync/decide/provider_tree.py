@@ -12,7 +12,7 @@ from agent.settings.read import ChangeSettings
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.plan import draft
-from agent.sync.decide.view import Needs, Readings, Shaper, View
+from agent.sync.decide.view import Needs, Readings, Root, SeenTree, Shaper, View
 from drivers.base import Driver, Survey
 from drivers.policy import Policy
 from reportclient.allocations import Allocation, Consumer, Instruction, Observed, instructions
@@ -64,15 +64,12 @@ def plan_provider_tree(
     """
     root = observed.tree.root
     view = View(
-        node=node,
-        root_uuid=root.uuid if root else UNKNOWN_ROOT,
-        identified=root is not None,
+        root=Root(name=node, uuid=root.uuid if root else UNKNOWN_ROOT, identified=root is not None),
         recorded=True,
         policy=policy,
         additions=(),
         survey=survey,
-        observed=observed.tree,
-        went_back=False,
+        seen=SeenTree(tree=observed.tree),
         changes=_AT_ONCE,
         memory=NodeState(reported={root.name: reported} if root else {}),
     )

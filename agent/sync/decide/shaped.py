@@ -41,7 +41,7 @@ def shape_host(
     besides = {name: names.classes for name, names in standing.named.items()}
     found = with_marks_of(standing.observed, memory.observed)
     reserved = set_by_operator(
-        found, memory.observed, memory.reserved, tried=view.tried, contested=contested, besides=besides
+        found, memory.observed, memory.reserved, tried=view.seen.tried, contested=contested, besides=besides
     )
     said = without(with_reservations(with_marks_of(observed, memory.observed), reserved), standing.named)
     tree, holdings = shaper.shape(view.survey, view.policy, said)

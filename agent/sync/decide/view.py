@@ -72,23 +72,49 @@ class Needs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Root:
+    """The root that a node is to have."""
+
+    name: str
+    uuid: str
+    identified: bool  # False: the uuid is a stand-in for the one that sync will make
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenTree:
+    """A node's tree in placement, and how it was read."""
+
+    tree: ObservedTree
+    whole: bool = True  # False: providers with the generation of the last pass were not read again
+    went_back: bool = False  # True: placement is in an older state than the one that the last pass left
+    tried: tuple[ObservedTree, ...] = ()  # trees that cut-off attempts of this pass were to make
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """Everything that was seen of one node and of its tree in placement, and the requests for this pass."""
 
-    node: str  # the name that the root is to have
-    root_uuid: str
-    identified: bool  # False: root_uuid is a stand-in for the one that sync will make
+    root: Root
     recorded: bool  # True: the host is an archive, and its processes cannot be seen
     policy: Policy
     additions: tuple[Addition, ...]  # the operator's files
     survey: Survey
-    observed: ObservedTree
-    whole: bool = True  # False: providers with the generation of the last pass were not read again
-    went_back: bool  # True: placement is in an older state than the one that the last pass left
+    seen: SeenTree
     memory: NodeState  # as the last pass left it
     beside: bool = False  # True: nova reports the root, and this agent only children that nova does not make
     wishes: Wishes = Wishes()
     uptime_s: float = field(default=0.0, compare=False)  # seconds since the boot of the machine that this agent runs on
     changes: ChangeSettings  # options of features, and of what may change
-    tried: tuple[ObservedTree, ...] = ()  # trees that cut-off attempts of this pass were to make
     readings: Readings = Readings()
+
+    @property
+    def node(self) -> str:
+        return self.root.name
+
+    @property
+    def root_uuid(self) -> str:
+        return self.root.uuid
+
+    @property
+    def observed(self) -> ObservedTree:
+        return self.seen.tree

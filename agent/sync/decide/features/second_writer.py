@@ -36,7 +36,7 @@ class SecondWriter(Feature):
     def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["SecondWriter", Shaped]:
         """Ratios and reservations of a second writer do not count."""
         left, observed = standing.memory.observed, standing.observed
-        found = contest(left, observed, shaped.tree, shaped.ours, view.policy.ratios.free, tried=view.tried)
+        found = contest(left, observed, shaped.tree, shaped.ours, view.policy.ratios.free, tried=view.seen.tried)
         if found is None:
             return self, shaped
         before = {seen.uuid: seen for seen in left or () if seen.uuid in found.uuids}

@@ -115,7 +115,7 @@ def _find(view: View, observed: ObservedTree) -> SharedDisk | Needs:
     if isinstance(disk, DiskUnread) and asked in ("", FOUND):
         return _staying(view, disk.because, marked)
     shared_once = bool(view.memory.bodies.get(_SHARED_ONCE))
-    if not (asked or marked or (shared_once and view.whole)):
+    if not (asked or marked or (shared_once and view.seen.whole)):
         return SharedDisk()
     if root and root.name != view.node:
         return _staying(view, f"{root.name} is renamed first", marked)
@@ -124,7 +124,7 @@ def _find(view: View, observed: ObservedTree) -> SharedDisk | Needs:
         return storage
     if isinstance(storage, str):
         return _staying(view, storage, marked)
-    settled = not (view.whole and (marked or shared_once)) and _is_settled(view, root, storage, marked)
+    settled = not (view.seen.whole and (marked or shared_once)) and _is_settled(view, root, storage, marked)
     held = _read_held(view, observed, storage, whole=not settled)
     if isinstance(held, Needs):
         return held
