@@ -11,7 +11,7 @@ from agent.sync.decide.features import FEATURES, Features
 from agent.sync.decide.hardware import Host
 from agent.sync.decide.laws import Breach, Given, breaches
 from agent.sync.decide.layout import layout_of
-from agent.sync.decide.remembered import lasting, meanwhile
+from agent.sync.decide.remembered import memories
 from agent.sync.decide.reserving import reserved_tree, with_root_traits
 from agent.sync.decide.shaped import Shaped, shape_host
 from agent.sync.decide.standing import Standing, stand
@@ -227,7 +227,6 @@ def _draft(
     """Put the draft together, with the memory to keep; ``lacked`` are standard traits that placement does not have."""
     choices = () if view.beside else (Condition(kind="choice", text=text) for text in shaped.holdings.notes)
     without_effect = (Condition(kind="file", text=text) for text in wanted.notes)
-    kept = lasting(view, standing, shaped, wanted, replace(shaped.memory, lacked_traits=lacked), way.plan)
     return Draft(
         view=view,
         standing=standing,
@@ -236,10 +235,6 @@ def _draft(
         way=way,
         stands_in=layout_of(standing.observed, standing.memory, shaper.emitted, view.policy.layout),
         held=(*choices, *way.held, *without_effect),
-        keep=Memories(
-            refused=replace(view.memory, observed=view.observed),
-            meanwhile=meanwhile(view, shaped.memory, wanted),
-            lasting=kept,
-        ),
+        keep=memories(view, standing, shaped, wanted, way, lacked),
         features=features,
     )

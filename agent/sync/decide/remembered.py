@@ -3,8 +3,8 @@
 from collections.abc import Container, Mapping
 from dataclasses import replace
 
-from agent.state.memory import NodeState
 from agent.sync.decide.additions import still_named
+from agent.sync.decide.feature import Memories, Way
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import View
@@ -14,26 +14,32 @@ from reportclient.plan import Delete, Plan
 from reportclient.tree import ObservedTree, ProviderTree
 
 
-def meanwhile(view: View, memory: NodeState, wanted: Wanted) -> NodeState:
-    """Return what to remember while the plan is carried out: by both names, as a renaming may be taken back."""
-    kept = view.memory
-    return replace(
-        memory,
-        configured=joined(joined(kept.configured, memory.configured), wanted.added),
-        reported=joined(joined(kept.reported, memory.reported), wanted.reported),
-    )
+def memories(
+    view: View, standing: Standing, shaped: Shaped, wanted: Wanted, way: Way, lacked: frozenset[str]
+) -> Memories:
+    """
+    Return what to remember, by how the pass ends; ``lacked`` are standard traits that placement does not have.
 
-
-def lasting(view: View, standing: Standing, shaped: Shaped, wanted: Wanted, memory: NodeState, plan: Plan) -> NodeState:
-    """Return what to remember once the plan is carried out."""
-    stay = _left_standing(standing.observed, wanted.tree, plan)
-    return replace(
-        memory,
-        configured=joined(still_named(memory.configured, standing.observed, view.additions), wanted.added),
-        reported=joined(_traits_on(stay, shaped.ours.configured), wanted.reported),
-        reserved={},
-        kinds={**memory.kinds, **shaped.holdings.backing.kinds} if view.policy.layout == "flat" else {},
-        dedicated=view.policy.cpus.dedicated or frozenset(),
+    While the plan is carried out that is by both names, as a renaming may be taken back.
+    """
+    kept, memory = view.memory, shaped.memory
+    stay = _left_standing(standing.observed, wanted.tree, way.plan)
+    return Memories(
+        refused=replace(kept, observed=view.observed),
+        meanwhile=replace(
+            memory,
+            configured=joined(joined(kept.configured, memory.configured), wanted.added),
+            reported=joined(joined(kept.reported, memory.reported), wanted.reported),
+        ),
+        lasting=replace(
+            memory,
+            configured=joined(still_named(memory.configured, standing.observed, view.additions), wanted.added),
+            reported=joined(_traits_on(stay, shaped.ours.configured), wanted.reported),
+            lacked_traits=lacked,
+            reserved={},
+            kinds={**memory.kinds, **shaped.holdings.backing.kinds} if view.policy.layout == "flat" else {},
+            dedicated=view.policy.cpus.dedicated or frozenset(),
+        ),
     )
 
 
