@@ -229,8 +229,10 @@ class PlacementClient:
         self, providers: Iterable[ObservedProvider], *, as_observed: bool = False
     ) -> tuple[Allocation, ...]:
         """
-        Return the allocations on these providers. One request each; with ``as_observed`` none for a provider that this
-        pass has read so at the same generation.
+        Return the allocations on these providers. One request each.
+
+        With ``as_observed``, rows that this pass has read at the same generation are used again, until a write ends
+        with a ``Conflict``: who deletes allocations raises no generation of a provider.
 
         Raises:
             Conflict: with ``as_observed``, a provider was written after it was observed.
@@ -339,7 +341,11 @@ class PlacementClient:
             Rejected, Unavailable: the earlier requests of the plan took effect; the next plan goes on from there.
         """
         writer = Writer(self._transport, observed, workers or self._workers)
-        writer.carry_out(plan.operations)
+        try:
+            writer.carry_out(plan.operations)
+        except Conflict:
+            self._held.clear()
+            raise
         return writer.outcome
 
     def may_reshape(self) -> bool:

@@ -11,7 +11,7 @@ from agent.sync.decide.features.second_writer import strikes_of
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Status
-from beds.one_host import ROOT, OneHost, PresentDriver, Sender
+from beds.one_host import GUEST, ROOT, OneHost, PresentDriver, Sender
 from drivers.base import Survey
 from drivers.facts import HostFacts
 from drivers.policy import DevicePolicy, Policy
@@ -188,3 +188,15 @@ def test_a_lost_card_that_a_person_deletes_while_it_is_reserved_is_no_error(one:
 
     assert not one.sender.before
     assert outcome.status in (Status.UNSAFE, Status.UNCHANGED, Status.CHANGED)
+
+
+def test_a_conversion_goes_on_after_a_guest_that_it_moves_was_deleted(tmp_path: Path) -> None:
+    one = Living(tmp_path, vfs(4, 4), POLICY)
+    one.sync()
+    one.claim({"": {"VCPU": 1, "MEMORY_MB": 512}, A: {"SRIOV_NET_VF": 1}})
+    one.sender.before = {"POST /reshaper": lambda: one.claim({})}
+
+    assert one.reshape("numa").status is Status.CHANGED
+
+    assert not one.sender.before
+    assert one.held(GUEST) == {}
