@@ -19,9 +19,10 @@ from drivers.devices.odd import odd_sentence
 from drivers.looks import look
 from drivers.reasons import Explained, Reason, Reasoned
 from reportclient.names import spelled
-from reportclient.ownership import Names
+from reportclient.ownership import Names, set_on
 from reportclient.tree import ObservedTree
 
+GIVEN = Reason("a mark of this agent beside it in placement", "a pass set it for what it says of this host")
 FILES = Reason("the operator's files", "a file below [compute] provider_config_location")
 
 
@@ -50,7 +51,9 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> ExplainedPr
                 continue
             additions = read_additions(settings.operator_files.folder, required=settings.operator_files.named)
             _, added = add(shaped.tree, planned_identity(node), additions, observed=observed or ObservedTree())
-            found = explain_stock(provider, added.get(provider.name, Names()), what)
+            stands = observed.by_name.get(provider.name) if observed else None
+            given = set_on(stands) if stands else frozenset[str]()
+            found = explain_stock(provider, added.get(provider.name, Names()), given, what)
             if not found and what == DISK and settings.policy.disk.shared and provider.parent is None:
                 raise ConfigError(
                     f"{provider.name} has no {DISK} of its own: by [agent] shared_disk the provider of the "
@@ -80,13 +83,21 @@ def find(shaped: Explained, name: str) -> Reasoned | None:
     return None
 
 
-def explain_stock(provider: Reasoned, added: Names, what: str | None) -> tuple[Explanation, ...]:
-    """Explain all classes and traits, classes first, or only ``what``; ``added`` is what the operator's files add."""
+def explain_stock(provider: Reasoned, added: Names, given: frozenset[str], what: str | None) -> tuple[Explanation, ...]:
+    """
+    Explain all classes and traits, classes first, or only ``what``.
+
+    ``added`` is what the operator's files add, ``given`` are traits that carry this agent's mark of what it set.
+    """
     found = [
         Explanation(name=name, inventory=stock, fact=reason.fact, rule=reason.rule)
         for name, (stock, reason) in provider.inventories.items()
     ]
-    traits: Mapping[str, Reason] = {**provider.traits, **dict.fromkeys(added.classes | added.traits, FILES)}
+    traits: Mapping[str, Reason] = {
+        **provider.traits,
+        **dict.fromkeys(added.classes | added.traits, FILES),
+        **dict.fromkeys(given, GIVEN),
+    }
     found += [
         Explanation(name=name, inventory=None, fact=reason.fact, rule=reason.rule)
         for name, reason in sorted(traits.items())
