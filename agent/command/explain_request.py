@@ -17,6 +17,9 @@ from reportclient.tree import ObservedTree
 _MOST = 4096  # combinations of providers, about a second of placement's time
 
 
+UNTOLD = "this cannot be told beside the rest, as others share with this host what is asked for"
+
+
 def read_request(path: Path) -> tuple[Wish, ...]:
     """
     Read the query of a request from a file: alone, in a URL, or in a line of a log. Lines that begin with # are left.
@@ -94,7 +97,9 @@ def _ask(client: PlacementClient, givers: Givers, wishes: Sequence[Wish]) -> str
     if (number := combinations(wishes, givers)) > _MOST:
         return f"it was not asked for beside the rest, as placement would compare {number} combinations of providers"
     try:
-        return "" if _candidate(client, givers, wishes) is None else None
+        if _candidate(client, givers, wishes) is not None:
+            return None
+        return "" if is_sure(wishes, givers) else UNTOLD
     except Forbidden:
         raise
     except Rejected as error:
