@@ -16,7 +16,7 @@ from reportclient.tree import MAX_INT, Inventory, ObservedProvider, ObservedTree
 
 UNHEALTHY = "CUSTOM_DEVICE_UNHEALTHY"  # some of the provider's devices are unhealthy
 HELD = "CUSTOM_DEVICE_HELD"  # fewer devices are left than guests hold or an operator reserved
-RESERVED = "CUSTOM_DEVICE_RESERVED"  # a feature of a pass keeps them from new guests
+RESERVED = "CUSTOM_OWNER_COMPUTE_NODE_AGENT_RESERVED"  # a feature of a pass keeps them from new guests
 MARKS = frozenset({UNHEALTHY, HELD, RESERVED})
 KEEP = f"{UNHEALTHY}_KEEP_"  # followed by the amount that an operator reserved, "_", and the class
 LEFT = f"{UNHEALTHY}_LEFT_"  # followed by the amount that we left reserved, "_", and the class

@@ -14,6 +14,7 @@ from agent.sync.outcome import Status
 from beds.one_host import RESHAPE, ROOT, OneHost
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent
+from reportclient.reserve import is_mark
 from reportclient.tree import ProviderTree
 
 NIC, GPU, VF = "0000:81:00.0", "pci_0000_84_00_0", "SRIOV_NET_VF"
@@ -110,6 +111,18 @@ def test_a_trait_that_another_service_set_stays_its_own(one: OneHost) -> None:
     assert {name for name in one.traits() if DISABLED in name} == {DISABLED}
 
 
+def test_a_trait_of_an_operator_with_a_name_like_our_marks_frees_nothing(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL))
+    one.sync()
+    one.set_by_hand(NIC, VF, reserved=2)
+    one.put_trait(NIC, "CUSTOM_DEVICE_RESERVED")
+
+    one.sync()
+
+    assert one.stock(NIC)[VF] == (4, 2)
+    assert "CUSTOM_DEVICE_RESERVED" in one.traits(NIC)
+
+
 def test_a_host_that_is_handed_over_carries_no_trait_of_a_feature(tmp_path: Path) -> None:
     one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL))
     one.sync(features=(*FEATURES, Drained))
@@ -117,6 +130,7 @@ def test_a_host_that_is_handed_over_carries_no_trait_of_a_feature(tmp_path: Path
     one.hand_over()
 
     assert not {name for name in one.traits() if DISABLED in name}
+    assert not {name for seen in one.tree() for name in seen.provider.traits if is_mark(name)}
 
 
 class Spared(Drained):
