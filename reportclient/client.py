@@ -232,7 +232,7 @@ class PlacementClient:
         Return the allocations on these providers. One request each.
 
         With ``as_observed``, rows that this pass has read at the same generation are used again, until a write ends
-        with a ``Conflict``: who deletes allocations raises no generation of a provider.
+        with a ``Conflict``: the deletion of allocations raises no provider's generation.
 
         Raises:
             Conflict: with ``as_observed``, a provider was written after it was observed.
