@@ -71,6 +71,8 @@ class Reporter:
     def done(self, taken: RoundResult, seconds: float, asked_s: float, *, again: bool) -> None:
         """Report a pass over all nodes, ``asked_s`` of its ``seconds`` in requests; ``again``: the next is at once."""
         before, now = self.status, time.time()
+        failed = {node for node, outcome in taken.outcomes.items() if outcome == Status.FAILED.value}
+        stay = {node: each for node, each in before.conditions.items() if node in failed}
         if before.passes == 0:
             LOG.info("the first pass is done seconds=%.1f outcomes=%s", seconds, ", ".join(taken.outcomes.values()))
         if self._told:
@@ -90,17 +92,17 @@ class Reporter:
             took_s=round(seconds, 3),
             outcomes=taken.outcomes,
             notes=taken.notes,
-            conditions=taken.conditions,
+            conditions={**stay, **taken.conditions},
             findings={kind: count for kind, count in taken.findings.items() if count},
         )
         self._remember(f"{', '.join(sorted(set(taken.outcomes.values())))} in {seconds:.3f} s")
-        if Status.FAILED.value not in taken.outcomes.values():  # else the sums would lack a node
+        if not failed:  # else the sums would lack a node
             self._metrics.found({kind: taken.findings.get(kind, 0) for kind in _KINDS})
             self._metrics.stocked(desired=taken.desired, observed=taken.observed)
             self._metrics.held(taken.stocks)
         for law in taken.broken:
             self._metrics.broke(law)
-        self._metrics.conditions(Counter(one.kind for each in taken.conditions.values() for one in each))
+        self._metrics.conditions(Counter(one.kind for each in self.status.conditions.values() for one in each))
         self._metrics.done()
         for node, outcome in taken.outcomes.items():
             self._metrics.passed(outcome, seconds)

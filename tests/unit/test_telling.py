@@ -305,3 +305,15 @@ def test_a_status_of_another_form_is_refused(tmp_path: Path, wrong: dict[str, ob
 
     with pytest.raises(StateError, match="is not a status file of this version"):
         read_status(tmp_path)
+
+
+def test_a_node_whose_pass_failed_does_not_end_its_conditions(tmp_path: Path) -> None:
+    textfile = tmp_path / "agent.prom"
+    reporter = Reporter(changed(keep_in(default_settings(), tmp_path), metrics={"textfile": textfile}), Notifier())
+    lost = {"host": (Condition(kind="lost-root", text="placement had it"),)}
+    reporter.done(RoundResult(outcomes={"host": "unsafe", "pool": "unchanged"}, conditions=lost), 1.0, 0.1, again=False)
+
+    reporter.done(RoundResult(outcomes={"host": "failed", "pool": "unchanged"}), 1.0, 0.1, again=False)
+    reporter.publish()
+
+    assert 'compute_node_agent_conditions{kind="lost-root"} 1.0' in textfile.read_text(encoding="utf-8")
