@@ -12,6 +12,7 @@ from agent.sync.decide.features import FEATURES
 from agent.sync.node import conditions_left
 from agent.sync.outcome import Status
 from beds.one_host import RESHAPE, ROOT, OneHost
+from drivers.facts import ServiceSigns
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent
 from reportclient.reserve import is_mark
@@ -164,12 +165,15 @@ def test_units_go_off_offer_although_the_rest_of_the_plan_is_refused(tmp_path: P
     one.sync()
     one.claim({"": {"VCPU": 1, "MEMORY_MB": 512}, NIC: {VF: 1}})
 
+    one.add_by_hand("", "CUSTOM_OF_OTHERS", 3)
+
     done = one.sync(features=(*FEATURES, Drained), policy=Policy(layout="numa", devices=ALL))
 
     assert done.status is Status.RESHAPE_NEEDED
     assert WHY in done.notes
     assert DISABLED in one.traits()
-    assert free(one).keys() <= {"VCPU", "MEMORY_MB"}
+    assert free(one).keys() <= {"VCPU", "MEMORY_MB", "CUSTOM_OF_OTHERS"}
+    assert one.stock()["CUSTOM_OF_OTHERS"] == (3, 0)
     assert one.stock(NIC)[VF] == (4, 4)
     assert one.sync(RESHAPE).status is Status.CHANGED
     assert one.stock(NIC)[VF] == (4, 4)
@@ -191,7 +195,13 @@ def test_units_come_back_although_the_rest_of_the_plan_is_refused(tmp_path: Path
 
 
 def test_the_last_pass_says_why_wherever_a_person_looks(one: OneHost) -> None:
+    one.signs = ServiceSigns()  # a live host
+
     one.sync(features=(*FEATURES, Drained))
     told = conditions_left(one.settings, ROOT, one.where)
 
-    assert {(each.kind, each.text) for each in told} <= {("drained", WHY)}
+    assert {(each.kind, each.text, each.provider) for each in told} == {
+        ("drained", WHY, seen.name) for seen in one.tree() if seen.provider.inventories
+    }
+    one.sync(features=FEATURES)
+    assert conditions_left(one.settings, ROOT, one.where) == ()

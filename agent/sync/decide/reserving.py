@@ -5,7 +5,7 @@ A pass does this also while the rest of its plan is refused: it takes units off 
 about the rest is no reason to wait. What comes back was reserved by this agent alone.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.sync.decide.feature import Feature
@@ -61,10 +61,17 @@ def reserved_tree(
             for seen in ours
         )
     )
+    after = _without_others(after, {seen.name: shaped.ours.classes(seen) for seen in ours})
     if standing.observed.root and not view.beside:
         after = with_root_traits(after, features, standing.observed.root)
     rows = rows_on(view, (seen.uuid for seen in ours), standing.observed) if takes_off(after, features) else ()
     return rows if isinstance(rows, Needs) else with_reserved(after, features, files, rows)
+
+
+def _without_others(tree: ProviderTree, ours: Mapping[str, frozenset[str]]) -> ProviderTree:
+    """Return the tree without classes of others, which stay as they are; ``ours`` are our classes by provider."""
+    stocks = ({name: one.inventories[name] for name in one.inventories if name in ours[one.name]} for one in tree)
+    return ProviderTree(tuple(replace(one, inventories=stock) for one, stock in zip(tree, stocks, strict=True)))
 
 
 def with_root_traits(tree: ProviderTree, features: Iterable[Feature], stands: ObservedProvider | None) -> ProviderTree:
@@ -107,7 +114,8 @@ def _reserved(
     ours = any(stock[name].reserved > theirs.get(name, 0) for name in names)
     marks = frozenset(filter(is_mark, whole.traits))
     unmarked = ours and not is_reserved_by_us(marks) and ONE_TIME not in whole.traits
-    kept = any(one.reserved > theirs.get(name, 0) for name, one in stock.items() if name not in NO_DEVICES)
+    apart = NO_DEVICES.union(files)
+    kept = any(one.reserved > theirs.get(name, 0) for name, one in stock.items() if name not in apart)
     ends = is_reserved_by_us(said.traits) and not kept  # the marks are left of a pass that was cut off
     ends &= not is_reserved_by_us(marks)
     if unmarked or (stock == stands and not ends):
