@@ -213,7 +213,9 @@ def _reserve(node: ComputeNode, draft: Draft, verdict: Verdict, conditions: Iter
     was cut off is an operator's.
     """
     state, plan = node.state_file(draft.root_uuid), verdict.reserving
-    after = _after_refusal(draft, verdict).with_bodies(with_conditions(conditions))
+    after = _after_refusal(draft, verdict)
+    if verdict.refused is not Status.OTHER_PLAN:  # else they stay: a wrong digest says nothing of the host
+        after = after.with_bodies(with_conditions(conditions))
     if plan.operations:
         foreseen, stands = forecast(plan, draft.observed), draft.observed.by_uuid
         written = {seen.uuid for seen in foreseen if seen.provider != stands[seen.uuid].provider}

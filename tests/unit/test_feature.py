@@ -11,6 +11,7 @@ from agent.sync.decide.feature import Feature, Reservation
 from agent.sync.decide.features import FEATURES
 from agent.sync.node import conditions_left
 from agent.sync.outcome import Status
+from agent.sync.run import run_pass
 from beds.one_host import RESHAPE, ROOT, OneHost
 from drivers.facts import ServiceSigns
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
@@ -205,3 +206,14 @@ def test_the_last_pass_says_why_wherever_a_person_looks(one: OneHost) -> None:
     }
     one.sync(features=FEATURES)
     assert conditions_left(one.settings, ROOT, one.where) == ()
+
+
+def test_a_plan_that_is_not_the_agreed_one_leaves_what_the_last_pass_said(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL), signs=ServiceSigns())
+    one.sync(features=(*FEATURES, Drained))
+    said = conditions_left(one.settings, ROOT, one.where)
+
+    done = run_pass(one.node, RESHAPE, lambda _node, _draft: ("it is another plan",))
+
+    assert (done.status, done.notes) == (Status.OTHER_PLAN, ("it is another plan",))
+    assert conditions_left(one.settings, ROOT, one.where) == said

@@ -183,7 +183,7 @@ def conditions_on(draft: Draft) -> tuple[Condition, ...]:
         is_lost = not draft.view.seen.went_back and is_marked(root)
         lost = "the saved state of this agent was lost; " if is_lost else ""
         text = f"{lost}the root keeps {', '.join(kept)}, which another service may have added"
-        found.append(Condition(kind="lost-state", text=text))
+        found.append(Condition(kind="lost-state" if is_lost else "strange-names", text=text))
     return tuple(dict.fromkeys(found))
 
 

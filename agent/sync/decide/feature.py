@@ -53,7 +53,7 @@ class Reservation:
     resource_class: str
     least: int  # so many units are reserved at least; more than there are: all
     spares_use: (
-        bool  # True: what guests have stays unreserved, so that nova can move them; always of CPUs, memory, disk
+        bool  # True: what guests have stays unreserved, and nova can move them; always of the host's own classes
     )
     kind: str  # as in ``Condition``
     why: str  # a sentence, as in ``Condition``
