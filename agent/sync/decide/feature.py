@@ -52,9 +52,8 @@ class Reservation:
     provider: str  # by name
     resource_class: str
     least: int  # so many units are reserved at least; more than there are: all
-    spares_use: (
-        bool  # True: what guests have stays unreserved, and nova can move them; always of the host's own classes
-    )
+    # True: what guests have stays unreserved, so that nova can move them; always so of CPUs, memory and disk
+    spares_use: bool
     kind: str  # as in ``Condition``
     why: str  # a sentence, as in ``Condition``
 
