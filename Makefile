@@ -20,7 +20,7 @@ run: .venv/run.stamp  ## the main job on this very host, against a placement of 
 	@tools/host.sh libvirtd
 	@tools/run.sh
 
-test: .venv/test.stamp  ## every feature once on the real thing, about 20 minutes
+test: .venv/test.stamp  ## every feature once on the real thing, about 15 minutes
 	@tools/host.sh libvirtd
 	@$(BIN)/python tools/test.py
 
