@@ -22,7 +22,7 @@ from reportclient.names import spelled
 from reportclient.ownership import Names, set_on
 from reportclient.tree import ObservedTree
 
-GIVEN = Reason("a mark of this agent beside it in placement", "a pass set it for what it says of this host")
+GIVEN = Reason("a mark of this agent stands beside it in placement", "this agent set it, for the reason below")
 FILES = Reason("the operator's files", "a file below [compute] provider_config_location")
 
 

@@ -17,7 +17,7 @@ from reportclient.tree import ObservedTree
 _MOST = 4096  # combinations of providers, about a second of placement's time
 
 
-UNTOLD = "this cannot be told beside the rest, as others share with this host what is asked for"
+UNTOLD = "not known, as other providers share with this host what the request asks for"
 
 
 def read_request(path: Path) -> tuple[Wish, ...]:

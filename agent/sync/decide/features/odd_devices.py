@@ -49,7 +49,7 @@ class OddDevices(Feature):
         return Refusal(status=Status.UNSAFE, notes=(why,))
 
     def conditions(self, draft: Draft) -> tuple[Condition, ...]:
-        found = draft.observed.by_name.keys() & self.odd.keys()
+        stands = draft.observed.by_name
         return tuple(
-            Condition(kind="odd", text=text, provider=name if name in found else "") for name, text in self.odd.items()
+            Condition(kind="odd", text=text, provider=name if name in stands else "") for name, text in self.odd.items()
         )
