@@ -55,6 +55,8 @@ class Boot(Feature):
                 shown=shaped.holdings.backing.shown,
                 forced=view.wishes.force,
             )
+            if not sides.forced:  # whose a total of the root is is known by memory alone, which may go with a boot
+                sides = replace(sides, kinds={})
             waiting = _wait(before, boot, view.uptime_s, view.changes.expect_timeout_s, sides)
         kept = replace(shaped, memory=shaped.memory.with_bodies({_BODY: _encode(waiting)}))
         if waiting is before or not waiting.stock:
