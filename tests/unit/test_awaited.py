@@ -118,14 +118,16 @@ def test_what_an_operator_reserved_stays_reserved_all_the_time(start: Start, res
     assert one.stock(NIC) == {VF: (4, reserved)}
 
 
+@pytest.mark.parametrize("boot", ["second", None], ids=["known", "unknown"])
 @pytest.mark.parametrize(("uptime_s", "left"), [(50.0, {VF: (4, 4)}), (3600.0, {})])
 def test_a_memory_that_goes_with_a_boot_awaits_what_it_took_away_within_the_hour(
-    start: Start, uptime_s: float, left: dict[str, tuple[int, int]]
+    start: Start, boot: str | None, uptime_s: float, left: dict[str, tuple[int, int]]
 ) -> None:
     one = start(uptime_s=5000.0)
     one.forget()
 
-    one.sync(facts=booted("second", vfs=0), uptime_s=uptime_s)
+    for _ in range(2):
+        one.sync(facts=replace(booted("second", vfs=0), boot=boot), uptime_s=uptime_s)
 
     assert one.stock(NIC) == left
 

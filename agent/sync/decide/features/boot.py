@@ -41,25 +41,23 @@ class Boot(Feature):
         remembered, boot = awaited(standing.memory), view.survey.facts.boot
         stock = {(standing.new_name(name), one): total for (name, one), total in remembered.stock.items()}
         before = replace(remembered, stock=stock)
-        waiting = before
-        if stock or before.seen or (boot or "") != before.boot or shaped.holdings.backing.expected:
-            lost = lost_by(view, shaper, shaped)
-            sides = replace(
-                sides_of(
-                    view,
-                    standing,
-                    shaped,
-                    lost=lambda name: lost(name) or name in shaped.holdings.backing.untyped,
-                    expected=shaped.holdings.backing.expected,
-                ),
-                shown=shaped.holdings.backing.shown,
-                forced=view.wishes.force,
-            )
-            if not sides.forced:  # whose a total of the root is is known by memory alone, which may go with a boot
-                sides = replace(sides, kinds={})
-            waiting = _wait(before, boot, view.uptime_s, view.changes.expect_timeout_s, sides)
+        lost = lost_by(view, shaper, shaped)
+        sides = replace(
+            sides_of(
+                view,
+                standing,
+                shaped,
+                lost=lambda name: lost(name) or name in shaped.holdings.backing.untyped,
+                expected=shaped.holdings.backing.expected,
+            ),
+            shown=shaped.holdings.backing.shown,
+            forced=view.wishes.force,
+        )
+        if not sides.forced:  # whose a total of the root is is known by memory alone, which may go with a boot
+            sides = replace(sides, kinds={})
+        waiting = _wait(before, boot, view.uptime_s, view.changes.expect_timeout_s, sides)
         kept = replace(shaped, memory=shaped.memory.with_bodies({_BODY: _encode(waiting)}))
-        if waiting is before or not waiting.stock:
+        if not waiting.stock:
             return self, kept
         return Boot(awaits=_awaits(waiting, shaped.tree)), with_stock(kept, standing, waiting.stock)
 
@@ -98,19 +96,19 @@ def _wait(before: Waiting, boot: str | None, uptime_s: float, timeout_s: float, 
     Whatever goes in the ``timeout_s`` seconds from the first pass after a boot is awaited until it is back, or until
     they are over: units load drivers and set up devices in any order. An agent without a memory that begins in these
     seconds waits too: its state may go with each boot. Of one that begins later, only what the operator expects is
-    awaited. ``boot`` is the kernel's boot id; where it is not known, it is taken for the last one that was.
-    ``uptime_s`` counts from it.
+    awaited. ``boot`` is the kernel's boot id; where it is not known, it is taken for the last one that was, and where
+    none was, ``uptime_s`` tells alone, which counts from the boot.
     """
     boot = boot or before.boot
-    if not boot or not timeout_s:
+    if not timeout_s:
         return replace(before, stock={})
-    missing = dict(missing_of(sides))
     if boot != before.boot:
         before = Waiting(boot=boot, since_s=uptime_s, seen=bool(before.boot) or uptime_s < timeout_s)
     elif uptime_s - before.since_s >= timeout_s:
         return replace(before, stock={}, seen=False)
+    missing = dict(missing_of(sides))
     expected = {slot: total for slot, total in missing.items() if slot in sides.expected}
-    return replace(before, stock=missing if before.seen else expected)
+    return replace(before, stock=missing if before.seen or not boot else expected)
 
 
 def _awaits(waiting: Waiting, desired: ProviderTree) -> tuple[Condition, ...]:
