@@ -1,5 +1,6 @@
 """The agent itself as tests use it: the installed command, a client on placement in this process, recorded hosts."""
 
+import io
 import itertools
 import json
 import os
@@ -7,12 +8,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.command.arguments import main
 from agent.connect.adapters import EMBEDDED_URL, open_embedded
 from agent.connect.embedded import open_application
 from beds.forked import run_command
@@ -94,6 +97,14 @@ def run_agent(*arguments: object, timeout: float = 300, **environment: str) -> R
     assert "Traceback" not in done.stderr, done.stderr
     hear(done.stdout)
     return Result(done.returncode, done.stdout, done.stderr)
+
+
+def run_here(*arguments: object) -> Result:
+    """Run a command in this process that needs no service: what it reads is in files."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = main([str(one) for one in arguments])
+    return Result(code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from beds.agents import run_here
 from drivers.policy import Layout
 
 HOSTS = Path(__file__).parents[1] / "hosts"
@@ -54,6 +55,15 @@ def write_layout(layout: str, folder: Path) -> Path:
     return path
 
 
+def discover(golden: GoldenHost, layout: str, folder: Path) -> Any:
+    """The tree of a recorded host, or why this layout is refused; ``folder`` gets a file of configuration."""
+    options = ("--config-file", golden.config, "--config-file", write_layout(layout, folder), "--format", "json")
+    shown = run_here("discover", "--host", golden.archive, *options)
+    if shown.code:
+        return {"refused": shown.err.strip()}
+    return {"providers": shown.json["providers"]}
+
+
 def beyond_the_machine(tree: Any, *, apart_from: tuple[str, ...] = ("DISK_GB",)) -> dict[str, Any]:
     """A tree without what a host of the test beds has of the machine it runs on: these classes, and root traits."""
     return {
@@ -64,3 +74,11 @@ def beyond_the_machine(tree: Any, *, apart_from: tuple[str, ...] = ("DISK_GB",))
         }
         for name, provider in tree["providers"].items()
     }
+
+
+def sums(tree: dict[str, Any]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for provider in tree["providers"].values():
+        for name, stock in provider["inventories"].items():
+            found[name] = found.get(name, 0) + stock["total"]
+    return found

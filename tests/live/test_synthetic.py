@@ -8,13 +8,12 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from beds.agents import run_agent
 from beds.by_hand import ByHand
-from beds.golden import LAYOUTS, GoldenHost, beyond_the_machine, golden_hosts, write_layout
+from beds.golden import LAYOUTS, GoldenHost, beyond_the_machine, discover, sums, write_layout
 from beds.placement import PlacementServer
 from beds.service import noauth
 from beds.synthetic.bed import EMULATOR, Host
@@ -33,23 +32,6 @@ MACHINES = {machine.name: machine for machine in (QUEENS_FIRST, QUEENS_SECOND, F
 def connect(host: Host, write_config: Write, **groups: dict[str, object]) -> Path:
     """A configuration for a synthetic host."""
     return write_config(libvirt={"connection_uri": host.libvirtd.uri, "virt_type": "qemu"}, **groups)
-
-
-@pytest.mark.parametrize("golden", [pytest.param(golden, id=golden.folder.name) for golden in golden_hosts()])
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_recorded_host_has_its_expected_tree(golden: GoldenHost, layout: str, tmp_path: Path) -> None:
-    assert discover(golden, layout, tmp_path) == golden.read(layout)
-
-
-def discover(golden: GoldenHost, layout: str, folder: Path) -> Any:
-    """The tree of a recorded host, or why this layout is refused."""
-    options = ("--config-file", golden.config, "--config-file", write_layout(layout, folder), "--format", "json")
-    shown = run_agent("discover", "--host", golden.archive, *options)
-    if layout not in golden.layouts:
-        assert shown.code == 1
-        return {"refused": shown.err.strip()}
-    assert shown.code == 0, shown.err
-    return {"providers": shown.json["providers"]}
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -84,21 +66,6 @@ def test_a_card_that_is_configured_whole_and_divided_is_found_by_check(write_con
 
     assert checked.code == 3
     assert "offers 0000:86:00.0 as a whole, but [devices] enabled_mdev_types has nvidia-231" in checked.out
-
-
-def sums(tree: dict[str, Any]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for provider in tree["providers"].values():
-        for name, stock in provider["inventories"].items():
-            found[name] = found.get(name, 0) + stock["total"]
-    return found
-
-
-@pytest.mark.parametrize("golden", [pytest.param(golden, id=golden.folder.name) for golden in golden_hosts()])
-def test_the_layouts_agree_class_by_class(golden: GoldenHost) -> None:
-    flat, *others = (sums(golden.read(layout)) for layout in golden.layouts)
-
-    assert all(other == flat for other in others)
 
 
 def test_a_host_goes_through_all_layouts_and_back_in_one_placement(
