@@ -329,6 +329,15 @@ def play(name: str, record: Path, scratch: Path, template: Path) -> str:
     return name
 
 
+def new_placement(scratch: Path) -> Path:
+    """The database of a placement that is empty, to be copied."""
+    pid = os.fork()
+    if not pid:
+        _become(lambda _: ByHand(scratch) and None, scratch, *(scratch / name for name in ("o", "e", "r")))
+    os.waitpid(pid, 0)
+    return scratch / "placement.sqlite"
+
+
 def record(folder: Path, words: str) -> None:
     """Play all worlds with a name that has these words into a new folder."""
     # What most runs need is imported once, before the processes fork.
@@ -343,11 +352,7 @@ def record(folder: Path, words: str) -> None:
     with tempfile.TemporaryDirectory(prefix="behaviour-") as path:
         scratch = Path(path)
         os.environ |= {"HOME": path, "COLUMNS": "160", "NO_COLOR": "1"}
-        pid = os.fork()
-        if not pid:
-            _become(lambda _: ByHand(scratch) and None, scratch, *(scratch / name for name in ("o", "e", "r")))
-        os.waitpid(pid, 0)
-        act = partial(play, record=folder, scratch=scratch, template=scratch / "placement.sqlite")
+        act = partial(play, record=folder, scratch=scratch, template=new_placement(scratch))
         with multiprocessing.get_context("fork").Pool(PROCESSES, maxtasksperchild=1) as pool:
             for name in pool.imap_unordered(act, [name for name, _ in worlds() if words in name]):
                 print(name, flush=True)
