@@ -38,7 +38,7 @@ unit: .venv/check.stamp  ## the unit tests, which must reach 95 % of each pure m
 	$(UNIT) --cov --cov-report=json:.coverage.json
 	$(BIN)/python tools/coverage.py .coverage.json
 
-mutants: .venv/test.stamp  ## small changes of the pure modules that no unit test notices; an hour (MUTANTS="--count 20 --seed 1")
+mutants: .venv/test.stamp  ## small changes of the pure modules that no unit test notices; ten minutes (MUTANTS="--count 20 --seed 1")
 	@$(BIN)/python -m tools.mutants $(MUTANTS)
 
 fuzz: .venv/test.stamp  ## changed files and answers for each parser, an hour in all (FUZZ_S=600: seconds)

@@ -1,20 +1,22 @@
 """
 Change the pure modules in one small place each, and print the changes that no unit test notices.
 
-Each changed copy of the code is a mutant. The sample of mutants follows from the seed, which is printed. For each, the
-unit tests that reach the changed lines run in a copy of the tree. What they reach is measured once for one state of the
-tree, and kept in .mutants. Run it as ``python -m tools.mutants``.
+Each changed copy of a function is a mutant. The sample of mutants follows from the seed, which is printed. For each,
+the unit tests that reach the changed lines run in a process of their own, which is forked from one with all tests
+loaded and gets the changed function; a change outside of functions is there before anything is loaded. What the tests
+reach is measured once for one state of the tree, and kept in .mutants. Run it as ``python -m tools.mutants``.
 """
 
 import argparse
 import ast
 import copy
 import difflib
+import gc
 import hashlib
+import inspect
 import itertools
-import multiprocessing
+import json
 import os
-import queue
 import random
 import resource
 import shutil
@@ -23,34 +25,35 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from multiprocessing.context import BaseContext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from _pytest.runner import runtestprotocol
 from coverage import CoverageData
 from hypothesis import Phase, settings
 
 from tools.coverage import TOP, files_of, pure_modules
 
 KEPT = TOP / ".mutants"
-OPTIONS = ("-q", "-x", "-p", "no:cacheprovider")
-QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")  # what is loaded before pytest is not rewritten
+OPTIONS = ("-q", "-p", "no:cacheprovider", "--rootdir", str(TOP))
+BLUNT = ("--assert=plain", "--tb=no")  # that a test fails is enough, and to say why takes long
 MEASURED = (
     "agent/",
     "drivers/",
     "reportclient/",
     "inside_nova/",
     "tests/",
-)  # folders: after a change, it is measured anew
-UNNOTICED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-SLOWER = 1  # times the seconds that tests took when they were measured, until a mutant counts as endless
-FIRST = 4  # files of tests that are loaded first
-ASLEEP = 20  # times that on a busy machine, until a mutant that waits counts as endless
+)  # after a change there, it is measured anew
+ALONE = "MUTANT"  # the variable with a change that is there before anything is loaded
+TESTS = "tests/unit"
+_START_S = 0.02  # about what a test takes that does nothing
 
 _PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
     (ast.Lt, ast.LtE),
@@ -66,7 +69,6 @@ _PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
 _SWAPS: dict[type[ast.AST], type[Any]] = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
 _CALLS = {"any": "all", "all": "any", "min": "max", "max": "min"}
 _DECIDED = (ast.Constant(True), ast.Constant(False))  # stand instead of a whole condition
-_OWN = {"agent", "drivers", "reportclient", "inside_nova", "beds", "tools", "conftest", "__main__", "__mp_main__"}
 _FIELDS = {"annotation", "returns", "decorator_list", "type_params"}  # of types and decorators: never changed
 
 
@@ -91,36 +93,36 @@ class Mutant:
         return f"{self.file}:{self.line}\n" + "".join([*difflib.unified_diff(*texts, n=1)][2:])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reach:
     """Unit tests, and the lines that each of them reaches."""
 
     seconds: dict[str, float]  # of each test
     tests: dict[str, dict[int, frozenset[str]]]  # by file and line
 
-    def of(self, mutant: Mutant) -> tuple[list[str], list[str]]:
+    def of(self, mutant: Mutant) -> list[str]:
         """
-        Return the tests that reach a mutant, those to run first and the others, quick ones first.
+        Return the tests that reach a mutant: in turn one which reaches much in a short time, and one of little reach.
 
-        To load the files of all takes longer than those of some that reach it often: these are first. Where the mutant
-        is run at import, all tests that reach its file do, or else all tests.
+        Where the mutant is run at import, all tests that reach its file do, or else all tests.
         """
         by_line = self.tests.get(mutant.file, {})
         found = {test for line in mutant.lines or by_line for test in by_line.get(line, ())}
         if not mutant.lines and not found:
             found = set(self.seconds)
-        often = Counter(_file_of(test) for test in found)
-        seconds = {file: sum(self._seconds(test) for test in found if _file_of(test) == file) for file in often}
-        first = set(sorted(often, key=lambda file: (-often[file] / (1 + seconds[file]), file))[:FIRST])
-        quick = sorted(found, key=lambda test: (self._seconds(test), test))
-        return [one for one in quick if _file_of(one) in first], [one for one in quick if _file_of(one) not in first]
+        broad = sorted(found, key=lambda test: (-self.breadth[test] / (_START_S + self.seconds.get(test, 0.0)), test))
+        narrow = sorted(found, key=lambda test: (self.breadth[test], test))
+        return list(dict.fromkeys(itertools.chain.from_iterable(zip(broad, narrow, strict=True))))
 
-    def _seconds(self, test: str) -> float:
-        return self.seconds.get(test, 0.0)
-
-
-def _file_of(test: str) -> str:
-    return test.partition("::")[0]
+    @cached_property
+    def breadth(self) -> Counter[str]:
+        """How many lines of the code each test reaches."""
+        found: Counter[str] = Counter()
+        for file, by_line in self.tests.items():
+            if not file.startswith("tests/"):
+                for tests in by_line.values():
+                    found.update(tests)
+        return found
 
 
 def mutants_of(file: str, source: bytes) -> Iterator[Mutant]:
@@ -234,109 +236,138 @@ def _is_starred(node: ast.AST) -> bool:
     return isinstance(node, ast.Starred)
 
 
-class Beds:
-    """Copies of the tree in which tests run, one for each process."""
+class Trial:
+    """A plugin of pytest that runs no test once, but for each mutant those that reach it, until one fails."""
 
-    def __init__(self, folder: Path, count: int) -> None:
-        self._free: queue.Queue[Path] = queue.Queue()
-        self._moments = itertools.count(10**9)
-        listed = subprocess.check_output(["git", "ls-files", "-coz", "--exclude-standard"], cwd=TOP, text=True)
-        files = [name for name in listed.split("\0") if (TOP / name).is_file()]
-        for number in range(count):
-            for name in files:
-                target = folder / str(number) / name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(TOP / name, target)
-            self._free.put(folder / str(number))
-        self._context = _warm(folder / "0")
-        own = [name for name in files if name.startswith(MEASURED)]
-        self.digest = hashlib.sha256(b"".join(name.encode() + (TOP / name).read_bytes() for name in own)).hexdigest()
+    def __init__(self, tests: Mapping[Mutant, Sequence[str]], processes: int, limit_s: float) -> None:
+        self._tests = tests
+        self._processes = processes
+        self._limit_s = limit_s
+        self.left = 0
 
-    def _write(self, file: Path, source: bytes) -> None:
-        """Write a file with a time of its own, by which Python sees that its compiled form is another one's."""
-        file.write_bytes(source)
-        moment = next(self._moments)
-        os.utime(file, (moment, moment))
+    def pytest_configure(self) -> None:
+        """After conftest.py, which has settings of its own."""
+        _calm()
 
-    def measure(self) -> None:
-        """
-        Run all unit tests once, and keep what they reach.
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Share the mutants among processes; ``left`` counts those that survive."""
+        items = {item.nodeid: item for item in session.items}
+        functions = [one for one in gc.get_objects() if isinstance(one, FunctionType)]
+        gc.freeze()  # else each process copies most of the memory when it looks for what is unused
+        running: dict[int, Mutant] = {}
+        sys.stdout.flush()
+        for mutant, tests in self._tests.items():
+            if len(running) == self._processes:
+                self._wait(running)
+            if not (pid := os.fork()):
+                _try(mutant, functions, [items[name] for name in tests if name in items], self._limit_s)
+            running[pid] = mutant
+        while running:
+            self._wait(running)
+        return True
 
-        Raises:
-            SystemExit: one of them fails.
-        """
-        bed = self._free.get()
-        report = ["--cov", "--cov-context=test", "--cov-report=", "-o", "junit_family=xunit1", "--junitxml=report.xml"]
-        command = [sys.executable, "-m", "pytest", *OPTIONS, "-p", "tools.mutants", *report, "tests/unit"]
-        if subprocess.run(command, cwd=bed, env=_environment(bed)).returncode:
-            raise SystemExit("a unit test fails without any change of the code")
-        KEPT.mkdir(exist_ok=True)
-        for name in (".coverage", "report.xml"):
-            shutil.move(bed / name, KEPT / name)
-        (KEPT / "digest").write_text(self.digest)
-        self._free.put(bed)
-
-    def _exit_code(self, bed: Path, limit_s: float) -> int | None:
-        """Return pytest's exit code; below 0 if it took these seconds of a CPU, or ``ASLEEP`` times as long."""
-        process = self._context.Process(target=_run, args=(bed, [*OPTIONS, *QUIET, "@tests.txt"], int(limit_s)))
-        process.start()
-        process.join(limit_s * ASLEEP)
-        if process.is_alive():
-            os.killpg(process.pid, signal.SIGKILL)
-            process.join()
-        return process.exitcode
-
-    def survives(self, mutant: Mutant, reach: Reach, limit_s: float) -> bool:
-        """Return whether all tests that reach a mutant pass in time; also where there are none."""
-        bed = self._free.get()
-        file = bed / mutant.file
-        source = file.read_bytes()
-        self._write(file, mutant.applied(source))
-        try:
-            return all(self._pass(bed, tests, reach, limit_s) for tests in reach.of(mutant) if tests)
-        finally:
-            self._write(file, source)
-            self._free.put(bed)
-
-    def _pass(self, bed: Path, tests: list[str], reach: Reach, limit_s: float) -> bool:
-        (bed / "tests.txt").write_text("\n".join(tests))
-        limit_s = min(limit_s, 30 + SLOWER * sum(reach.seconds.get(test, 0.0) for test in tests))
-        return self._exit_code(bed, limit_s) in UNNOTICED
+    def _wait(self, running: dict[int, Mutant]) -> None:
+        pid, status = os.wait()
+        mutant = running.pop(pid)
+        told = f"killed: {mutant.file}:{mutant.line}"
+        if not status:
+            self.left += 1
+            told = f"survives {len(self._tests[mutant])} tests: {mutant.shown((TOP / mutant.file).read_bytes())}"
+        print(told, file=sys.__stdout__, flush=True)
 
 
-def _environment(bed: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(bed)}
-
-
-def _warm(bed: Path) -> BaseContext:
-    """
-    Return a context whose processes begin with all that the tests import from elsewhere.
-
-    To load it takes longer than most tests.
-    """
-    code = (
-        "import sys, pytest\n"
-        "pytest.main(['-q', '--co', '-p', 'no:cacheprovider', '-p', 'no:terminal', 'tests/unit'])\n"
-        "print(*(name for name, one in list(sys.modules.items()) if getattr(one, '__spec__', None)"
-        " and not str(getattr(one, '__file__', None)).startswith(sys.argv[1])))"
-    )
-    command = [sys.executable, "-c", code, str(bed)]
-    names = subprocess.run(command, cwd=bed, env=_environment(bed), check=True, capture_output=True, text=True).stdout
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([name for name in names.split() if name.partition(".")[0] not in _OWN])
-    return context
-
-
-def _run(bed: Path, args: list[str], limit_s: int) -> None:
-    """Run tests in this process, which was made for it; its exit code is pytest's."""
+def _try(mutant: Mutant, functions: list[FunctionType], items: list[pytest.Item], limit_s: float) -> None:
+    """Run tests with a mutant until one fails, in this process, which ends with 0 if none does."""
     os.setsid()
-    resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
-    os.chdir(bed)
+    resource.setrlimit(resource.RLIMIT_CPU, (int(limit_s), int(limit_s)))
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-    os.environ.update(_environment(bed))
-    sys.path[:] = [str(bed), *(one for one in sys.path if one not in ("", str(TOP)))]
-    os._exit(pytest.main(args, plugins=[sys.modules[__name__]]))
+    scratch = tempfile.mkdtemp(prefix="mutant-")
+    pid = os.fork()
+    if not pid:
+        if not mutant.lines or not _change(mutant, functions):
+            _alone(mutant, [item.nodeid for item in items], Path(scratch))
+        if items:
+            items[0].config._tmp_path_factory._basetemp = Path(scratch)  # type: ignore[attr-defined]
+        for item, after in itertools.zip_longest(items, items[1:]):
+            if any(report.failed for report in runtestprotocol(item, log=False, nextitem=after)):
+                os._exit(1)
+        os._exit(0)
+    signal.signal(signal.SIGALRM, lambda *_: os.kill(pid, signal.SIGKILL))
+    signal.alarm(int(limit_s) * 4)  # a mutant that waits is endless, too
+    _, status = os.waitpid(pid, 0)
+    shutil.rmtree(scratch, ignore_errors=True)
+    os._exit(1 if status else 0)
+
+
+def _change(mutant: Mutant, functions: list[FunctionType]) -> bool:
+    """Change the function of a mutant among all that there are; whether that could be done."""
+    path = TOP / mutant.file
+    source = path.read_bytes()
+    before, after = (_function(compile(one, str(path), "exec"), mutant) for one in (source, mutant.applied(source)))
+    if before is None or after is None or before.co_freevars != after.co_freevars:
+        return False
+    found = [
+        one
+        for one in functions
+        if (one.__code__.co_qualname, one.__code__.co_firstlineno) == (before.co_qualname, before.co_firstlineno)
+        and Path(one.__code__.co_filename).resolve() == path
+    ]
+    for function in found:
+        function.__code__ = after
+    return bool(found)
+
+
+def _function(code: CodeType, mutant: Mutant) -> CodeType | None:
+    """Return the outermost function around a mutant."""
+    inner = [one for one in code.co_consts if isinstance(one, CodeType) and one.co_firstlineno <= mutant.lines[0]]
+    if not inner:
+        return None
+    last = max(inner, key=lambda one: one.co_firstlineno)
+    return last if last.co_flags & inspect.CO_OPTIMIZED else _function(last, mutant)
+
+
+def _alone(mutant: Mutant, tests: list[str], scratch: Path) -> None:
+    """Become a new process, in which a mutant is there before anything is loaded; run tests in it."""
+    (scratch / "tests").write_text("\n".join(tests))
+    own = ("-x", "-p", "tools.mutants", f"--basetemp={scratch}/temp", f"@{scratch}/tests")
+    environment = {**os.environ, ALONE: json.dumps(asdict(mutant))}
+    os.execve(sys.executable, [sys.executable, "-m", "pytest", *OPTIONS, *BLUNT, *own], environment)
+
+
+def _load_changed(mutant: Mutant) -> None:
+    """Let Python load one file as a mutant has it."""
+    load = SourceFileLoader.get_code
+
+    def get_code(loader: SourceFileLoader, name: str) -> CodeType | None:
+        path = Path(loader.path).resolve()
+        if path != TOP / mutant.file:
+            return load(loader, name)
+        return compile(mutant.applied(path.read_bytes()), str(path), "exec")
+
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign,assignment]
+
+
+def measure(digest: str) -> None:
+    """
+    Run all unit tests once, and keep what they reach.
+
+    Raises:
+        SystemExit: one of them fails.
+    """
+    KEPT.mkdir(exist_ok=True)
+    report = ["--cov", "--cov-context=test", "--cov-report=", "-o", "junit_family=xunit1"]
+    command = [sys.executable, "-m", "pytest", *OPTIONS, "-n", "2", *report, f"--junitxml={KEPT}/report.xml", TESTS]
+    if subprocess.run(command, cwd=TOP, env={**os.environ, "COVERAGE_FILE": str(KEPT / ".coverage")}).returncode:
+        raise SystemExit("a unit test fails without any change of the code")
+    (KEPT / "digest").write_text(digest)
+
+
+def _digest() -> str:
+    """Return what tells one state of code and tests from another."""
+    listed = subprocess.check_output(["git", "ls-files", "-coz", "--exclude-standard"], cwd=TOP, text=True)
+    names = sorted(name for name in listed.split("\0") if name.startswith(MEASURED) and (TOP / name).is_file())
+    return hashlib.sha256(b"".join(name.encode() + (TOP / name).read_bytes() for name in names)).hexdigest()
 
 
 def kept_reach() -> Reach:
@@ -381,37 +412,31 @@ def main() -> int:
     every = [mutant for file in files for mutant in mutants_of(file, (TOP / file).read_bytes())]
     mutants = chosen(every, args.places, args.count, args.seed)
     print(f"{len(mutants)} of {len(every)} mutants of {len(files)} files, seed {args.seed}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        beds = Beds(Path(folder), args.processes)
-        if not (KEPT / "digest").is_file() or (KEPT / "digest").read_text() != beds.digest:
-            beds.measure()
-        reach = kept_reach()
-        with ThreadPoolExecutor(args.processes) as pool:
-            left = list(pool.map(lambda mutant: _told(beds, mutant, reach, args.limit), mutants))
-    killed = len(mutants) - sum(left)
-    print(f"{killed} of {len(mutants)} mutants killed ({killed / len(mutants):.1%}), {sum(left)} survive")
-    return 1 if any(left) else 0
+    if not (KEPT / "digest").is_file() or (KEPT / "digest").read_text() != _digest():
+        measure(_digest())
+    reach = kept_reach()
+    trial = Trial({mutant: reach.of(mutant) for mutant in mutants}, args.processes, args.limit)
+    del reach  # a gigabyte, which no process needs
+    pytest.main([*OPTIONS, *BLUNT, "-p", "no:xdist", TESTS], plugins=[trial])
+    killed = len(mutants) - trial.left
+    print(f"{killed} of {len(mutants)} mutants killed ({killed / len(mutants):.1%}), {trial.left} survive")
+    return 1 if trial.left else 0
 
 
-def _told(beds: Beds, mutant: Mutant, reach: Reach, limit_s: float) -> bool:
-    source = (TOP / mutant.file).read_bytes()
-    survives = beds.survives(mutant, reach, limit_s)
-    told = (
-        f"survives {sum(map(len, reach.of(mutant)))} tests: {mutant.shown(source)}"
-        if survives
-        else f"killed: {mutant.file}:{mutant.line}"
-    )
-    print(told, flush=True)
-    return survives
-
-
-def pytest_configure() -> None:
+def _calm() -> None:
     """Let a failing test of Hypothesis end at once: which example is the smallest is of no interest here."""
     phases = (Phase.explicit, Phase.generate)
     settings.register_profile(
         "mutants", settings.get_profile("default"), phases=phases, database=None, derandomize=True
     )
     settings.load_profile("mutants")
+
+
+def pytest_configure() -> None:
+    """Load one file as the mutant of the environment has it; as a plugin of pytest, in a process of its own."""
+    _calm()
+    if ALONE in os.environ:
+        _load_changed(Mutant(**json.loads(os.environ[ALONE])))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Recorded hosts with the trees that are expected of them: ``tests/hosts/NAME/``."""
 
+import difflib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -62,6 +63,14 @@ def discover(golden: GoldenHost, layout: str, folder: Path) -> Any:
     if shown.code:
         return {"refused": shown.err.strip()}
     return {"providers": shown.json["providers"]}
+
+
+def differences(found: str, expected: Path, *, update: bool) -> str:
+    """What differs from the text in a file, as a diff; with ``update`` the file becomes what was found."""
+    if update:
+        expected.write_text(found, encoding="utf-8")
+    before = expected.read_text(encoding="utf-8").splitlines()
+    return "\n".join(difflib.unified_diff(before, found.splitlines(), "expected", "found", lineterm=""))
 
 
 def beyond_the_machine(tree: Any, *, apart_from: tuple[str, ...] = ("DISK_GB",)) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from beds.agents import run_here
-from beds.golden import LAYOUTS, GoldenHost, discover, golden_hosts, sums, write_layout
+from beds.golden import LAYOUTS, GoldenHost, differences, discover, golden_hosts, sums, write_layout
 
 every_host = pytest.mark.parametrize("golden", [pytest.param(one, id=one.folder.name) for one in golden_hosts()])
 every_layout = pytest.mark.parametrize("layout", LAYOUTS)
@@ -42,7 +42,5 @@ def test_all_that_is_reported_is_explained_as_ever(
     for name in golden.read(layout).get("providers", ()):
         told += run_here("explain", name, *options).out
     expected = golden.folder / f"{layout}.explained"
-    if request.config.getoption("--update-golden"):
-        expected.write_text(told, encoding="utf-8")
 
-    assert told == expected.read_text(encoding="utf-8")
+    assert not differences(told, expected, update=request.config.getoption("--update-golden"))

@@ -6,6 +6,7 @@ import pytest
 
 from agent.command.arguments import main
 from beds.agents import lasting
+from beds.golden import differences
 
 CASES = sorted((Path(__file__).parents[1] / "replays").glob("*.tar.gz"))
 
@@ -27,6 +28,4 @@ def test_a_saved_case_is_decided_and_told_as_ever(
     told = capsys.readouterr()
     found = f"{lasting(told.out)}{told.err.replace(str(case), case.name)}exit code {code}\n"
     expected = case.with_name(case.name.replace(".tar.gz", f".{form}"))
-    if request.config.getoption("--update-golden"):
-        expected.write_text(found, encoding="utf-8")
-    assert found == expected.read_text(encoding="utf-8")
+    assert not differences(found, expected, update=request.config.getoption("--update-golden"))
