@@ -31,6 +31,13 @@ def away(policy: DevicePolicy, standing: BySuffix, here: Iterable[str]) -> dict[
     }
 
 
+def withdrawn(policy: DevicePolicy, standing: BySuffix) -> frozenset[str]:
+    """Return the classes on the root that are of no device by this configuration: a person withdrew what is ours."""
+    stands = standing.root.provider.inventories if standing.root else {}
+    others = {*NO_DEVICES, *policy.pmem.values()}
+    return frozenset(name for name in stands if name not in others and not is_offered(name, policy))
+
+
 def is_offered(name: str, policy: DevicePolicy) -> bool:
     """Return whether the configuration offers a class where there is hardware for it."""
     rules = policy.rules if policy.report else ()

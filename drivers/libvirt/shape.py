@@ -7,7 +7,7 @@ from dataclasses import replace
 from drivers.by_suffix import BySuffix
 from drivers.cells import cells_mib, cells_without_cpus, cpus_by_cell, memory_mib, reserved_cells
 from drivers.devices import device_stock
-from drivers.devices.away import away
+from drivers.devices.away import away, withdrawn
 from drivers.devices.expected import expected_slots
 from drivers.devices.inventories import RULE, DeviceStock, inherit, marks, other_forms, short
 from drivers.devices.match import OF_DEVICES
@@ -145,6 +145,7 @@ def _held(
         untyped=bare,
         shown={f"{facts.hostname}_{suffix}": count for suffix, count in shown(facts, policy.devices).items()},
         away=missing,
+        withdrawn=withdrawn(policy.devices, standing),
         expected=frozenset(
             (f"{facts.hostname}_{suffix}" if suffix else facts.hostname, name)
             for suffix, name in expected_slots(facts, policy.devices, standing)

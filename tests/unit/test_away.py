@@ -1,18 +1,23 @@
 """Which classes the configuration still offers, so that what an operator reserved of a root's total of them waits."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agent.sync.outcome import Status
 from beds.one_host import FORCE, OneHost
 from drivers.by_suffix import BySuffix
 from drivers.devices.away import away
+from drivers.facts import NetDevice
 from drivers.libvirt.host_inventories import reserved_cells_text
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, Policy, RuleNetwork
 from drivers.reasons import Reasoned
 from hardware import card, host
+from reportclient.names import BANDWIDTH, NO_DEVICES
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
+NIC, VF = "0000:81:00.0", "SRIOV_NET_VF"
 EGRESS = "NET_BW_EGR_KILOBIT_PER_SEC"
 NVIDIA = DeviceRule(number=1, vendor_id="10de", class_attribute="nvidia/current_vgpu_type")
 
@@ -77,3 +82,29 @@ def test_what_an_operator_reserved_of_a_class_that_no_device_has_now_is_marked_a
 
     assert one.stock()["SRIOV_NET_VF"] == (2, 2)
     assert "CUSTOM_DEVICE_HELD" in one.marks()
+
+
+WITH_LINK = DevicePolicy(discover_all=True, link_bandwidth=True)
+
+
+@pytest.mark.parametrize(
+    ("later", "status", "left"),
+    [
+        pytest.param(DevicePolicy(discover_all=True), Status.CHANGED, {VF}, id="its bandwidth"),
+        pytest.param(DevicePolicy(), Status.CHANGED, set(), id="all of it"),
+        pytest.param(WITH_LINK, Status.UNSAFE, {VF, *BANDWIDTH}, id="nothing"),
+    ],
+)
+def test_what_a_person_withdrew_of_a_total_goes_at_once_and_what_is_lost_waits(
+    tmp_path: Path, later: DevicePolicy, status: Status, left: set[str]
+) -> None:
+    """As in the other layouts, where a card that is seen and gives nothing any more shows that."""
+    link = (NetDevice("ens1", "up", 10_000),)
+    one = OneHost(tmp_path, host(*card(NIC, 4, net_devices=link)), Policy(layout="flat", devices=WITH_LINK))
+    one.sync()
+    if later == WITH_LINK:
+        one.facts = host()
+
+    done = one.sync(policy=replace(one.policy, devices=later))
+
+    assert (done.status, one.stock().keys() - NO_DEVICES) == (status, left)

@@ -296,8 +296,9 @@ def _limits(draft: Draft, shrink_fraction: float) -> Limits:
         provider: names.classes - draft.keep.lasting.configured.get(provider, Names()).classes
         for provider, names in draft.memory.configured.items()
     }
+    by_option = {draft.desired.root.name: draft.shaped.holdings.backing.withdrawn}
     elsewhere = [feature.withdrawn(draft) for feature in draft.features]
-    for each in (*elsewhere, excused(draft.observed, draft.desired, shrink_fraction)):
+    for each in (by_option, *elsewhere, excused(draft.observed, draft.desired, shrink_fraction)):
         for provider, classes in each.items():
             withdrawn[provider] = withdrawn.get(provider, frozenset()) | classes
     return Limits(fraction=shrink_fraction, withdrawn=withdrawn, present=draft.shaped.present)
