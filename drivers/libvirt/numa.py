@@ -29,7 +29,8 @@ from drivers.policy import Policy
 from drivers.reasons import Reason, Reasoned
 from reportclient.tree import Inventory
 
-_PAGES = "CUSTOM_MEMORY_PAGE_SIZE_"
+CELL = "HW_NUMA_ROOT"  # trait of the provider of a cell
+PAGES = "CUSTOM_MEMORY_PAGE_SIZE_"  # begins the traits of a provider of pages
 
 
 def shape_cells(
@@ -62,7 +63,7 @@ def shape_cells(
         memory = present_only({"MEMORY_MB": own[0].stock(policy, standing)}) if own else {}
         stock = {**cpus[id_], **memory}
         if stock or mine or any(device.cell == id_ for device in devices):
-            traits = {"HW_NUMA_ROOT": place, **MARK}
+            traits = {CELL: place, **MARK}
             providers.append(Reasoned(name=name, parent=root, inventories=stock, traits=traits))
         providers += [pages.provider(root, policy, standing) for pages in mine if pages not in own]
     for device in devices:
@@ -117,12 +118,12 @@ class _Pages:
     def provider(self, root: str, policy: Policy, standing: BySuffix) -> Reasoned:
         """Return the provider of these pages, below their cell."""
         reason = Reason(self.fact, f"[compute] layout = {policy.layout}")
-        kind = f"{_PAGES}SMALL" if self.is_small else f"{_PAGES}LARGE"
+        kind = f"{PAGES}SMALL" if self.is_small else f"{PAGES}LARGE"
         return Reasoned(
             name=f"{root}_{self.suffix}",
             parent=f"{root}_NUMA{self.cell}",
             inventories=present_only({"MEMORY_MB": self.stock(policy, standing)}),
-            traits={f"{_PAGES}{self.size_kib}": reason, kind: reason, **MARK},
+            traits={f"{PAGES}{self.size_kib}": reason, kind: reason, **MARK},
         )
 
 

@@ -30,7 +30,7 @@ from drivers.libvirt.host_inventories import (
     reserved_cells_text,
     with_cpus,
 )
-from drivers.libvirt.numa import shape_cells
+from drivers.libvirt.numa import CELL, PAGES, shape_cells
 from drivers.libvirt.traits import emitted_traits, root_traits
 from drivers.policy import OF_CELLS, Policy
 from drivers.pools import SHARER
@@ -45,7 +45,7 @@ LONGEST_NAME = 200  # characters of a provider's name, in placement's schema
 ROOT_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
 FLAT_CLASSES = frozenset({"VGPU", "MEM_ENCRYPTION_CONTEXT", "SRIOV_NET_VF"})  # of a flat root, by the agent or nova
 
-BELOW = Names(traits=OF_DEVICES)  # for devices only; on a root they are an operator's
+BELOW = Names(traits=OF_DEVICES | {CELL}, prefixes=(PAGES,))  # on a root they are an operator's
 EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | MARKS | {MARKER, SHARER}, (KEEP, LEFT, SET), BELOW)
 
 

@@ -28,15 +28,18 @@ def add(one: OneHost, suffix: str, kind: str) -> None:
     one.send("PUT", f"/resource_providers/{seen.uuid}/aggregates", body)
 
 
+@pytest.mark.parametrize("remembers", [True, False])
 @pytest.mark.parametrize("kind", ["CUSTOM_RACK_7", AGGREGATE])
 @pytest.mark.parametrize(("layout", "target", "suffix"), [("numa", "devices", CELL), ("devices", "flat", NIC)])
 def test_what_a_hand_set_is_kept_or_the_conversion_is_refused(
-    tmp_path: Path, kind: str, layout: Layout, target: Layout, suffix: str
+    tmp_path: Path, kind: str, layout: Layout, target: Layout, suffix: str, remembers: bool
 ) -> None:
     one = OneHost(tmp_path, FACTS, Policy(layout=layout, devices=ALL))
     one.sync()
     add(one, suffix, kind)
     one.sync()
+    if not remembers:
+        one.forget()
 
     done = one.reshape(target)
 

@@ -228,19 +228,18 @@ def _lost_names(draft: Draft) -> tuple[str, ...]:
     """
     Return which traits and aggregates of a hand a conversion loses, and what to do; empty when it loses none.
 
-    Without a memory nothing tells which traits rules and files gave, so that only aggregates count.
+    Without a memory those are known that rules and files give now.
     """
     if draft.view.beside or draft.stands_in == draft.layout:
         return ()
+    given = (
+        frozenset[str]() if draft.memory.observed else frozenset[str]().union(*(one.traits for one in draft.desired))
+    )
     sentences, stands = [], draft.observed.by_uuid
     for seen in (stands[step.uuid] for step in draft.plan.operations if isinstance(step, Delete)):
         if is_novas(seen) or (HELD in seen.provider.traits and seen.name not in draft.shaped.present):
             continue  # nova sets these by its own rules; the other one stands for a lost device, and goes with it
-        found = (
-            seen.provider.traits - draft.wanted.ours.traits(seen) - {OWNER_NOVA, MANAGED}
-            if draft.memory.observed
-            else ()
-        )
+        found = seen.provider.traits - draft.wanted.ours.traits(seen) - given - {OWNER_NOVA, MANAGED}
         if names := sorted({name for name in found if not is_mark(name)} | seen.provider.aggregates):
             sentences.append(
                 f"{', '.join(names)} on {seen.name}: this agent does not know it for its own, and the conversion from "
