@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from agent.audit.heal import read_policy
-from agent.command.doubts import doubtful_names, never_repaired
+from agent.command.doubts import doubtful_names, never_repaired, tell_searched
 from agent.command.open_files import open_files
 from agent.command.results import Check
 from agent.connect.choice import Choice, asking_nova, open_client, open_driver, open_nova
@@ -27,7 +27,6 @@ from agent.sync.decide.feature import Draft
 from agent.sync.decide.features.boot import AWAITED
 from agent.sync.decide.features.second_writer import SecondWriter, strikes_of
 from agent.sync.decide.owner import disputed, only_audits, tell_disputed
-from agent.sync.decide.searched import tell_searched
 from agent.sync.decide.unmatched import resembling
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode

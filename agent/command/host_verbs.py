@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from agent.command.check import check_host
-from agent.command.doubts import doubts
+from agent.command.doubts import doubts, tell_more_searched
 from agent.command.exits import Exit
 from agent.command.explain import explain_provider
 from agent.command.explain_request import explain_request, read_request
@@ -51,7 +51,6 @@ from agent.sync.decide.additions import add
 from agent.sync.decide.checks import Verdict, conditions_on, judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.reserving import reservation_notes
-from agent.sync.decide.searched import tell_more_searched
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode, conditions_left
 from agent.sync.outcome import Outcome, Status

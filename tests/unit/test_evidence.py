@@ -1,6 +1,6 @@
 """What shows that a guest has something of the host, in words that a person can check."""
 
-from drivers.libvirt.evidence import of_context, of_cpus, of_devices, of_memory
+from drivers.libvirt.holdings import of_context, of_cpus, of_devices, of_memory
 
 
 def test_cpus_and_memory_name_the_cell() -> None:

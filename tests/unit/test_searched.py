@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.sync.decide.searched import plain_candidates, tell_more_searched, tell_searched
+from agent.command.doubts import plain_candidates, tell_more_searched, tell_searched
 from drafts import ROOT, draft, stands
 from reportclient.tree import Inventory, Provider, ProviderTree
 

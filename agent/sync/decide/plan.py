@@ -1,17 +1,16 @@
 """Decide what a pass would do, from what was seen of host and placement. Pure: reads and writes nothing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.errors import ConfigError
-from agent.sync.decide.additions import check_names, without_taken
+from agent.sync.decide.additions import check_names, still_named, without_taken
 from agent.sync.decide.beside import Side, own_side
 from agent.sync.decide.feature import Draft, Feature, Memories, Way
 from agent.sync.decide.features import FEATURES, Features
 from agent.sync.decide.hardware import Host
 from agent.sync.decide.laws import Breach, Given, breaches
 from agent.sync.decide.layout import layout_of
-from agent.sync.decide.remembered import memories
 from agent.sync.decide.reserving import reserved_tree, with_root_traits
 from agent.sync.decide.shaped import Shaped, shape_host
 from agent.sync.decide.standing import Standing, stand
@@ -24,7 +23,8 @@ from drivers.errors import MalformedFact, PolicyError
 from reportclient.diff import diff
 from reportclient.names import unknown_standard
 from reportclient.ownership import Names, Ownership, joined
-from reportclient.plan import Plan
+from reportclient.plan import Delete, Plan
+from reportclient.tree import ObservedTree, ProviderTree
 
 
 def draft(view: View, shaper: Shaper, features: Features = FEATURES) -> Draft | Needs:
@@ -235,6 +235,47 @@ def _draft(
         way=way,
         stands_in=layout_of(standing.observed, standing.memory, shaper.emitted, view.policy.layout),
         held=(*choices, *way.held, *without_effect),
-        keep=memories(view, standing, shaped, wanted, way, lacked),
+        keep=_memories(view, standing, shaped, wanted, way, lacked),
         features=features,
     )
+
+
+def _memories(
+    view: View, standing: Standing, shaped: Shaped, wanted: Wanted, way: Way, lacked: frozenset[str]
+) -> Memories:
+    """
+    Return what to remember, by how the pass ends; ``lacked`` are standard traits that placement does not have.
+
+    While the plan is carried out that is by both names, as a renaming may be taken back.
+    """
+    kept, memory = view.memory, shaped.memory
+    stay = _left_standing(standing.observed, wanted.tree, way.plan)
+    return Memories(
+        refused=replace(kept, observed=view.observed),
+        meanwhile=replace(
+            memory,
+            configured=joined(joined(kept.configured, memory.configured), wanted.added),
+            reported=joined(joined(kept.reported, memory.reported), wanted.reported),
+        ),
+        lasting=replace(
+            memory,
+            configured=joined(still_named(memory.configured, standing.observed, view.additions), wanted.added),
+            reported=joined(_traits_on(stay, shaped.ours.configured), wanted.reported),
+            lacked_traits=lacked,
+            reserved={},
+            kinds={**memory.kinds, **shaped.holdings.backing.kinds} if view.policy.layout == "flat" else {},
+            dedicated=view.policy.cpus.dedicated or frozenset(),
+        ),
+    )
+
+
+def _left_standing(observed: ObservedTree, desired: ProviderTree, plan: Plan) -> frozenset[str]:
+    """Return the names of standing providers that are not wanted and stay: held, or another service's now."""
+    gone = {step.uuid for step in plan.operations if isinstance(step, Delete)}
+    wanted = {provider.name for provider in desired}
+    return frozenset(seen.name for seen in observed if seen.uuid not in gone and seen.name not in wanted)
+
+
+def _traits_on(providers: Container[str], names: Mapping[str, Names]) -> dict[str, Names]:
+    """Return the traits that rules and files gave these providers: the agent may still take them back."""
+    return {name: Names(traits=each.traits) for name, each in names.items() if name in providers and each.traits}
