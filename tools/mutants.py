@@ -432,11 +432,16 @@ def _calm() -> None:
     settings.load_profile("mutants")
 
 
-def pytest_configure() -> None:
-    """Load one file as the mutant of the environment has it; as a plugin of pytest, in a process of its own."""
-    _calm()
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    """Load one file as the mutant of the environment has it: as a plugin of pytest, before conftest.py loads any."""
     if ALONE in os.environ:
         _load_changed(Mutant(**json.loads(os.environ[ALONE])))
+
+
+def pytest_configure() -> None:
+    """After conftest.py, which has settings of its own."""
+    _calm()
 
 
 if __name__ == "__main__":
