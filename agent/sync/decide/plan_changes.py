@@ -5,7 +5,6 @@ Each difference is the smallest that explains it: a field of a class on a provid
 Operations are compared only where nothing smaller differs.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
@@ -167,13 +166,12 @@ def _rows(plan: PlanForm) -> dict[tuple[str, str, str], int]:
 
 
 def _of_steps(read: PlanForm, now: PlanForm) -> list[str]:
-    was, does = ([json.dumps(one, sort_keys=True) for one in plan["operations"]] for plan in (read, now))
+    was, does = read["operations"], now["operations"]
     gone, new = [one for one in was if one not in does], [one for one in does if one not in was]
     return [f"the operation {_step(one)} is gone" for one in gone] + [
         f"the operation {_step(one)} is new" for one in new
     ]
 
 
-def _step(text: str) -> str:
-    step = json.loads(text)
+def _step(step: OperationForm) -> str:
     return f"{step['operation']} {step.get('provider', '')}".strip()
