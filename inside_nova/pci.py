@@ -86,8 +86,8 @@ def without_pci(tree: ObservedTree) -> ObservedTree:
 
 
 def _is_trackers(seen: ObservedProvider, tree: ObservedTree) -> bool:
-    """Return whether a provider is where the tracker makes its own."""
-    return tree.root is not None and MANAGED in seen.provider.traits and seen.provider.parent == tree.root.name
+    """Return whether a provider of a tree is where the tracker makes its own."""
+    return MANAGED in seen.provider.traits and seen.provider.parent == tree.providers[0].name
 
 
 def _refuse_clashes(ours: ProviderTree, theirs: Iterable[Provider], standing: ObservedTree) -> None:

@@ -103,10 +103,10 @@ def _rows(allocations: Iterable[Allocation], tree: ObservedTree, uuid: str) -> t
     return tuple(one for one in allocations if one.provider == name)
 
 
-def _consumer(uuid: str, observed: Observed) -> Consumer | None:
-    """Return a consumer with what it has in this tree, which is all that moves need; None if it has nothing."""
+def _consumer(uuid: str, observed: Observed) -> Consumer:
+    """Return a consumer with what it has in this tree, which is all that moves need."""
     slots: dict[str, dict[str, int]] = {}
     for one in observed.allocations:
         if one.consumer == uuid:
             slots.setdefault(observed.tree.by_name[one.provider].uuid, {})[one.resource_class] = one.amount
-    return Consumer(uuid=uuid, generation=1, project="", user="", kind=None, slots=slots) if slots else None
+    return Consumer(uuid=uuid, generation=1, project="", user="", kind=None, slots=slots)
