@@ -18,7 +18,7 @@ from drivers.policy import Layout, Policy
 from inside_nova.decide import AllocationsNeeded
 from inside_nova.trees import COMPUTE_NODE, apply_plan, decode_consumers, decode_tree, rows_of, take_away
 from reportclient.errors import TreeMismatch, Unplaceable, UnsafePlan
-from reportclient.ownership import MARKER, OWNER_NOVA
+from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA
 from reportclient.plan import (
     Create,
     DropAllocations,
@@ -33,6 +33,7 @@ from reportclient.reserve import HELD
 
 GUEST = "446773c1-567b-485b-9bc7-596961fe33b5"  # on full-guest: has a VF of 0000:81:00.0
 REWRITE = Rewrite(consumer=GUEST, generation=1, project="p", user="u", kind=None, before={}, after={})
+PF = "queens-second_0000:01:00.0"
 GIB_KIB = 1 << 20  # a huge page of 1 GiB
 FLAT = {"full-guest": {"VCPU": 1, "MEMORY_MB": 64, "SRIOV_NET_VF": 1}}
 
@@ -114,18 +115,17 @@ class Ruled(Inside):
 def test_what_nova_s_pci_tracker_reports_stays_below_the_root_in_all_layouts_with_what_guests_have_of_it() -> None:
     inside = Ruled("queens-second", MemoryTree("queens-second", ROOT))
     inside.call("devices")
-    card = "queens-second_0000:01:00.0"
-    inside.allocate(GUEST, {"queens-second": {"VCPU": 1, "MEMORY_MB": 64}, card: {"CUSTOM_SRIOV_NET_PF": 1}})
-    before, totals = inside.tree.data(card), inside.totals()
+    inside.allocate(GUEST, {"queens-second": {"VCPU": 1, "MEMORY_MB": 64}, PF: {"CUSTOM_SRIOV_NET_PF": 1}})
+    before, totals = inside.tree.data(PF), inside.totals()
 
     for layout in ("cells", "numa", "flat", "devices"):
         started(inside, layout)
-        assert inside.tree.data(card) == before
-        assert inside.held(GUEST)[card] == {"CUSTOM_SRIOV_NET_PF": 1}
+        assert inside.tree.data(PF) == before
+        assert inside.held(GUEST)[PF] == {"CUSTOM_SRIOV_NET_PF": 1}
         assert inside.totals() == totals, layout
         assert inside.call(layout, starting=False).plan == Plan()
 
-    assert inside.names() == {"queens-second", card}
+    assert inside.names() == {"queens-second", PF}
 
 
 def test_a_total_of_the_agents_of_devices_that_the_tracker_will_report_is_refused_with_the_way_round() -> None:
@@ -171,12 +171,18 @@ class Renetworked(Ruled):
         return replace(one, devices=replace(one.devices, rules=rules))
 
 
-@pytest.mark.parametrize(("before", "after"), [(None, "physnet0"), ("physnet0", None)])
-def test_a_device_that_becomes_the_trackers_or_ours_in_cells_is_refused(before: str | None, after: str | None) -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "mark"), [(None, "physnet0", False), ("physnet0", None, False), ("physnet0", None, True)]
+)
+def test_a_device_that_becomes_the_trackers_or_ours_in_cells_is_refused(
+    before: str | None, after: str | None, mark: bool
+) -> None:
     inside = Renetworked("queens-second", MemoryTree("queens-second", ROOT), network=before)
     if before is None:
         inside.call("devices")  # where the tracker makes its provider
     started(inside, "cells")
+    if mark:  # the tracker's, but not where the tracker makes its own
+        inside.tree.update_traits(PF, {*inside.tree.data(PF).traits, MANAGED})
     tree = decode_tree(inside.tree, "queens-second")
     inside.network = after
 
@@ -378,9 +384,11 @@ def test_pages_that_are_gone_while_nova_runs_stay_and_are_reserved(
     assert [inside.tree.data(pool).inventory["MEMORY_MB"]["reserved"] for pool in pools] == [0] * len(pools)
 
 
-def test_fewer_cpus_need_no_allocations_while_nova_runs(make: Callable[[str], Inside]) -> None:
+def test_fewer_cpus_need_no_allocations_while_nova_runs_though_a_card_comes(make: Callable[[str], Inside]) -> None:
     inside = make("full-guest")
-    inside.call("devices")
+    inside.call("devices", seen=without_card)
+    foreign = inside.tree.new_child("foreign", "full-guest", uuid="22222222-2222-2222-2222-222222222222")
+    inside.tree.update_inventory(foreign, {"SRIOV_NET_VF": {"total": 4}})
 
     def fewer(survey: Survey) -> Survey:
         cpus = survey.facts.cpu_map

@@ -354,21 +354,22 @@ SAME = Plan((SetInventories("host", "host", ROOT.inventories),))  # something to
 
 
 @pytest.mark.parametrize(
-    ("undone", "stands_in", "words"),
+    ("undone", "plan", "stands_in", "words"),
     [
-        pytest.param(conversion(), "numa", "", id="it is taken back"),
-        pytest.param(conversion(), "devices", "", id="it was cut off"),
-        pytest.param(conversion(node="other"), "numa", "entry is of other, not of host", id="of another host"),
-        pytest.param(conversion(), "cells", "stands in the layout cells", id="converted since"),
+        pytest.param(conversion(), SAME, "numa", "", id="it is taken back"),
+        pytest.param(conversion(), SAME, "devices", "", id="it was cut off"),
+        pytest.param(conversion(configured="numa"), Plan(), "cells", "", id="nothing is left to do"),
+        pytest.param(conversion(node="other"), SAME, "numa", "entry is of other, not of host", id="of another host"),
+        pytest.param(conversion(), SAME, "cells", "stands in the layout cells", id="converted since"),
         pytest.param(
-            conversion(configured="numa"), "numa", "set [compute] layout = devices first", id="goes there again"
+            conversion(configured="numa"), SAME, "numa", "set [compute] layout = devices first", id="goes there again"
         ),
     ],
 )
 def test_a_conversion_is_taken_back_where_it_stands_and_stays_back(
-    undone: Conversion, stands_in: str, words: str
+    undone: Conversion, plan: Plan, stands_in: str, words: str
 ) -> None:
-    verdict = judge(draft(plan=SAME, stands_in=stands_in), Wishes(undone=undone, reshape=True), TERMS)
+    verdict = judge(draft(plan=plan, stands_in=stands_in), Wishes(undone=undone, reshape=True), TERMS)
 
     assert (verdict.refused is None) == (words == "")
     assert words in " ".join(verdict.notes)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,9 +61,9 @@ READ = kept(reshape({"VCPU": CPUS}))
         ),
         pytest.param(
             READ,
-            kept(reshape({"VCPU": CPUS, "PCPU": Inventory(total=2)})),
-            ("PCPU on host_NUMA0 is new, total 2",),
-            id="a class that comes",
+            kept(reshape({"VCPU": replace(CPUS, max_unit=4), "PCPU": Inventory(total=2)})),
+            ("PCPU on host_NUMA0 is new, total 2", "max_unit of VCPU on host_NUMA0 8 -> 4"),
+            id="a class that comes, and a max_unit that does not follow its total",
         ),
         pytest.param(READ, kept(reshape({})), ("VCPU on host_NUMA0 is gone",), id="a class that goes"),
         pytest.param(

@@ -331,6 +331,20 @@ def test_a_disk_of_a_server_that_is_on_another_host_too_stays_until_that_ends(on
     assert (rows(one), SHARER in one.traits(""), one.sync().status) == ({"root": 20}, False, Status.UNCHANGED)
 
 
+def test_disks_of_one_server_in_three_places_come_together_on_the_next_pool(one: OneHost) -> None:
+    share(one)
+    evacuated(one)
+    one.sync(RESHAPE, policy=OWN)
+    volumes = replace(VMS, pool="volumes")
+    report(one, disk=volumes)
+    there = pool_uuid(volumes)
+    hold(one, {ROOT: {"VCPU": 1, "MEMORY_MB": 64, "DISK_GB": 5}, UUID: {"DISK_GB": 20}, there: {"DISK_GB": 1}})
+
+    one.sync(RESHAPE, facts=with_disk(one, volumes), policy=SHARED)
+
+    assert (rows(one), one.sync().status) == ({there: 26}, Status.UNCHANGED)
+
+
 def test_a_migration_has_its_disk_on_the_pool_as_the_guest_has(one: OneHost) -> None:
     """While a guest moves away, its migration has what it had here."""
     one.claim({})
