@@ -16,7 +16,11 @@ FIRST = {
     "small": "44b4d3a1f48992aa",
     "medium": "0d61a990f06e0ce2",
     "large": "3619e902a9319419",
-}  # digests of what the first version made
+    "network": "9fb8de86ba9faa14",
+    "ports": "8047dc04bb06eae3",
+    "gpu": "307e35de26d0ff36",
+    "mixed": "da7ab13092c1357e",
+}  # digests of what a seed makes: of hosts without guests since the first version
 
 
 @pytest.mark.parametrize("shape", WITH_GUESTS)
