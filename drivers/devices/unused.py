@@ -66,7 +66,7 @@ def _other_ids(rule: DeviceRule, functions: _Functions) -> str:
     there = _meant(replace(rule, vendor_id=None, product_id=None), functions)
     if not there:
         return f"no device has an interface {place.interface}" if place.interface else "no device has its address"
-    if not place.address and place.exact is None:
+    if not place.address:
         return f"no device has {ids}"
     return f"no device at its address has {ids}: {', '.join(map(_told, there[:_FEW]))}"
 

@@ -898,12 +898,17 @@ def test_a_new_name_comes_with_another_layout_where_the_guests_card_is_known(
     assert (move.to_provider, dict(move.to_resources)) == (unit, {"CUSTOM_A": 2})
 
 
-@pytest.mark.parametrize(("stood", "renamed"), [(0, True), (2, True), (4, False), (5, False)])
-def test_a_class_that_its_card_offers_no_more_of_than_before_is_no_other_name(stood: int, renamed: bool) -> None:
+@pytest.mark.parametrize(
+    ("stood", "offered", "renamed"), [(0, 4, True), (2, 4, True), (4, 4, False), (5, 4, False), (0, 0, False)]
+)
+def test_a_class_that_its_card_offers_no_more_of_than_before_is_no_other_name(
+    stood: int, offered: int, renamed: bool
+) -> None:
     row = Allocation("a", CARD, "CUSTOM_A", 1)
     observed = holding(row, of=tree(card={"CUSTOM_A": 4, **({"CUSTOM_B": stood} if stood else {})}))
 
-    found = moves(observed, tree(card={"CUSTOM_B": 4}), known(Holding("a", CARD, "CUSTOM_B", 1)))
+    desired = tree(card={"CUSTOM_B": offered} if offered else {"CUSTOM_C": 4})
+    found = moves(observed, desired, known(Holding("a", CARD, "CUSTOM_B", 1)))
 
     after = apply_moves(observed.allocations, found)
     assert after == ((replace(row, resource_class="CUSTOM_B"),) if renamed else (row,))

@@ -302,6 +302,7 @@ CELLS = """<cpu><numa><cell id='0' memory='2048' unit='MiB'/><cell id='1' memory
 DIMM = """<memory model='dimm'><target><size unit='MiB'>1024</size>{node}</target></memory>"""
 VIRTIO_MEM = """<memory model='virtio-mem'><target><size unit='MiB'>4096</size><node>1</node>
 <requested unit='MiB'>512</requested><current unit='MiB'>{current}</current></target></memory>"""
+HUGE = "<memoryBacking><hugepages><page size='2048' nodeset='{}'/></hugepages></memoryBacking>"
 NVDIMM = (
     """<memory model='nvdimm'><source><path>/f</path></source><target><size unit='MiB'>256</size></target></memory>"""
 )
@@ -348,6 +349,16 @@ def guest_of(text: str) -> Guest:
                 GuestMemory(1024, frozenset({5}), huge=True, page_kib=2048),
             ),
             id="a DIMM with pages and a cell of its own",
+        ),
+        pytest.param(
+            f"<memory>6291456</memory>{CELLS}{HUGE.format(1)}<devices>{DIMM.format(node='<node>1</node>')}</devices>",
+            (GuestMemory(2048), *(GuestMemory(mib, frozenset({3}), True, 2048) for mib in (2048, 1024))),
+            id="a DIMM has the pages of its cell",
+        ),
+        pytest.param(
+            f"<memory unit='MiB'>5120</memory>{HUGE.format(0)}<devices>{DIMM.format(node='')}</devices>",
+            (GuestMemory(4096, huge=True, page_kib=2048), GuestMemory(1024, huge=True, page_kib=2048)),
+            id="without cells all is of the cell 0",
         ),
     ],
 )

@@ -14,6 +14,7 @@ from drivers.libvirt.connection import Connection
 from drivers.libvirt.driver import LibvirtDriver
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.policy import OF_CELLS, CpuPolicy, DiskPolicy, GuestPolicy, Layout, Policy, Ratio, Ratios
+from drivers.reasons import Reason
 from fakes import FACTS, GIB, PC, offering
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
@@ -120,13 +121,22 @@ def test_reserved_disk_is_rounded_up_to_whole_gib() -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "place"), [("", "the file system of the instances"), ("vg0", "the volume group vg0")]
+    ("disk", "place", "more"),
+    [
+        (DiskSpace(10 * GIB, 0, image_cache_bytes=0), "the file system of the instances", ""),
+        (DiskSpace(10 * GIB, 0, volume_group="vg0"), "the volume group vg0", ""),
+        (DiskSpace(10 * GIB, 0, 5), "the file system of the instances", ", and 5 bytes for nova's image cache"),
+    ],
 )
-def test_the_reason_of_disk_gb_names_the_place_of_the_disks(group: str, place: str) -> None:
-    disk = DiskSpace(10 * GIB, 0, volume_group=group)
-    _, reason = shape(replace(FACTS, disk=disk), Policy(), None).providers[0].inventories["DISK_GB"]
+def test_the_reason_of_disk_gb_names_the_place_of_the_disks_and_the_image_cache(
+    disk: DiskSpace, place: str, more: str
+) -> None:
+    stock, reason = shape(replace(FACTS, disk=disk), Policy(), None).providers[0].inventories["DISK_GB"]
 
-    assert reason.fact == f"{place} has {10 * GIB} bytes"
+    assert reason == Reason(
+        f"{place} has {10 * GIB} bytes", f"0 MiB kept for the host by [DEFAULT] reserved_host_disk_mb{more}"
+    )
+    assert stock.reserved == bool(more)
 
 
 def test_a_class_of_which_there_is_nothing_is_left_out() -> None:
@@ -190,15 +200,16 @@ def test_what_libvirt_does_not_list_follows_from_versions(versions: Versions, tr
     assert (trait in traits(hypervisor=offering(PC, versions=versions))) is there
 
 
-def test_flags_of_the_configuration_add_and_take_away_features() -> None:
-    found = traits(GuestPolicy(cpu_flags={"avx": False, "aes": True}))
-
-    assert "HW_CPU_X86_AVX" not in found
-    assert "HW_CPU_X86_AESNI" in found
-
-
-def test_without_a_cpu_mode_flags_do_nothing_as_in_nova() -> None:
-    assert "HW_CPU_X86_AESNI" not in traits(GuestPolicy(cpu_mode="none", cpu_flags={"aes": True}))
+@pytest.mark.parametrize(
+    ("policy", "names"),
+    [
+        pytest.param(GuestPolicy(cpu_flags={"avx": False, "aes": True}), {"AESNI", "SVM", "AMD_SVM"}, id="flags"),
+        pytest.param(GuestPolicy(cpu_mode="none", cpu_flags={"aes": True}), {"AVX"}, id="no flags, and svm not by KVM"),
+        pytest.param(GuestPolicy(cpu_mode="none", virt_type="qemu"), {"AVX", "SVM", "AMD_SVM"}, id="but by QEMU"),
+    ],
+)
+def test_features_of_the_cpu_follow_the_mode_and_its_flags(policy: GuestPolicy, names: set[str]) -> None:
+    assert {name for name in traits(policy) if name.startswith("HW_CPU_")} == {f"HW_CPU_X86_{name}" for name in names}
 
 
 def test_excluded_image_types_are_not_promised() -> None:
