@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from drivers.errors import MalformedFact, PolicyError
-from drivers.facts import HostFacts, MemoryPages, NumaCell
+from drivers.facts import HostFacts, NumaCell
 from drivers.policy import OF_CELLS, WITHOUT_CPUS, Policy, ReservedPages
 
 SMALL_PAGE_KIB = 4  # of x86; used where libvirt does not report a cell's page sizes
@@ -60,16 +60,16 @@ def page_mib(cells: tuple[NumaCell, ...]) -> dict[tuple[int, int], int]:
     for cell in cells:
         if cell.id not in whole:
             continue
-        small, *huge = sorted(cell.pages, key=lambda pages: pages.size_kib) or [MemoryPages(SMALL_PAGE_KIB, 0)]
-        left = whole[cell.id]
-        for pages in huge:
-            found[cell.id, pages.size_kib] = pages.total * pages.size_kib // 1024
-            left -= found[cell.id, pages.size_kib]
+        small, left = small_page_kib(cell), whole[cell.id]
+        for pages in cell.pages:
+            if pages.size_kib != small:
+                found[cell.id, pages.size_kib] = pages.total * pages.size_kib // 1024
+                left -= found[cell.id, pages.size_kib]
         if left < 0:
             raise MalformedFact(
                 f"libvirt reports more huge pages in cell {cell.id} than the cell has memory: see virsh capabilities"
             )
-        found[cell.id, small.size_kib] = left
+        found[cell.id, small] = left
     return {pool: mib for pool, mib in sorted(found.items()) if mib}
 
 

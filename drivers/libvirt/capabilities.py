@@ -8,9 +8,7 @@ from drivers.errors import MalformedFact
 from drivers.facts import DomainCapabilities, GuestArch, HostCpu, HostModel, MemoryPages, NumaCell, OfferedEncryption
 from drivers.host.archive import Document, fields
 from drivers.host.parse import parse_cpu_set
-from drivers.libvirt.xml import attribute, number, parse_xml, require, text_of
-
-KIB = {"b": 1 / 1024, "bytes": 1 / 1024, "KiB": 1, "k": 1, "MiB": 1024, "M": 1024, "GiB": 1024**2, "G": 1024**2}
+from drivers.libvirt.xml import attribute, bytes_of, number, parse_xml, require, text_of
 
 DEFAULT_MACHINES = {  # nova's machine type by architecture, where [libvirt] hw_machine_type names none
     "armv7l": "virt",
@@ -165,9 +163,7 @@ def offers(guests: tuple[GuestArch, ...], virt_type: str, machine_types: dict[st
 
 def _parse_cell(cell: Element, source: str) -> NumaCell:
     memory = cell.find("memory")
-    memory_kib = 0
-    if memory is not None:
-        memory_kib = int(number(memory.text or "", source) * KIB[memory.get("unit", "KiB")])
+    memory_kib = bytes_of(memory.text or "", memory.get("unit"), source) // 1024 if memory is not None else 0
     cpus = [_parse_cpu(cpu, source) for cpu in cell.iterfind("cpus/cpu")]
     return NumaCell(
         id=number(attribute(cell, "id", source), source),
@@ -181,8 +177,8 @@ def _parse_pages(cell: Element, source: str) -> tuple[MemoryPages, ...]:
     """Return the pages of a cell by size, smallest first; each size once."""
     found = {}
     for pages in cell.iterfind("pages"):
-        size = number(attribute(pages, "size", source), source) * KIB[pages.get("unit", "KiB")]
-        found[int(size)] = number(pages.text or "", source)
+        size_kib = bytes_of(attribute(pages, "size", source), pages.get("unit"), source) // 1024
+        found[size_kib] = number(pages.text or "", source)
     return tuple(MemoryPages(size, found[size]) for size in sorted(found))
 
 

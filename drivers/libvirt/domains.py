@@ -8,11 +8,10 @@ from drivers.facts import Guest, GuestDevices, GuestMemory, Tenant
 from drivers.host.archive import Document
 from drivers.host.parse import parse_cpu_set
 from drivers.libvirt.nodedev import parse_address
-from drivers.libvirt.xml import attribute, is_number, number, parse_xml, require
+from drivers.libvirt.xml import attribute, bytes_of, is_number, number, parse_xml, require
 from drivers.pci import PciAddress
 
 BINDING = ("strict", "restrictive")  # modes of numatune in which the kernel takes memory from the named cells only
-UNITS_BYTES = {"b": 1, "bytes": 1, "KiB": 1024, "k": 1024, "MiB": 1024**2, "M": 1024**2, "GiB": 1024**3, "G": 1024**3}
 NOVA = ("http://openstack.org/xmlns/libvirt/nova/1.1", "http://openstack.org/xmlns/libvirt/nova/1.0")
 MIB = 1024**2
 MOST_PINS = 1 << 19  # CPUs in all different cpusets of a guest; libvirt runs at most 4,096 vCPUs
@@ -209,14 +208,14 @@ def _parse_memory(domain: Element, source: str) -> tuple[GuestMemory, ...]:
     if not shown:
         # <memory> includes all memory devices, also the maximum of a virtio-mem, and devices that are not RAM.
         plugged = sum(_size(device, "size", source) for device in devices)
-        first = max(0, _bytes(whole.text or "", whole.get("unit"), source) - plugged)
+        first = max(0, bytes_of(whole.text or "", whole.get("unit"), source) - plugged)
         huge, page_kib = _pages_of(domain, "0", source)
         found = [GuestMemory(first // MIB, usual, huge, page_kib)]
     else:
         found = []
         for id_, cell in shown.items():
             huge, page_kib = _pages_of(domain, id_, source)
-            mib = _bytes(attribute(cell, "memory", source), cell.get("unit"), source) // MIB
+            mib = bytes_of(attribute(cell, "memory", source), cell.get("unit"), source) // MIB
             found.append(GuestMemory(mib, bound.get(id_, usual), huge, page_kib))
     for device in devices:
         node = (device.findtext("target/node") or "").strip()
@@ -242,14 +241,14 @@ def _parse_memory_device(
     huge, page_kib = _pages_of(domain, node or "0", source)
     page, nodes = device.find("source/pagesize"), device.findtext("source/nodemask") or ""
     if page is not None:
-        huge, page_kib = True, _bytes(page.text or "", page.get("unit"), source) // 1024
+        huge, page_kib = True, bytes_of(page.text or "", page.get("unit"), source) // 1024
     return [GuestMemory(amount // MIB, _cpus(nodes, source) or cells, huge, page_kib)] if amount else []
 
 
 def _size(device: Element, name: str, source: str) -> int:
     """Return one of a memory device's sizes in bytes; 0 where its XML lacks it."""
     size = device.find(f"target/{name}")
-    return _bytes(size.text or "", size.get("unit"), source) if size is not None else 0
+    return bytes_of(size.text or "", size.get("unit"), source) if size is not None else 0
 
 
 def _bindings(domain: Element, source: str) -> tuple[Mapping[str, frozenset[int]], frozenset[int]]:
@@ -274,7 +273,7 @@ def _pages_of(domain: Element, cell: str, source: str) -> tuple[bool, int | None
     own = [page for page in pages if number(cell, source) in _cpus(page.get("nodeset", ""), source)]
     usual = [page for page in pages if page.get("nodeset") is None]
     for page in (*own, *usual):
-        return True, _bytes(attribute(page, "size", source), page.get("unit"), source) // 1024
+        return True, bytes_of(attribute(page, "size", source), page.get("unit"), source) // 1024
     return False, None  # libvirt takes small pages for a cell that no <page> names
 
 
@@ -293,12 +292,6 @@ def _parse_encryption(domain: Element, source: str) -> str | None:
         return "amd_sev_es" if int(policy, 0) & SEV_ES_POLICY else "amd_sev"
     except ValueError as error:
         raise MalformedFact(f"{source} has a launchSecurity policy {policy[:40]!r}, which is not a number") from error
-
-
-def _bytes(text: str, unit: str | None, source: str) -> int:
-    if (unit or "KiB") not in UNITS_BYTES:
-        raise MalformedFact(f"{source} has memory in the unit {str(unit)[:20]!r}, which libvirt does not have")
-    return number(text, source) * UNITS_BYTES[unit or "KiB"]
 
 
 def _cpus(text: str, source: str) -> frozenset[int]:

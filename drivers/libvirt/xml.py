@@ -8,6 +8,7 @@ from drivers.host.archive import Document
 
 UNREAD = "unread"
 MOST_PARTS = 1 << 18  # tags and attributes of a document, which take up to 400 bytes each; 4,096 CPUs have 40,000
+UNITS_BYTES = {"b": 1, "bytes": 1, "KiB": 1024, "k": 1024, "MiB": 1024**2, "M": 1024**2, "GiB": 1024**3, "G": 1024**3}
 _DIGITS = 20  # digits of the largest number that libvirt writes
 
 
@@ -73,3 +74,10 @@ def number(text: str, source: str) -> int:
     if not is_number(text):
         raise MalformedFact(f"{source} has {text[:40]!r} where a whole number belongs")
     return int(text)
+
+
+def bytes_of(text: str, unit: str | None, source: str) -> int:
+    """Parse an amount of memory, which is in KiB where no unit is named; MalformedFact where it is no such amount."""
+    if (unit or "KiB") not in UNITS_BYTES:
+        raise MalformedFact(f"{source} has memory in the unit {str(unit)[:20]!r}, which libvirt does not have")
+    return number(text, source) * UNITS_BYTES[unit or "KiB"]

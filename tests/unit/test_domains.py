@@ -150,6 +150,13 @@ def test_pages_are_those_of_each_of_a_guests_cells(pages: str, huge: list[tuple[
     assert [(one.mib, one.huge, one.page_kib) for one in memory] == [(1024, *each) for each in huge]
 
 
+def test_memory_may_be_in_any_unit_of_libvirts() -> None:
+    amounts = {"b": 1 << 30, "bytes": 1 << 30, "KiB": 1 << 20, "k": 1 << 20, "MiB": 1024, "M": 1024, "GiB": 1, "G": 1}
+
+    for unit, amount in amounts.items():
+        assert guest_of(f"<memory unit='{unit}'>{amount}</memory>").memory == (GuestMemory(1024),)
+
+
 @pytest.mark.parametrize(
     ("mode", "cells"),
     [("strict", frozenset({1})), ("restrictive", frozenset({1})), ("preferred", frozenset())],
