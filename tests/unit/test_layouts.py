@@ -491,6 +491,67 @@ def test_a_guest_that_is_off_has_its_cpus_in_their_cell() -> None:
     ]
 
 
+FREE, EITHER = frozenset[int](), ("host_NUMA0", "host_NUMA1", "host")
+SMALL = ("host_NUMA0_PAGES_4", "host_NUMA1_PAGES_4")
+
+
+@pytest.mark.parametrize(
+    ("guest", "units", "floats"),
+    [
+        pytest.param({"vcpus": ({1},), "emulator_cpus": {1}}, {("host_NUMA0", "PCPU"): 1}, [], id="threads on its CPU"),
+        pytest.param(
+            {"vcpus": ({1},), "emulator_cpus": {3}},
+            {("host_NUMA0", "PCPU"): 1, ("host_NUMA1", "PCPU"): 1},
+            [],
+            id="threads on a CPU of their own",
+        ),
+        pytest.param({"vcpus": ({0, 2},), "emulator_cpus": {3}}, {}, [("VCPU", 1, EITHER)], id="only threads pinned"),
+        pytest.param({"vcpus": ({0, 9},)}, {}, [("VCPU", 1, ("host_NUMA0", "host"))], id="in a part of the cells"),
+        pytest.param({"vcpus": ({0, 9}, FREE)}, {}, [("VCPU", 2, EITHER)], id="one of them anywhere"),
+        pytest.param(
+            {"vcpus": ({2}, FREE)},
+            {("host_NUMA1", "VCPU"): 1},
+            [("VCPU", 1, ("host_NUMA1", "host_NUMA0", "host"))],
+            id="near a vCPU that is bound",
+        ),
+        pytest.param(
+            {"vcpus": (FREE,), "resident": ((7, 9), (0, 0), (1, 5))},
+            {},
+            [("VCPU", 1, ("host_NUMA1", "host_NUMA0", "host"))],
+            id="near its memory",
+        ),
+        pytest.param(
+            {"memory": (GuestMemory(512, frozenset({1})), GuestMemory(0, frozenset({0})))},
+            {(SMALL[1], "MEMORY_MB"): 512},
+            [],
+            id="memory bound to a cell",
+        ),
+        pytest.param({"memory": (GuestMemory(64, frozenset({0, 1})),)}, {}, [("MEMORY_MB", 64, SMALL)], id="to both"),
+        pytest.param(
+            {"memory": (GuestMemory(64, frozenset({1}), huge=True),)}, {}, [("MEMORY_MB", 64, ())], id="no such pages"
+        ),
+        pytest.param(
+            {"memory": (GuestMemory(64), GuestMemory(32, huge=True))},
+            {},
+            [("MEMORY_MB", 96, ())],
+            id="pages of two kinds",
+        ),
+    ],
+)
+def test_a_guest_has_what_is_bound_to_a_cell_there_and_the_rest_floats(
+    guest: dict[str, Any], units: dict[tuple[str, str], int], floats: list[tuple[str, int, tuple[str, ...]]]
+) -> None:
+    cpus = CpuPolicy(shared=frozenset({0, 2}), dedicated=frozenset({1, 3}))
+    has = {**guest, "vcpus": tuple(map(frozenset, guest.get("vcpus", ())))}
+
+    found = shape(
+        replace(FACTS, guests=(Guest(uuid="u", state="running", **has),)), Policy(layout="numa", cpus=cpus), None
+    ).holdings
+
+    assert {(one.provider, one.resource_class): one.amount for one in found.units} == units
+    assert [(one.resource_class, one.amount, one.providers) for one in found.floats] == floats
+
+
 def test_a_cpu_that_is_off_without_a_known_cell_is_never_stock_of_the_root() -> None:
     facts = switched_off(2, told=False)
 
