@@ -15,7 +15,8 @@ from drivers.devices.inventories import DeviceStock
 from drivers.devices.match import unknown_cards
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts, Mdev, MdevParent, MdevType, NetDevice, PciIds, SevKernel, Tenant, Versions
-from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, RuleNetwork, RulePlace
+from drivers.libvirt.shape import shape
+from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, Policy, RuleNetwork, RulePlace
 from drivers.rules import parse_rule
 from fakes import FACTS, PC, offering
 from hardware import BRIDGE, NVIDIA, UP, at, card, gpu, guest_with, host, parent, plain, rules
@@ -314,11 +315,13 @@ def test_a_vf_that_neutron_gave_to_a_guest_is_not_on_offer(
     vf = replace(vf, net_devices=(NetDevice("ens1v0", "up"),), vdpa=(VDPA,))
     has = guest_with(**{"pci": frozenset() if {"netdevs", "vdpa"} & guest.keys() else VF, **guest})
 
-    one = only(replace(host(pf, vf, *rest), guests=(has,)), policy)
+    facts = replace(host(pf, vf, *rest), guests=(has,))
+    one = only(facts, policy)
 
     (stock,) = (stock for stock, _ in one.inventories.values())
     assert (stock.total, stock.reserved, UNHEALTHY in one.traits) == (8, reserved, bool(reserved))
     assert one.reserved == frozenset(map(str, VF if reserved else ()))
+    assert shape(facts, Policy(devices=policy), None).holdings.undecided == ()
 
 
 @pytest.mark.parametrize(
