@@ -634,6 +634,16 @@ def test_what_is_no_multiple_of_the_step_size_is_refused_with_the_step_size(othe
         moves(before, desired, known(floats=floats))
 
 
+def test_what_is_divided_is_divided_in_steps_up_to_the_largest_amount() -> None:
+    before = holding(Allocation("a", "host", "MEMORY_MB", 3072), of=tree({"MEMORY_MB": 8192}))
+    pages = {"MEMORY_MB": Inventory(total=4096, max_unit=2560, step_size=1024)}
+    desired = ProviderTree((*tree().providers, *(Provider(name=one, parent="host", inventories=pages) for one in BOTH)))
+
+    found = moves(before, desired, known(floats=(Float("a", "MEMORY_MB", 3072, BOTH, "its pages"),)))
+
+    assert [move.moved_resources["MEMORY_MB"] for move in found] == [2048, 1024]
+
+
 def test_a_floating_guest_goes_where_its_memory_is_whole_if_it_fits_and_else_in_parts() -> None:
     rows = tuple(Allocation(consumer, "host", "VCPU", amount) for consumer, amount in (("a", 3), ("b", 3), ("c", 2)))
     before = holding(*rows, of=tree({"VCPU": 8}))
