@@ -85,7 +85,7 @@ class Places:
         Where the guest has an undecided device too, what leaves a card may belong to that device: then it may only go
         above or below.
         """
-        if word.overridden or not word.places or word.amount != sum(parcel.amount for parcel in mine):
+        if not word.places or word.amount != sum(parcel.amount for parcel in mine):
             return False
         if any((provider, parcel.to_class) not in self._question.stock for provider in word.units for parcel in mine):
             return False

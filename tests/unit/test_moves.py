@@ -659,6 +659,17 @@ def test_a_floating_guest_goes_where_its_memory_is_whole_if_it_fits_and_else_in_
     ]
 
 
+def test_what_need_not_go_stays_though_the_rest_floats_elsewhere() -> None:
+    rows = (Allocation("a", CARD, "VCPU", 1), Allocation("a", "host", "VCPU", 2))
+    before = holding(*rows, of=tree({"VCPU": 8}, card={"VCPU": 4}))
+
+    found = moves(
+        before, tree(card={"VCPU": 4}, other={"VCPU": 4}), known(floats=(Float("a", "VCPU", 3, (OTHER,), ""),))
+    )
+
+    assert [(move.from_provider, move.to_provider) for move in found] == [("host", OTHER)]
+
+
 def test_what_is_left_of_a_class_on_the_root_is_shared_with_the_cells_that_get_the_rest() -> None:
     rows = (Allocation("bound", "host", "VCPU", 2), Allocation("floating", "host", "VCPU", 3))
     before = holding(*rows, of=tree({"VCPU": 8}))
