@@ -841,11 +841,12 @@ def overriding(*names: str, of: Holdings) -> Holdings:
     return replace(of, known={"a": GuestState(active=True, untold=frozenset(names), overridden=frozenset(names))})
 
 
-def test_what_a_flavor_overrides_goes_where_its_guest_is_bound() -> None:
+@pytest.mark.parametrize("bound_by", ["VCPU", "PCPU"])
+def test_what_a_flavor_overrides_goes_where_its_guest_is_bound(bound_by: str) -> None:
     rows = (Allocation("a", "host", "VCPU", 1), Allocation("a", "host", "MEMORY_MB", 3))
     observed = holding(*rows, of=tree({"VCPU": 16, "MEMORY_MB": 16}))
     desired = tree(card={"VCPU": 8, "MEMORY_MB": 8}, other={"VCPU": 8, "MEMORY_MB": 8})
-    units = (Holding("a", OTHER, "VCPU", 4), Holding("a", OTHER, "MEMORY_MB", 3))
+    units = (Holding("a", OTHER, bound_by, 4), Holding("a", OTHER, "MEMORY_MB", 3))
 
     (move,) = moves(observed, desired, overriding("VCPU", of=guest_of(*units)))
 
@@ -862,6 +863,16 @@ def test_what_a_flavor_overrides_goes_whole_if_it_can_and_else_over_all_that_the
 
     assert ends(6) == {OTHER: 6}
     assert ends(10) == {OTHER: 8, CARD: 2}
+
+
+def test_memory_that_a_flavor_overrides_goes_not_where_only_cpus_of_its_guest_are_bound() -> None:
+    observed = holding(Allocation("a", "host", "MEMORY_MB", 9), of=tree({"MEMORY_MB": 16}))
+    units = (Holding("a", CARD, "VCPU", 1), Holding("a", OTHER, "MEMORY_MB", 1))
+
+    with pytest.raises(Unplaceable, match="1 of them find no room on host_other:"):
+        moves(
+            observed, tree(card={"MEMORY_MB": 8}, other={"MEMORY_MB": 8}), overriding("MEMORY_MB", of=guest_of(*units))
+        )
 
 
 def test_what_a_flavor_overrides_of_a_class_that_nothing_offers_any_more_goes_nowhere() -> None:
