@@ -53,7 +53,7 @@ def parse_request(text: str) -> tuple[Wish, ...]:
     Raises:
         ValueError: there is no query, or placement would not read the whole of it.
     """
-    query = re.split(r"[\s\"']", text.rpartition("?")[2].strip(), maxsplit=1)[0]
+    query = re.split(r"[\s\"']", text.rpartition("?")[2].strip())[0]
     if not _QUERY.match(query):
         raise ValueError(f"no query of a request is in it: {_EXAMPLE}")
     wishes = [one for key, value in parse_qsl(query, keep_blank_values=True) for one in _parse(key, value)]
@@ -70,7 +70,7 @@ def parse_request(text: str) -> tuple[Wish, ...]:
             raise ValueError(f"{' '.join(named)} is given {count} times, and placement takes one: write it once")
     if len(groups - {""}) > 1 and (POLICY,) not in single:
         raise ValueError("group_policy must say how its groups share providers: add group_policy=none or =isolate")
-    order = [*dict.fromkeys(one.group for one in wishes if one.group in giving)]
+    order = [*dict.fromkeys(one.group for one in wishes)]
 
     def rank(one: Wish) -> tuple[int, int]:
         if one.kind in _GROUPED and one.group in giving:

@@ -1,6 +1,7 @@
 """What a host lacks for a request: the parts that placement is asked for, and the reasons; placement is in contract."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -33,22 +34,23 @@ GIVERS = Givers(tree=(HOST, *CARDS), sharing=(POOL,), used={("host", "VCPU"): 4}
 ALONE = Givers(tree=GIVERS.tree, sharing=(), used=GIVERS.used)
 
 
-def lacks(query: str, *impossible: str) -> dict[str, str]:
+def lacks(query: str, *impossible: str, givers: Givers = GIVERS) -> dict[str, str]:
     """What is missing, with its reason, where placement finds no candidate for a part that has one of these wishes."""
 
     def ask(part: Sequence[Wish]) -> str | None:
         return None if {str(one) for one in part}.isdisjoint(impossible) else ""
 
-    return {str(one.wish): one.why for one in missing(ask, GIVERS, parse_request(query))}
+    return {str(one.wish): one.why for one in missing(ask, givers, parse_request(query))}
 
 
 @pytest.mark.parametrize(
     ("wish", "why"),
     [
         ("resources=VCPU:3", "host has 2 of 6 VCPU free, 2 are reserved"),
+        ("resources=VCPU:2", "host cannot give it beside the rest of the request"),
+        ("resources=MEMORY_MB:256", "host cannot give it beside the rest of the request"),
         ("resources=MEMORY_MB:300", "host gives at most 256 MEMORY_MB to one consumer (max_unit)"),
         ("resources=MEMORY_MB:2000", "host has 512 of 512 MEMORY_MB free"),
-        ("resources=VCPU:1", "host cannot give it beside the rest of the request"),
         ("resources=FPGA:1", "no provider of this host has FPGA"),
         ("resources=DISK_GB:200", "pool has 100 of 100 DISK_GB free"),
     ],
@@ -58,13 +60,25 @@ def test_an_amount_that_is_missing_is_told_with_what_there_is(wish: str, why: st
 
 
 @pytest.mark.parametrize(
-    ("amount", "bound"), [(1, "at least 2 VGPU to one consumer (min_unit)"), (3, "multiples of 2")]
+    ("amount", "cards", "why"),
+    [
+        (1, 6, "card 0, card 1, card 2, card 3 and 2 more gives at least 2 VGPU to one consumer (min_unit)"),
+        (2, 6, "card 0, card 1, card 2, card 3 and 2 more cannot give it beside the rest of the request"),
+        (3, 4, "card 0, card 1, card 2, card 3 gives VGPU in multiples of 2 (step_size)"),
+    ],
 )
-def test_several_providers_with_one_reason_are_told_once(amount: int, bound: str) -> None:
-    (why,) = lacks(f"resources=VGPU:{amount}", f"resources=VGPU:{amount}").values()
+def test_several_providers_with_one_reason_are_told_once(amount: int, cards: int, why: str) -> None:
+    wish, givers = f"resources=VGPU:{amount}", replace(GIVERS, tree=(HOST, *CARDS[:cards]))
 
-    assert why.startswith("each of card 0, card 1, card 2, card 3 and 2 more gives")
-    assert bound in why
+    assert lacks(wish, wish, givers=givers) == {wish: f"each of {why}"}
+
+
+def test_a_class_of_which_more_is_used_than_there_is_has_none_free() -> None:
+    overfull = replace(GIVERS, used={("host", "VCPU"): 9})
+
+    assert lacks("resources=VCPU:1", "resources=VCPU:1", givers=overfull) == {
+        "resources=VCPU:1": "host has 0 of 6 VCPU free, 2 are reserved"
+    }
 
 
 @pytest.mark.parametrize(
@@ -75,6 +89,8 @@ def test_several_providers_with_one_reason_are_told_once(amount: int, bound: str
         ("required=HW_CPU_X86_SSE", "no provider of this host has it"),
         ("required=in:HW_CPU_X86_SSE,HW_CPU_X86_SSE2", "no provider of this host has any of them"),
         (f"member_of={OTHER_ZONE}", "no provider of this host is in it"),
+        (f"member_of=!{ZONE}", "each of host, card 0, card 1, card 2 and 4 more is in it"),
+        ("in_tree=uuid-of-pool", "pool is it, but cannot give it beside the rest of the request"),
         ("group_policy=isolate", "the groups find no providers of their own: at least two need the same one"),
     ],
 )
@@ -85,17 +101,24 @@ def test_a_trait_or_an_aggregate_is_told_with_who_has_it(wish: str, why: str) ->
 def test_what_names_another_provider_or_root_is_missing_without_a_question() -> None:
     asked = [f"root_required={SSD}", f"root_required=!{AVX}", "in_tree=uuid-of-another"]
 
-    assert lacks(f"resources=VCPU:1&{'&'.join(asked)}") == {
+    assert lacks(f"resources=VCPU:1&root_required={AVX}&{'&'.join(asked)}") == {
         asked[0]: "host, the root, does not have it",
         asked[1]: "host, the root, has it",
         asked[2]: "no provider of this host is it",
     }
 
 
-def test_a_group_with_a_suffix_is_told_what_its_provider_lacks_beside_its_trait() -> None:
+@pytest.mark.parametrize(
+    ("beside", "why"),
+    [
+        ("resources_A=VGPU:2", "but has no VGPU"),
+        ("resources_A=VCPU:1&required_A=!HW_CPU_X86_SSE&resources=VGPU:2", "but cannot give it beside the rest"),
+    ],
+)
+def test_a_group_with_a_suffix_is_told_what_its_provider_lacks_beside_its_trait(beside: str, why: str) -> None:
     wish = f"required_A={AVX}"
 
-    assert lacks(f"resources_A=VGPU:2&{wish}", wish) == {wish: "host has it, but has no VGPU"}
+    assert why in lacks(f"{beside}&{wish}", wish)[wish]
 
 
 def test_groups_that_need_one_subtree_are_told_as_such() -> None:
@@ -117,26 +140,48 @@ def bound(query: str, givers: Givers = GIVERS) -> list[str]:
     return ["&".join(map(str, one)) for one in bind(parse_request(query), givers)]
 
 
-def test_one_group_names_the_tree_of_a_request() -> None:
-    tree = "in_tree_A=uuid-of-host"
+TREE = "in_tree=uuid-of-host"
 
-    assert bound("resources_A=VCPU:1") == [f"resources_A=VCPU:1&{tree}"]
-    assert bound(f"resources_A=VCPU:1&{tree}") == [f"resources_A=VCPU:1&{tree}"]
+
+@pytest.mark.parametrize(
+    ("query", "requests"),
+    [
+        pytest.param(
+            "resources_A=VCPU:1", ["resources_A=VCPU:1&in_tree_A=uuid-of-host"], id="one group names the tree"
+        ),
+        pytest.param(f"resources=VCPU:1&{TREE}", [f"resources=VCPU:1&{TREE}"], id="named already"),
+        pytest.param(
+            "resources=VCPU:1&resources_A=DISK_GB:5&in_tree_A=uuid-of-pool",
+            [f"resources=VCPU:1&resources_A=DISK_GB:5&in_tree_A=uuid-of-pool&{TREE}"],
+            id="another tree is named by a group",
+        ),
+        pytest.param(
+            "resources=VCPU:1,DISK_GB:5&resources_A=VCPU:1",
+            ["resources=VCPU:1&resources=DISK_GB:5&resources_A=VCPU:1&in_tree_A=uuid-of-host"],
+            id="by a group with a suffix",
+        ),
+        pytest.param(
+            f"resources=VCPU:1,DISK_GB:5&member_of={ZONE}&required={AVX},!{SSD}&resources_A=DISK_GB:5&member_of_A={ZONE}",
+            [
+                f"resources=VCPU:1&required={AVX}&required=!{SSD}&member_of={ZONE}&"
+                f"resources_A=DISK_GB:5&member_of_A={ZONE}&{TREE}&"
+                f"resources991=DISK_GB:5&required991=!{SSD}&member_of991={ZONE}"
+            ],
+            id="what others share in a group of its own, with what holds of all",
+        ),
+        pytest.param(
+            "resources=DISK_GB:5",
+            [f"resources=DISK_GB:5&{TREE}", "resources=DISK_GB:5&in_tree=uuid-of-pool"],
+            id="each that can give a shared class has a request of its own",
+        ),
+    ],
+)
+def test_a_request_is_bound_to_the_tree_of_a_host(query: str, requests: list[str]) -> None:
+    assert bound(query) == requests
+
+
+def test_a_request_without_resources_is_bound_to_no_tree() -> None:
     assert bind([Wish("group_policy", "", "none")], GIVERS) == [[Wish("group_policy", "", "none")]]
-
-
-def test_what_others_share_is_asked_for_in_a_group_of_its_own_with_what_holds_of_all() -> None:
-    (found,) = bound(f"resources=VCPU:1,DISK_GB:5&member_of={ZONE}&required=!{AVX}")
-
-    assert found.endswith(f"in_tree=uuid-of-host&resources991=DISK_GB:5&required991=!{AVX}&member_of991={ZONE}")
-    assert "resources=DISK_GB" not in found
-
-
-def test_each_that_can_give_a_shared_class_has_a_request_of_its_own() -> None:
-    assert bound("resources=DISK_GB:5") == [
-        "resources=DISK_GB:5&in_tree=uuid-of-host",
-        "resources=DISK_GB:5&in_tree=uuid-of-pool",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +190,13 @@ def test_each_that_can_give_a_shared_class_has_a_request_of_its_own() -> None:
         ("resources=VCPU:1", GIVERS, True),
         (f"resources=VCPU:1&required={SSD}", ALONE, True),
         ("resources=VCPU:1,DISK_GB:5", GIVERS, True),
+        (f"resources=VCPU:1,DISK_GB:5&required={AVX}", GIVERS, True),
         (f"resources=VCPU:1,DISK_GB:5&required={SSD}", GIVERS, False),
+        (f"resources=VCPU:1,DISK_GB:5&required={SSD}&in_tree=uuid-of-host", GIVERS, True),
+        (f"resources=VCPU:1,DISK_GB:5&resources_A=DISK_GB:5&required_A={SSD}", GIVERS, False),
+        ("resources=VCPU:1,DISK_GB:5&resources_A=DISK_GB:5&in_tree_A=uuid-of-pool", GIVERS, False),
+        (f"resources=VCPU:1,DISK_GB:5&required_A={SSD}&same_subtree=_A", GIVERS, True),
+        ("resources=VCPU:1,DISK_GB:5", replace(GIVERS, tree=(HOST, POOL)), False),
         ("resources=DISK_GB:5", GIVERS, True),
         ("resources=DISK_GB:5&resources_A=DISK_GB:5&group_policy=none", GIVERS, False),
         (f"resources=DISK_GB:5&root_required={SSD}", GIVERS, True),
@@ -157,9 +208,16 @@ def test_that_a_host_is_none_is_sure_where_nothing_shared_may_give_a_trait(
     assert is_sure(parse_request(query), givers) is sure
 
 
-def test_combinations_are_those_of_the_groups_with_a_suffix() -> None:
-    several = parse_request("resources=VCPU:1&resources_A=VGPU:2&resources_B=VGPU:2&group_policy=none")
-
-    assert combinations(several, GIVERS) == 36
-    assert combinations(parse_request(f"resources_A=VGPU:2&required_A={AVX}"), GIVERS) == 0
-    assert combinations(parse_request(f"resources_A=VGPU:2&required_A=!{AVX}"), GIVERS) == 6
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("resources=VCPU:1&resources_A=VGPU:2&resources_B=VGPU:2&group_policy=none", 6 * 6),
+        (f"resources_A=VGPU:2&required_A={AVX}", 0),
+        (f"resources_A=VGPU:2&required_A=!{AVX}", 6),
+        (f"resources_A=VGPU:2&member_of_A={ZONE}", 6),
+        (f"resources_A=VGPU:2&member_of_A=!{ZONE}", 0),
+        (f"resources_A=VGPU:2&required_B=!{AVX}&same_subtree=_A,_B&group_policy=none", 6),
+    ],
+)
+def test_combinations_are_those_of_the_groups_with_a_suffix(query: str, count: int) -> None:
+    assert combinations(parse_request(query), GIVERS) == count

@@ -7,36 +7,41 @@ from reportclient.request import SAME_SUBTREE, format_request, parse_request
 NOVAS = (
     "GET /placement/allocation_candidates?limit=1000&group_policy=isolate&member_of=in%3Aa1%2Ca2&member_of=%21a3&"
     "required=HW_A%2C%21COMPUTE_STATUS_DISABLED&required=in:T1,T2&resources=VCPU%3A2%2CMEMORY_MB%3A512&"
-    "resources_P1=VGPU:1&required_P1=!T3&in_tree_P1=u1&required_P2=T4&same_subtree=_P1,_P2&root_required=R1,!R2"
+    "resources_P1=VGPU:1&required_P1=!T3&in_tree_P1=u1&required_P2=T4&same_subtree=_P1,_P2&root_required=R1,!R2&unknown=1"
     ' HTTP/1.1" 200'
 )
-WISHES = {
+WISHES = [  # so each group is narrow before the next one is looked at: else all combinations of providers are
+    "unknown=1",
     "resources=VCPU:2",
     "resources=MEMORY_MB:512",
-    "resources_P1=VGPU:1",
-    "same_subtree=_P1,_P2",
     "required=HW_A",
-    "required=in:T1,T2",
-    "required_P2=T4",
     "required=!COMPUTE_STATUS_DISABLED",
-    "required_P1=!T3",
+    "required=in:T1,T2",
     "member_of=in:a1,a2",
     "member_of=!a3",
+    "resources_P1=VGPU:1",
+    "required_P1=!T3",
     "in_tree_P1=u1",
+    "same_subtree=_P1,_P2",
+    "required_P2=T4",
     "root_required=R1",
     "root_required=!R2",
     "group_policy=isolate",
-}
+]
 
 
-def test_a_line_of_a_log_is_read_group_by_group() -> None:
-    """So each group is narrow before the next one is looked at: else all combinations of providers are."""
-    found = parse_request(NOVAS)
-
-    assert {*map(str, found)} == WISHES
-    assert [one.group for one in found] == [*[""] * 7, *["_P1"] * 3, "", "_P2", "", "", ""]
-    assert [one.kind for one in found if one.group == "_P1"] == ["resources", "required", "in_tree"]
-    assert found[10].kind == SAME_SUBTREE
+@pytest.mark.parametrize(
+    ("query", "wishes"),
+    [
+        pytest.param(NOVAS, WISHES, id="of a line of a log, group by group"),
+        pytest.param(
+            "resources_P1=VGPU:1&resources=VCPU:1", ["resources_P1=VGPU:1", "resources=VCPU:1"], id="in order"
+        ),
+        pytest.param("resources=VCPU:1&required=", ["resources=VCPU:1", "required="], id="without a value"),
+    ],
+)
+def test_the_wishes_of_a_query_are_read(query: str, wishes: list[str]) -> None:
+    assert [*map(str, parse_request(query))] == wishes
 
 
 def test_what_is_written_is_read_back_as_the_same() -> None:
@@ -60,11 +65,15 @@ def test_a_group_without_resources_is_left_out_unless_another_must_stand_by_it()
     whole = parse_request(
         "resources=VCPU:1&resources_A=VGPU:1&required_A=T1&required_B=T2&same_subtree=_A,_B&group_policy=none"
     )
-    related = [one for one in whole if str(one) != "resources_A=VGPU:1"]
+    related = [one for one in whole if one.group != "_A"]
     alone = [one for one in whole if one.kind != SAME_SUBTREE]
 
-    assert "required_B=T2" in format_request(related)
+    assert format_request(related) == "same_subtree=_B&group_policy=none&resources=VCPU:1&required_B=T2"
     assert "required_B=T2" not in format_request(alone)
+    assert format_request(whole[:1]) == "resources=VCPU:1"
+    assert (
+        format_request([one for one in whole if one.group not in ("_A", "_B")]) == "group_policy=none&resources=VCPU:1"
+    )
     assert format_request(whole[2:]) == ""
 
 
