@@ -80,7 +80,7 @@ def _pattern(values: Values) -> re.Pattern[str] | None:
     Each is a whole word, which a provider's name may begin with, and a libvirt's path end with. A name of letters alone
     may be a word of the language, so it must stand without a dash or a point beside it.
     """
-    ordered = sorted(values, key=lambda one: (-len(one), one))
+    ordered = sorted(values, key=len, reverse=True)
     parts = [
         rf"(?<![A-Za-z0-9.-]){re.escape(one)}(?![A-Za-z0-9-]|\.[A-Za-z0-9])"
         if values[one] is Sort.NAME and one.isalpha()
@@ -108,7 +108,7 @@ def _mask(text: str, *, pattern: re.Pattern[str] | None, values: Values, key: by
     spelt = {value.lower(): value for value in values}
 
     def token(found: re.Match[str]) -> str:
-        value = found[0] if found[0] in values else spelt[found[0].lower()]
+        value = spelt[found[0].lower()]
         return _token(key, value, values[value])
 
     return pattern.sub(token, text)

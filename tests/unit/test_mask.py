@@ -17,6 +17,9 @@ FILES = {
     "host/libvirt/nodedevs/net_ens1_52_54_00_12_34_56.xml": "<address>52:54:00:12:34:56</address>",
     "host/libvirt/nodedevs/pci_0000_06_00_0.xml": "<serial_number> MT2101X00042 </serial_number>",
     "host/libvirt/nodedevs/computer.xml": "<uuid>b4693746-0638-44b8-a8e9-36f9abbc746b</uuid>",
+    "host/libvirt/capabilities.xml": "<uuid>0a1b2c3d-0638-44b8-a8e9-36f9abbc746b</uuid>",
+    "host/ironic.jsonl": '{"name": "metal-3"}',
+    "host/nova.jsonl": '{\\"host\\": \\"node-9\\"}',
     "host/libvirt/domains/1.xml": (
         '<domain><name>instance-00000007</name><ns0:user uuid="u">alice</ns0:user>'
         '<ns0:flavor name="m1.secretive"><ns0:memory>512</ns0:memory></ns0:flavor></domain>'
@@ -24,7 +27,27 @@ FILES = {
     "host/proc/net/if_inet6": "fe80000000000000505400fffe123456 02 40 20 80     ens1\n",
     "journal.txt": (
         "node-7 compute-node-agent: pass node=node-7.example.org_pci_0000_06_00_0 mac=52-54-00-12-34-56 "
-        "fe80::5054:ff:fe12:3456 serial=MT2101X00042, 00:00:00:00:00:00, guest instance-00000007."
+        "fe80::5054:ff:fe12:3456 serial=MT2101X00042, 00:00:00:00:00:00, guest instance-00000007, "
+        "mac 5254.0012.3456, 000000000000, nodes metal-3 and node-9."
+    ),
+}
+MASKED = {
+    "host/host.json": '{"hostname": "name-53d4aa3e", "files": ["net_ens1_02_53_da_8a_16_2b.xml"]}',
+    "host/libvirt/nodedevs/net_ens1_02_53_da_8a_16_2b.xml": "<address>02:53:da:8a:16:2b</address>",
+    "host/libvirt/nodedevs/pci_0000_06_00_0.xml": "<serial_number> serial-32a0a69a </serial_number>",
+    "host/libvirt/nodedevs/computer.xml": "<uuid>b9414387-9a69-4ea6-89cb-1232ee0de31e</uuid>",
+    "host/libvirt/capabilities.xml": "<uuid>80b65c69-bcc4-43c1-8a86-5719cfb029f0</uuid>",
+    "host/ironic.jsonl": '{"name": "name-d6587c10"}',
+    "host/nova.jsonl": '{\\"host\\": \\"name-48ee1c8f\\"}',
+    "host/libvirt/domains/1.xml": (
+        '<domain><name>name-51d124d2</name><ns0:user uuid="u">name-87cd38ad</ns0:user>'
+        '<ns0:flavor name="name-6813c39d"><ns0:memory>512</ns0:memory></ns0:flavor></domain>'
+    ),
+    "host/proc/net/if_inet6": "fe800000000000000053dafffe8a162b 02 40 20 80     ens1\n",
+    "journal.txt": (
+        "name-1516eb1d compute-node-agent: pass node=name-53d4aa3e_pci_0000_06_00_0 mac=02-53-da-8a-16-2b "
+        "fe80::0053:daff:fe8a:162b serial=serial-32a0a69a, 00:00:00:00:00:00, guest name-51d124d2, "
+        "mac 0253.da8a.162b, 000000000000, nodes name-d6587c10 and name-48ee1c8f."
     ),
 }
 NAMES = ("node-7", "node-7.example.org")
@@ -60,27 +83,11 @@ def test_other_spellings_are_masked_too(text: str) -> None:
 
 
 def test_the_same_value_has_the_same_mask_everywhere_and_another_key_another() -> None:
-    found, other = masked(FILES), masked(FILES, key=b"another" * 5)
-    (name,) = [path for path in found if "/net_ens1_" in path]
-    mac = name.removesuffix(".xml").rpartition("net_ens1_")[2].replace("_", ":")
-
-    assert mac in found[name]
-    assert mac.replace(":", "-") in found["journal.txt"]
-    assert mac.startswith("02:")
-    serial = re.search("serial-[0-9a-f]{8}", found["host/libvirt/nodedevs/pci_0000_06_00_0.xml"])
-    assert serial
-    assert serial[0] in found["journal.txt"]
-    assert {*found} != {*other}
-
-
-def test_what_a_guest_address_was_made_of_is_masked_in_the_address_too() -> None:
+    """The MAC address also as a part of an IPv6 address, with its seventh bit the other way round."""
     found = masked(FILES)
-    own = found["host/proc/net/if_inet6"].split()[0]
-    mac = next(path for path in found if "/net_ens1_" in path)[-21:-4].replace("_", "")
 
-    assert own[:16] == "fe80000000000000"
-    assert own[16:] == f"{int(mac[:2], 16) ^ 2:02x}{mac[2:6]}fffe{mac[6:]}"
-    assert f"{own[16:20]}:{own[20:22]}ff:fe{own[26:28]}:{own[28:]}" in found["journal.txt"]
+    assert found == MASKED
+    assert {*found.values()}.isdisjoint(masked(FILES, key=b"another" * 5).values())
 
 
 def test_words_and_parts_of_words_stay() -> None:
@@ -89,13 +96,23 @@ def test_words_and_parts_of_words_stay() -> None:
     assert masked(files, ("compute",))["a.txt"].startswith("compute-node-agent on name-")
     assert ", recompute, name-" in masked(files, ("compute",))["a.txt"]
     assert masked(files, ())["host.json"] == files["host.json"]
+    assert mask_files({"a.txt": "of no-abc"}, {"abc": Sort.SERIAL}, KEY)["a.txt"].startswith("of no-serial-")
+    assert find_values({}, ("n", "n7")) == {"n7": Sort.NAME}
 
 
-def test_what_is_left_is_found() -> None:
-    values = {"node-7": Sort.NAME}
-
-    assert [*unmasked({}, {"a": "on node-7", "b": "on node-71"}, values)] == ["a"]
-    assert [*unmasked({"x": "52:54:00:12:34:56"}, {"b": "52-54-00-12-34-56"}, {})] == ["b"]
+@pytest.mark.parametrize(
+    ("files", "left", "values"),
+    [
+        pytest.param({}, {"a": "on node-7", "b": "on node-71"}, {"node-7": Sort.NAME}, id="a name in a text"),
+        pytest.param({}, {"node-7/a": "", "b": ""}, {"node-7": Sort.NAME}, id="a name in a path"),
+        pytest.param({"x": "52:54:00:12:34:56"}, {"a": "52-54-00-12-34-56", "b": ""}, {}, id="a MAC address in a text"),
+        pytest.param(
+            {"52:54:00:12:34:56": ""}, {"net-52-54-00-12-34-56": "", "b": ""}, {}, id="one of a path, in a path"
+        ),
+    ],
+)
+def test_what_is_left_is_found(files: dict[str, str], left: dict[str, str], values: dict[str, Sort]) -> None:
+    assert [*unmasked(files, left, values)] == [next(iter(left))]
 
 
 def test_what_had_a_checksum_has_one_that_fits_the_masks() -> None:
