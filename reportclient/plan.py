@@ -315,14 +315,12 @@ def shrinkage(plan: Plan, observed: ObservedTree, limits: Limits) -> tuple[str, 
     for uuid in stood.keys() | final.keys():
         stands = _totals(stood.get(uuid, {}))
         stays = _totals(final.get(uuid, stood.get(uuid, {})))
-        before.update(stands)
-        gained.update(
-            {name: total - stands.get(name, 0) for name, total in stays.items() if total > stands.get(name, 0)}
-        )
-        for name, total in stands.items():
+        before += stands
+        gained += stays - stands
+        for name, amount in (stands - stays).items():
             withdrawn = name in limits.withdrawn.get(names[uuid], frozenset())
             side = excused if withdrawn or names[uuid] in limits.present else lost
-            side[name] += max(0, total - stays.get(name, 0))
+            side[name] += amount
     # Gains make up first for stock that was removed on purpose, and only then for stock that may be a real loss.
     loss = {name: lost[name] - max(0, gained[name] - excused[name]) for name in before}
     after = {name: before[name] - lost[name] - excused[name] + gained[name] for name in before}
@@ -349,7 +347,7 @@ def losses(plan: Plan, observed: ObservedTree) -> tuple[str, ...]:
     )
 
 
-def _totals(inventories: Mapping[str, Inventory]) -> dict[str, int]:
+def _totals(inventories: Mapping[str, Inventory]) -> Counter[str]:
     """Return totals by class; PCPU counts as VCPU, as a CPU that becomes dedicated is not lost."""
     totals: Counter[str] = Counter()
     for name, stock in inventories.items():
@@ -357,7 +355,7 @@ def _totals(inventories: Mapping[str, Inventory]) -> dict[str, int]:
     return totals
 
 
-def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocation], *, force: bool = False) -> None:
+def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocation], *, force: bool) -> None:
     """
     Refuse a plan that takes away what guests hold.
 

@@ -84,7 +84,7 @@ class Host:
         moves = plan_moves(Observed(before, rows), desired, holdings, ours)
         consumers = self.client.consumers({move.consumer for move in moves}, rows)
         plan = diff(before, desired, ours, root_uuid=self.root, moves=moves, consumers=consumers)
-        check_use(plan, before, apply_moves(rows, moves))
+        check_use(plan, before, apply_moves(rows, moves), force=False)
         self.client.execute(plan, before)
         return Observed(self.client.observe(self.root), apply_moves(rows, moves))
 

@@ -84,7 +84,7 @@ def convert(facts: HostFacts, observed: Observed, layout: Layout) -> tuple[Obser
     consumers = whole(observed.allocations, observed.tree)
     plan = diff(observed.tree, desired, ours, root_uuid=ROOT_UUID, moves=moves, consumers=consumers)
     after = apply_moves(observed.allocations, moves)
-    check_use(plan, observed.tree, after)
+    check_use(plan, observed.tree, after, force=False)
     return Observed(forecast(plan, observed.tree), after), plan
 
 

@@ -32,7 +32,11 @@ GPUS = tuple(
     )
     for n in range(6)
 )
-TREE = ObservedTree((ROOT, *GPUS))
+CARD = ObservedProvider(
+    uuid="c", generation=1, provider=Provider(name="card", parent="host", inventories={"FPGA": Inventory(total=1)})
+)
+EMPTY = ObservedProvider(uuid="e", generation=1, provider=Provider(name="empty", parent="host"))
+TREE = ObservedTree((ROOT, *GPUS, CARD))
 
 
 def set_root(**stock: Inventory) -> Plan:
@@ -58,8 +62,9 @@ def test_who_holds_what_is_asked_where_guests_may_have_it_by_another_name(
     before = {**STOCK, "PCPU": Inventory(total=4)}
     root = replace(ROOT, provider=replace(ROOT.provider, inventories=before))
     after = {**before, **{name: Inventory(total=total) for name, total in stock.items()}}
+    plan = Plan((SetInventories("r", "host", after), SetInventories("e", "empty", after)))
 
-    assert recast(Plan((SetInventories("r", "host", after),)), ObservedTree((root,))) == asked
+    assert recast(plan, ObservedTree((root, EMPTY))) == asked
 
 
 @pytest.mark.parametrize(
@@ -86,7 +91,7 @@ def test_stock_that_moves_from_one_provider_to_another_is_not_gone() -> None:
         )
     )
 
-    assert shrinkage(plan, TREE, Limits()) == ()
+    assert shrinkage(plan, TREE, Limits(fraction=0)) == ()
 
 
 def test_a_class_that_the_operator_took_back_may_go_whole() -> None:
@@ -107,21 +112,43 @@ def test_more_than_four_providers_do_not_go_in_one_pass(count: int, allowed: boo
 
 def test_only_providers_that_lose_stock_need_their_allocations_read() -> None:
     assert lessened(set_root(VCPU=Inventory(total=10, allocation_ratio=1.0)), TREE) == {"r"}
+    assert lessened(set_root(VCPU=Inventory(total=5, allocation_ratio=4.0)), TREE) == {"r"}
     assert lessened(set_root(VCPU=Inventory(total=12, allocation_ratio=2.0)), TREE) == frozenset()
     assert lessened(Plan((Delete("g1", "gpu1"), Create("x", "x", None))), TREE) == {"g1"}
 
 
-def test_less_room_than_guests_use_is_refused_unless_forced() -> None:
-    plan = set_root(VCPU=Inventory(total=10, allocation_ratio=1.0))
+@pytest.mark.parametrize(
+    ("stock", "used", "room"),
+    [
+        ({"VCPU": Inventory(total=10, allocation_ratio=1.0)}, {"VCPU": 11}, 10),
+        ({"VCPU": Inventory(total=10, reserved=5, allocation_ratio=1.0)}, {"VCPU": 8}, 5),
+        ({"PCPU": Inventory(total=1)}, {"PCPU": 2}, 1),
+    ],
+)
+def test_less_room_than_guests_use_is_refused_unless_forced(
+    stock: dict[str, Inventory], used: dict[str, int], room: int
+) -> None:
+    ((name, amount),) = used.items()
 
-    check_use(plan, TREE, hold(10))
-    with pytest.raises(UnsafePlan, match="11 VCPU on host are allocated, and the plan would leave room for 10"):
-        check_use(plan, TREE, hold(11))
-    check_use(plan, TREE, hold(11), force=True)
+    check_use(set_root(**stock), TREE, hold(room, name), force=False)
+    with pytest.raises(UnsafePlan, match=f"{amount} {name} on host are allocated.* would leave room for {room}:"):
+        check_use(set_root(**stock), TREE, hold(amount, name), force=False)
+    check_use(set_root(**stock), TREE, hold(amount, name), force=True)
+
+
+@pytest.mark.parametrize(("count", "named"), [(4, "c0, c1, c2, c3,"), (6, "c0, c1, c2, c3 and 2 more,")])
+def test_a_refusal_names_four_consumers(count: int, named: str) -> None:
+    rows = [Allocation(f"c{number}", "host", "VCPU", 6) for number in range(count)]
+
+    with pytest.raises(UnsafePlan, match=f"allocated to {named} and the plan"):
+        check_use(Plan((SetInventories("r", "host", {}),)), TREE, rows, force=False)
 
 
 def test_what_was_over_full_before_may_stay_so() -> None:
-    check_use(set_root(MEMORY_MB=Inventory(total=90)), TREE, hold(25))
+    check_use(set_root(MEMORY_MB=Inventory(total=90)), TREE, hold(25), force=False)
+    check_use(set_root(VCPU=Inventory(total=9, allocation_ratio=3.0)), TREE, hold(28), force=False)
+    same = SetInventories("c", "card", {"FPGA": Inventory(total=1)})
+    check_use(Plan((same,)), TREE, hold(2, "FPGA", "card"), force=False)
 
 
 def test_stock_that_guests_hold_is_never_removed() -> None:
@@ -137,7 +164,7 @@ def test_a_provider_that_guests_hold_is_never_deleted() -> None:
 
 
 def test_allocations_elsewhere_do_not_matter() -> None:
-    check_use(set_root(VCPU=Inventory(total=1)), TREE, hold(4, "VGPU", "gpu0"))
+    check_use(set_root(VCPU=Inventory(total=1)), TREE, hold(4, "VGPU", "gpu0"), force=False)
 
 
 def test_use_adds_up_over_consumers() -> None:
@@ -169,7 +196,7 @@ def gone(*providers: ObservedProvider) -> Plan:
 
 def test_what_the_hardware_itself_tells_to_be_less_is_no_loss_of_sight() -> None:
     assert shrinkage(gone(*GPUS[:3]), TREE, Limits()) == ("VGPU would shrink from 24 to 12, more than 30%",)
-    assert shrinkage(gone(*GPUS[:3]), TREE, Limits(present=frozenset({"gpu0", "gpu1", "gpu2"}))) == ()
+    assert shrinkage(gone(*GPUS), TREE, Limits(present=frozenset(seen.name for seen in GPUS))) == ()
 
 
 def test_a_change_of_layout_does_not_hide_a_card_that_is_lost() -> None:
@@ -183,12 +210,14 @@ def test_a_change_of_layout_does_not_hide_a_card_that_is_lost() -> None:
         "VGPU would shrink from 24 to 20, more than 10%",
     )
     assert shrinkage(plan, TREE, Limits(fraction=0.1, present=present | {"gpu5"})) == ()
+    root = SetInventories("r", "host", {**STOCK, "VGPU": Inventory(total=24)})
+    assert shrinkage(Plan((root, *plan.operations[1:])), TREE, Limits()) == ()
 
 
 def test_reserving_a_device_that_guests_hold_takes_it_from_nobody() -> None:
     plan = Plan((SetInventories("g0", "gpu0", {"VGPU": Inventory(total=4, reserved=4)}),))
 
-    check_use(plan, TREE, hold(3, "VGPU", "gpu0"))
+    check_use(plan, TREE, hold(3, "VGPU", "gpu0"), force=False)
 
 
 def test_what_is_all_reserved_and_goes_is_looked_at_all_the_same() -> None:
@@ -206,8 +235,8 @@ def test_fewer_devices_than_guests_hold_are_refused_where_all_were_reserved() ->
     plan = Plan((SetInventories("g0", "gpu0", {"VGPU": Inventory(total=2, reserved=2)}),))
 
     with pytest.raises(UnsafePlan, match="3 VGPU on gpu0 are allocated, and the plan would leave room for 0"):
-        check_use(plan, ObservedTree((ROOT, kept)), hold(3, "VGPU", "gpu0"))
-    check_use(plan, ObservedTree((ROOT, kept)), hold(2, "VGPU", "gpu0"))
+        check_use(plan, ObservedTree((ROOT, kept)), hold(3, "VGPU", "gpu0"), force=False)
+    check_use(plan, ObservedTree((ROOT, kept)), hold(2, "VGPU", "gpu0"), force=False)
 
 
 def test_one_unit_that_goes_is_a_loss_too() -> None:
