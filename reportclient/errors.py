@@ -71,7 +71,7 @@ class PlacementError(Exception):
 class Unavailable(PlacementError):
     """No answer, 5xx, or an answer that is not placement's: no change is known; try again in the next pass."""
 
-    def __init__(self, message: str, *, retry_after_s: float = 0, late: bool = False) -> None:
+    def __init__(self, message: str, *, retry_after_s: float = 0.0, late: bool = False) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s  # how long the server asks to wait; 0: it does not ask
         self.late = late  # no answer came in time: the server may be overloaded, and still at work for this request

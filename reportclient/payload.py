@@ -293,7 +293,7 @@ def decode_consumer_generations(body: _Json) -> dict[str, int]:
 def decode_usages(body: _Json) -> dict[str, dict[str, int]]:
     """Return usages by consumer type and class, without ``consumer_count``; before 1.38 the only type is ""."""
     usages = body["usages"]
-    typed = usages if any(isinstance(one, dict) for one in usages.values()) else {"": usages} if usages else {}
+    typed = usages if all(isinstance(one, dict) for one in usages.values()) else {"": usages}
     return {
         str(kind): {str(name): _whole(amount) for name, amount in sorted(sums.items()) if name != "consumer_count"}
         for kind, sums in sorted(typed.items())

@@ -14,6 +14,7 @@ from reportclient.payload import (
     decode_request,
     decode_usages,
     encode_claim,
+    encode_inventories,
     encode_rewrites,
     requests_of,
 )
@@ -36,7 +37,7 @@ from reportclient.plan import (
 )
 
 NOTHING: frozenset[str] = frozenset()
-OFFERED = {"allocations": {"r": {"resources": {"VCPU": 2}}}, "mappings": {"": ["r"]}}
+OFFERED = {"allocations": {"r": {"resources": {"VCPU": 1}}}, "mappings": {"": ["r"]}}
 CLAIM = Claim(
     consumer="guest",
     generation=None,
@@ -105,7 +106,7 @@ def test_several_consumers_are_written_by_their_uuid() -> None:
 
 
 def test_an_allocation_request_asks_for_amounts_of_classes() -> None:
-    assert decode_request(CLAIM.request) == {"r": {"VCPU": 2}}
+    assert decode_request(CLAIM.request) == {"r": {"VCPU": 1}}
 
 
 @pytest.mark.parametrize(
@@ -113,11 +114,20 @@ def test_an_allocation_request_asks_for_amounts_of_classes() -> None:
     [
         pytest.param("{}", "one element of allocation_requests", id="no allocations"),
         pytest.param("[]", "one element of allocation_requests", id="a list"),
+        pytest.param('{"allocations": []}', "one element of allocation_requests", id="a list of them"),
+        pytest.param("[" * 10**5, "one element of allocation_requests", id="too deep"),
         pytest.param('{"allocations": {"r": {"VCPU": 1}}}', "one element of allocation_requests", id="no resources"),
         pytest.param('{"allocations": {}}', "asks for nothing", id="of no provider"),
         pytest.param('{"allocations": {"r": {"resources": {}}}}', "asks for nothing", id="of no class"),
         pytest.param(
-            '{"allocations": {"r": {"resources": {"VCPU": 0}}}}', "less than 1 of a class", id="an amount of 0"
+            '{"allocations": {"r": {"resources": {}}, "s": {"resources": {"VCPU": 1}}}}',
+            "asks for nothing",
+            id="of one",
+        ),
+        pytest.param(
+            '{"allocations": {"r": {"resources": {"VCPU": 0, "VGPU": 1}}, "s": {"resources": {"VGPU": 1}}}}',
+            "less than 1 of a class",
+            id="an amount of 0",
         ),
         pytest.param('{"allocations": {"r": {"resources": {"VCPU": 1.5}}}}', "1.5 is no whole number", id="a part"),
         pytest.param('{"allocations": {"r": {"resources": {"VCPU": true}}}}', "True is no whole number", id="a yes"),
@@ -152,12 +162,28 @@ def test_an_amount_that_is_no_whole_number_is_no_amount(amount: object) -> None:
         decode_inventories({"inventories": {"VCPU": {"total": amount}}})
     with pytest.raises(ValueError, match="is no whole number"):
         decode_allocations({"allocations": {"guest": {"resources": {"VCPU": amount}}}}, "host")
+    if amount != 1.5:
+        with pytest.raises(ValueError, match="is no number"):
+            decode_inventories({"inventories": {"VCPU": {"total": 8, "allocation_ratio": amount}}})
 
 
-@pytest.mark.parametrize("ratio", ["8", None, True])
-def test_a_ratio_that_is_no_number_is_no_ratio(ratio: object) -> None:
-    with pytest.raises(ValueError, match="is no number"):
-        decode_inventories({"inventories": {"VCPU": {"total": 8, "allocation_ratio": ratio}}})
+@pytest.mark.parametrize("ratio", [2, 1.5])
+def test_an_inventory_is_read_with_the_defaults_of_placement_and_sent_with_all_keys(ratio: float) -> None:
+    read = decode_inventories({"inventories": {"VCPU": {"total": 8.0, "allocation_ratio": ratio}}})
+
+    assert encode_inventories(read, 7) == {
+        "resource_provider_generation": 7,
+        "inventories": {
+            "VCPU": {
+                "total": 8,
+                "reserved": 0,
+                "min_unit": 1,
+                "max_unit": 0x7FFFFFFF,
+                "step_size": 1,
+                "allocation_ratio": ratio,
+            }
+        },
+    }
 
 
 @pytest.mark.parametrize("again", [{"uuid": "1", "name": "b"}, {"uuid": "2", "name": "a"}], ids=["uuid", "name"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
+from reportclient.tree import MAX_INT, Inventory, ObservedTree, Provider, ProviderTree
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,12 @@ from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
         pytest.param({"total": 1, "reserved": 2}, "reserved must be between", id="more reserved than there is"),
         pytest.param({"total": 1, "reserved": -1}, "reserved must be between", id="negative reserve"),
         pytest.param({"total": 1, "step_size": 0}, "must be >= 1", id="no step"),
+        pytest.param({"total": 1, "min_unit": 0}, "must be >= 1", id="no least amount"),
+        pytest.param({"total": 1, "max_unit": 0}, "must be >= 1", id="no largest amount"),
+        pytest.param({"total": MAX_INT + 1}, "may be above", id="total without bound"),
+        pytest.param({"total": 1, "min_unit": MAX_INT + 1}, "may be above", id="least amount without bound"),
+        pytest.param({"total": 1, "max_unit": MAX_INT + 1}, "may be above", id="largest amount without bound"),
+        pytest.param({"total": 1, "step_size": MAX_INT + 1}, "may be above", id="step without bound"),
         pytest.param({"total": 1, "allocation_ratio": -1.0}, "not negative", id="negative ratio"),
         pytest.param({"total": 1, "allocation_ratio": float("inf")}, "finite", id="ratio without bound"),
         pytest.param({"total": 1, "allocation_ratio": float("nan")}, "finite", id="no ratio at all"),
@@ -27,6 +33,7 @@ def test_an_inventory_that_placement_would_refuse_cannot_be_built(values: dict[s
     [
         pytest.param(Inventory(total=10, reserved=1, allocation_ratio=1.5), 13, id="rounded down"),
         pytest.param(Inventory(total=4, reserved=4), 0, id="all reserved"),
+        pytest.param(Inventory(total=4, allocation_ratio=0), 0, id="nothing of it"),
     ],
 )
 def test_capacity(inventory: Inventory, capacity: int) -> None:
