@@ -208,7 +208,7 @@ def test_an_audit_marks_the_guests_and_providers_with_findings() -> None:
     assert subject.sentence == "2 findings, 1 consumer"
     assert of_audit([finding(consumer=None)], AFTER, {}).sentence == "1 finding"
     assert [chip.wrong for chip in root.chips] == [True]
-    assert [one.mark for one in root.below] == ["!"]
+    assert [one.mark for one in (root, *root.below)] == [" ", "!"]
     assert subject.tables[0].rows[0][:5] == (f"db-primary ({GUEST})", "wrong-amount", "VCPU on host", "4", "2")
 
 
