@@ -247,11 +247,14 @@ def test_a_guest_that_has_nothing_that_is_on_offer_here_is_told_at_the_root() ->
 
 def test_a_guest_that_is_allocated_on_another_host_only_is_not_repaired_by_itself() -> None:
     """Its resize to here may be half done: a person must say."""
-    found = find_all(snapshot(consumer(slots={AWAY: SET, SHARED: {"DISK_GB": 10}})))
+    guest = consumer(slots={AWAY: SET, SHARED: {"DISK_GB": 10}}, kind="OTHER")
+    found = find_all(snapshot(guest))
 
     assert {(one.kind, one.safe) for one in found} == {(Kind.MISSING, False)}
     assert all(one.seen.endswith("only on another host") for one in found)
-    assert rewrites(found[0])["guest"].after == {ROOT: FLAVOR, SHARED: {"DISK_GB": 10}}
+    written = rewrites(found[0])["guest"]
+    assert (written.before, written.after) == (guest.slots, {ROOT: FLAVOR, SHARED: {"DISK_GB": 10}})
+    assert (written.generation, written.kind) == (guest.generation, "OTHER")
 
 
 @pytest.mark.parametrize("kind", ["MIGRATION", None])
