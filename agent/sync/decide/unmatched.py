@@ -86,6 +86,5 @@ def _begins_alike(entry: Addition, desired: ProviderTree) -> bool:
 
 
 def _sentence(entry: Addition, desired: ProviderTree) -> str:
-    names = [provider.name for provider in desired]
-    near = most_alike(entry.provider, names, 0) or names[0]
+    near = most_alike(entry.provider, (provider.name for provider in desired), 0)
     return f"{entry.source}: no provider of this host is called {entry.provider}: is {near} meant?"

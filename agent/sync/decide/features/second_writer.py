@@ -86,7 +86,7 @@ class SecondWriter(Feature):
         if self.contest:
             return _encode(Strikes(strikes=before.strikes + 1, struck_s=now_s))
         if not before.strikes:
-            return _encode(replace(before, contested=()))
+            return _encode(before)
         forgiven = before.quiet + 1 >= FORGIVEN and now_s - before.struck_s >= FORGIVEN * end.terms.interval_s
         counted = (0, 0) if forgiven else (before.strikes, before.quiet + 1)
         return _encode(Strikes(strikes=counted[0], struck_s=before.struck_s, quiet=counted[1]))
