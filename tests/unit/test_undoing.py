@@ -8,7 +8,9 @@ import pytest
 from agent.sync.decide.undoing import Conversion, not_as_before
 from agent.sync.json_form import MoveForm, ObservedTreeForm, encode_observed_tree
 from reportclient.allocations import Allocation
+from reportclient.ownership import MARKER
 from reportclient.plan import Create, Plan, SetInventories
+from reportclient.reserve import RESERVED
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 
@@ -56,7 +58,7 @@ def conversion(before: ObservedTreeForm, after: ObservedTreeForm, *moves: MoveFo
     )
 
 
-BEFORE = encode_observed_tree(tree(host=8), [row("one", "host"), row("two", "host")])
+BEFORE = encode_observed_tree(tree(host=8), [row("one", "host"), row("two", "host"), row("ended", "host")])
 AFTER = encode_observed_tree(tree(host=0, cell=8), [row("one", "cell"), row("two", "cell")])
 UNDONE = conversion(BEFORE, AFTER, moved("one", "host", "cell"), moved("two", "host", "cell"))
 
@@ -100,10 +102,11 @@ def test_a_guest_that_would_not_get_back_what_it_had_is_told() -> None:
     assert "consumer two would not get back what it had" in told(tree(host=8), HELD, [BACK[0], HELD[1]])
 
 
-def test_many_differences_are_counted() -> None:
-    cards: dict[str, Any] = {f"card{number}": 1 for number in range(6)}
+@pytest.mark.parametrize(("count", "more"), [(4, ": compute-node-agent"), (6, ", and 2 more differences:")])
+def test_many_differences_are_counted(count: int, more: str) -> None:
+    cards: dict[str, Any] = {f"card{number}": 1 for number in range(count)}
 
-    assert "and 2 more differences" in told(tree(host=8, **cards), HELD, BACK)
+    assert f"provider card3 is new{more}" in told(tree(host=8, **cards), HELD, BACK)
 
 
 def test_what_came_from_one_place_goes_back_there_first() -> None:
@@ -114,14 +117,15 @@ def test_what_came_from_one_place_goes_back_there_first() -> None:
 
 def test_what_others_had_set_on_a_provider_that_is_made_again_is_told() -> None:
     card = replace(tree(host=8, card=1).providers[1], uuid="card")
-    named = replace(card.provider, traits=frozenset({"CUSTOM_BY_HAND"}), aggregates=frozenset({"rack"}))
+    traits = frozenset({"CUSTOM_BY_HAND", MARKER, RESERVED})
+    named = replace(card.provider, traits=traits, aggregates=frozenset({"rack"}))
     root = tree(host=8).providers[0]
     before = encode_observed_tree(ObservedTree((root, replace(card, provider=named))), [])
     made = Plan((Create("card", "card", "host"), SetInventories("card", "card", dict(named.inventories))))
 
     (why,) = not_as_before(conversion(before, before), made, ObservedTree((root,)), [], [])
 
-    assert "trait CUSTOM_BY_HAND, which this agent does not set, on card is gone" in why
+    assert "conversion entry: trait CUSTOM_BY_HAND, which this agent does not set, on card is gone; agg" in why
     assert "aggregate rack, which this agent does not set, on card is gone" in why
 
 
