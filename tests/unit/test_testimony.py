@@ -125,6 +125,8 @@ def test_a_stopped_server_without_rows_is_missing_by_nova_s_word_alone(
     assert kinds(find_all(replace(asked, nova=told(rests)))) == found
     assert find_all(replace(asked, nova=SILENT)) == ()
     assert find_all(replace(asked, nova=told(rests, migrations=(move("post-migrating", "stranger"),)))) == ()
+    moving = replace(snapshot(guests={"stranger": replace(RUNS, migrating=True)}), doubted=asked.doubted)
+    assert find_all(replace(moving, nova=told(rests))) == ()
 
 
 @pytest.mark.parametrize(
@@ -157,6 +159,7 @@ def test_a_domain_that_is_not_nova_s_is_not_asked_for() -> None:
         pytest.param(told(server("another-nova-host")), False, "on host another-nova-host", id="on another host"),
         pytest.param(told(server(None, "SHELVED_OFFLOADED")), False, "on host none", id="on none"),
         pytest.param(told(server(task="deleting")), False, "not at rest", id="nova deletes it"),
+        pytest.param(told(server(), migrations=(move("running", "stranger"),)), False, "not at rest", id="it moves"),
         pytest.param(NEITHER, False, "nova does not know stranger", id="deleted in nova"),
         pytest.param(SILENT, False, "nova did not answer", id="nova is away"),
         pytest.param(None, False, "the agent cannot ask nova", id="nova was not asked"),
