@@ -1,10 +1,14 @@
-"""Pure planner: compares what placement holds with what it should hold, and returns the operations between them."""
+"""
+Pure planner: compares what placement holds with what it should hold, and returns the operations between them.
+
+A reshape replaces all allocations of each consumer that it names, so moves become whole sets here.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from reportclient.allocations import Consumer, Move
-from reportclient.errors import TreeMismatch
+from reportclient.errors import Conflict, TreeMismatch
 from reportclient.names import is_custom, unknown_standard
 from reportclient.ownership import Ownership, carry_inventories, carry_traits, is_novas, others_marks
 from reportclient.plan import (
@@ -24,7 +28,6 @@ from reportclient.plan import (
 )
 from reportclient.renaming import as_called, child_uuid, is_unmarked
 from reportclient.reserve import is_mark, is_reserved_by_us, tells_left
-from reportclient.reshape import rewrites
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree, same_stock
 
 _NONE: Mapping[str, Provider] = MappingProxyType({})
@@ -343,3 +346,49 @@ def _emptied(doomed: Iterable[ObservedProvider]) -> list[Operation]:
     Otherwise a device that changes its provider would be offered twice for a moment.
     """
     return [SetInventories(seen.uuid, seen.name, {}) for seen in doomed if seen.provider.inventories]
+
+
+def rewrites(moves: Iterable[Move], consumers: Iterable[Consumer], identity: Mapping[str, str]) -> tuple[Rewrite, ...]:
+    """
+    Return the final set of each consumer that moves: it repeats what stays, and adds up what is on a target already.
+
+    ``identity`` has the uuid of each provider that a move names.
+
+    Raises:
+        Conflict: a consumer has less than its moves take, because it changed since its allocations were read.
+    """
+    known = {consumer.uuid: consumer for consumer in consumers}
+    by_consumer: dict[str, list[Move]] = {}
+    for move in moves:
+        by_consumer.setdefault(move.consumer, []).append(move)
+    return tuple(_rewrite(uuid, several, known.get(uuid), identity) for uuid, several in sorted(by_consumer.items()))
+
+
+def _rewrite(uuid: str, moves: Iterable[Move], consumer: Consumer | None, identity: Mapping[str, str]) -> Rewrite:
+    if consumer is None:
+        raise Conflict(f"consumer {uuid} released all its allocations while this plan was made")
+    after: dict[tuple[str, str], int] = {
+        (provider, name): amount for provider, resources in consumer.slots.items() for name, amount in resources.items()
+    }
+    for move in moves:
+        for name, amount in move.moved_resources.items():
+            slot = identity[move.from_provider], name
+            after[slot] = after.get(slot, 0) - amount
+        for name, amount in move.arriving.items():
+            slot = identity[move.to_provider], name
+            after[slot] = after.get(slot, 0) + amount
+    if any(amount < 0 for amount in after.values()):
+        raise Conflict(f"consumer {uuid} changed while this plan was made")
+    final: dict[str, dict[str, int]] = {}
+    for (provider, name), amount in sorted(after.items()):
+        if amount:
+            final.setdefault(provider, {})[name] = amount
+    return Rewrite(
+        consumer=uuid,
+        generation=consumer.generation,
+        project=consumer.project,
+        user=consumer.user,
+        kind=consumer.kind,
+        before=consumer.slots,
+        after=final,
+    )

@@ -34,14 +34,13 @@ from reportclient.allocations import (
     instructions,
     usages,
 )
-from reportclient.diff import diff
+from reportclient.diff import diff, rewrites
 from reportclient.errors import Conflict, Unplaceable, UnsafePlan
 from reportclient.forecast import forecast
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER, Names, Ownership
 from reportclient.plan import Create, Delete, EnsureTraits, Plan, Reshape, SetTraits, check_use
 from reportclient.reserve import KEEP, UNHEALTHY
-from reportclient.reshape import rewrites
 from reportclient.settings import HUGE
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 from strategies import ROOT_UUID
