@@ -21,6 +21,7 @@ from drivers.rules import parse_rule
 from hardware import NVIDIA, card, gpu, host, hosts, parent, plain, policies, rules
 from reportclient.errors import Absent, TreeMismatch
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA
+from reportclient.renaming import child_uuid
 from reportclient.tree import ObservedProvider
 
 NIC, OTHER, GPU, PLAIN = "0000:81:00.0", "0000:82:00.0", "pci_0000_84_00_0", "0000:05:00.0"
@@ -196,6 +197,17 @@ def test_a_child_that_nova_takes_over_is_novas_and_the_others_go_on(begin: Begin
 
     assert (done.status, own(one)) == (Status.CHANGED, {OTHER: {"SRIOV_NET_VF": 3}})
     assert "for the same device" in done.notes[0]
+
+
+def test_a_child_that_a_pass_left_empty_before_it_was_cut_off_is_not_novas(begin: Begin) -> None:
+    one = begin()
+    name = f"{one.facts.hostname}_{NIC}"
+    root = one.tree().providers[0]
+    derived = child_uuid(root.uuid, root.name, name)
+    one.send("POST", "/resource_providers", {"name": name, "uuid": derived, "parent_provider_uuid": root.uuid})
+
+    assert one.sync().status is Status.CHANGED
+    assert own(one) == {NIC: {"CUSTOM_PCI_8086_1515": 4}}
 
 
 def test_a_child_with_both_marks_is_left_to_nova_and_named(begin: Begin) -> None:
