@@ -210,8 +210,9 @@ def test_a_change_of_layout_does_not_hide_a_card_that_is_lost() -> None:
         "VGPU would shrink from 24 to 20, more than 10%",
     )
     assert shrinkage(plan, TREE, Limits(fraction=0.1, present=present | {"gpu5"})) == ()
-    root = SetInventories("r", "host", {**STOCK, "VGPU": Inventory(total=24)})
-    assert shrinkage(Plan((root, *plan.operations[1:])), TREE, Limits()) == ()
+    for total, told in ((24, ()), (23, ("6 providers would be deleted, more than 4",))):
+        root = SetInventories("r", "host", {**STOCK, "VGPU": Inventory(total=total)})
+        assert shrinkage(Plan((root, *plan.operations[1:])), TREE, Limits()) == told
 
 
 def test_reserving_a_device_that_guests_hold_takes_it_from_nobody() -> None:
