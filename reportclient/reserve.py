@@ -8,7 +8,7 @@ While an amount changes, the old and the new one stand there: the new trait come
 the old one goes after that.
 """
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import replace
 
 from reportclient.names import LONGEST, NO_DEVICES, is_name
@@ -21,9 +21,6 @@ MARKS = frozenset({UNHEALTHY, HELD, RESERVED})
 KEEP = f"{UNHEALTHY}_KEEP_"  # followed by the amount that an operator reserved, "_", and the class
 LEFT = f"{UNHEALTHY}_LEFT_"  # followed by the amount that we left reserved, "_", and the class
 LONGEST_CLASS = LONGEST - len(f"{KEEP}{MAX_INT}_")  # characters of a class of which any amount fits into a trait
-
-Reservations = Mapping[str, Mapping[str, int]]
-"""Amounts, also 0, that operators reserved and that no trait remembers yet, by provider uuid and resource class."""
 
 
 def check_length(name: str) -> str:
@@ -73,49 +70,17 @@ def reserved_by_operator(provider: Provider) -> dict[str, int]:
     return {name: stock.reserved for name, stock in provider.inventories.items() if stock.reserved}
 
 
-def set_by_operator(
-    observed: ObservedTree,
-    left: ObservedTree | None,
-    before: Reservations,
-    *,
-    tried: Iterable[ObservedTree] = (),
-    contested: Container[str] = (),
-    besides: Mapping[str, Collection[str]] | None = None,
-) -> Reservations:
+def with_reservations(
+    observed: ObservedTree, besides: Mapping[str, Collection[str]], contested: Container[str] = ()
+) -> ObservedTree:
     """
-    Return what operators reserved under a mark of ours since we ``left`` the tree.
+    Return the tree with KEEP traits for what operators reserved under a mark of ours since the last write.
 
-    The provider's traits say how we left it, and our memory only where they do not, after an older release. ``besides``
-    has, by provider name, classes that the operator's files add. ``left`` None means that we do not know how we left
-    it. ``before`` is what was found earlier and is not written yet.
-    ``tried`` are trees that we may have written meanwhile; ``contested`` are the uuids of providers that another
-    service writes. A class whose KEEP trait changed is left out: that trait is the newer information then.
+    ``besides`` has, by provider name, classes that the operator's files add; ``contested`` are the uuids of providers
+    that another service writes: what is reserved there is no operator's.
     """
-    trees = [tree.by_uuid for tree in ((left, *tried) if left else ())]
-    found: dict[str, Mapping[str, int]] = {}
-    for seen in observed:
-        if not is_reserved_by_us(seen.provider.traits):
-            continue
-        if any(map(tells_left, seen.provider.traits)):
-            apart = (besides or {}).get(seen.name, ())
-            if seen.uuid not in contested and (amounts := _reserved_besides(seen.provider, apart)):
-                found[seen.uuid] = amounts
-            continue
-        amounts = dict(before.get(seen.uuid, {}))
-        ours = [tree[seen.uuid] for tree in trees if seen.uuid in tree]
-        if seen.uuid not in contested and ours and ours[0].generation != seen.generation:
-            amounts |= _reserved_otherwise(seen, ours)
-            amounts = {name: amount for name, amount in amounts.items() if _is_kept_as_left(seen, ours, name)}
-        if amounts:
-            found[seen.uuid] = amounts
-    return found
-
-
-def with_reservations(observed: ObservedTree, reservations: Reservations) -> ObservedTree:
-    """Return the tree with KEEP traits for what operators reserved."""
-    if not reservations:
-        return observed
-    return replace(observed, providers=tuple(_with_amounts(seen, reservations.get(seen.uuid)) for seen in observed))
+    found = (seen if seen.uuid in contested else _with_amounts(seen, besides.get(seen.name, ())) for seen in observed)
+    return replace(observed, providers=tuple(found))
 
 
 def with_marks_of(observed: ObservedTree, left: ObservedTree | None) -> ObservedTree:
@@ -228,16 +193,6 @@ def keeps(reserved: Mapping[str, int]) -> frozenset[str]:
     return frozenset(filter(is_name, names))
 
 
-def _reserved_otherwise(seen: ObservedProvider, ours: Collection[ObservedProvider]) -> dict[str, int]:
-    """Return the reserved amounts of classes of devices that differ from each amount that we left."""
-    found = {}
-    for name, stock in seen.provider.inventories.items():
-        left = [one.provider.inventories[name].reserved for one in ours if name in one.provider.inventories]
-        if name not in NO_DEVICES and left and stock.reserved not in left:
-            found[name] = stock.reserved
-    return found
-
-
 def _reserved_besides(provider: Provider, besides: Collection[str]) -> dict[str, int]:
     """Return the reserved amounts of classes of devices that neither we left so nor an operator's trait explains."""
     left, theirs = _amounts(provider.traits, LEFT), _remembered(provider.traits)
@@ -249,12 +204,9 @@ def _reserved_besides(provider: Provider, besides: Collection[str]) -> dict[str,
     }
 
 
-def _is_kept_as_left(seen: ObservedProvider, ours: Iterable[ObservedProvider], name: str) -> bool:
-    kept = _remembered(seen.provider.traits).get(name)
-    return any(_remembered(one.provider.traits).get(name) == kept for one in ours)
-
-
-def _with_amounts(seen: ObservedProvider, amounts: Mapping[str, int] | None) -> ObservedProvider:
+def _with_amounts(seen: ObservedProvider, besides: Collection[str]) -> ObservedProvider:
+    ours = is_reserved_by_us(seen.provider.traits) and any(map(tells_left, seen.provider.traits))
+    amounts = _reserved_besides(seen.provider, besides) if ours else {}
     if not amounts:
         return seen
     others = frozenset(name for name in seen.provider.traits if not name.startswith(KEEP))

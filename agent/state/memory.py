@@ -11,7 +11,6 @@ from agent.state.files import seal, unseal
 from reportclient.json_text import decode_as, encode
 from reportclient.ownership import Names
 from reportclient.payload import decode_observed, encode_observed
-from reportclient.reserve import Reservations
 from reportclient.tree import ObservedTree
 
 _FORMAT = 2
@@ -30,7 +29,6 @@ class NodeState:
     reported: Mapping[str, Names] = field(default_factory=dict)  # by provider: names that devices and rules gave
     smaller: str = ""  # what the plan would take away that was refused because that is much; empty: none was
     smaller_seen: int = 0  # passes in a row that wanted this loss
-    reserved: Reservations = field(default_factory=dict)  # by operators, and not written as traits yet
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of each device that a total counts
     dedicated: frozenset[int] | None = None  # CPUs that PCPU consisted of at the last pass; None: not known
     whole_s: float = 0.0  # when the tree was last read whole
@@ -45,7 +43,8 @@ class NodeState:
         return replace(self, bodies={**self.bodies, **bodies})
 
 
-_GENERAL = {one.name for one in fields(NodeState)} | {"microversion"}  # keys of a file that are no feature's
+_FORMER = {"microversion", "reserved"}  # keys of older files
+_GENERAL = {one.name for one in fields(NodeState)} | _FORMER  # keys of a file that are no feature's
 
 
 def encode_state(state: NodeState) -> str:

@@ -31,7 +31,7 @@ from drivers.policy import Layout
 from reportclient.client import PlacementClient
 from reportclient.errors import TreeMismatch
 from reportclient.ownership import MANAGED, Ownership, is_marked
-from reportclient.reserve import set_by_operator, with_marks_of, with_reservations
+from reportclient.reserve import with_marks_of, with_reservations
 from reportclient.tree import ObservedTree, ProviderTree
 
 LOG = logging.getLogger(__name__)
@@ -133,13 +133,11 @@ class ComputeNode:
         memory = self.state_file(root_uuid).read(self.where)
         observed = self.client.observe(root_uuid)
         besides = {name: names.classes for name, names in memory.configured.items()}
-        found = with_marks_of(observed, memory.observed)
-        reserved = set_by_operator(found, memory.observed, memory.reserved, besides=besides)
         return Sight(
             root_uuid=root_uuid,
             observed=observed,
-            said=with_reservations(found, reserved),
-            memory=replace(memory, reserved=reserved),
+            said=with_reservations(with_marks_of(observed, memory.observed), besides),
+            memory=memory,
             identified=known is not None or self.settings.recorded,
         )
 
@@ -170,7 +168,7 @@ class ComputeNode:
             )
             for feature in self.features:
                 memory = memory.with_bodies(feature.after_restored(memory))
-            memory = replace(memory, observed=None, reserved={})
+            memory = replace(memory, observed=None)
         return replace(memory, whole_s=now_s) if whole or memory.observed is None else memory, observed
 
     def check_name(self, draft: Draft | Sight) -> None:

@@ -220,9 +220,8 @@ def _reserve(node: ComputeNode, draft: Draft, verdict: Verdict, conditions: Iter
         foreseen, stands = forecast(plan, draft.observed), draft.observed.by_uuid
         written = {seen.uuid for seen in foreseen if seen.provider != stands[seen.uuid].provider}
         unsure = (replace(seen, generation=_UNKNOWN) if seen.uuid in written else seen for seen in foreseen)
-        reserved = {uuid: amounts for uuid, amounts in after.reserved.items() if uuid not in written}
         before = ObservedTree(tuple(unsure), foreseen.last_modified) if after.observed else None
-        after = replace(after, observed=before, reserved=reserved)
+        after = replace(after, observed=before)
         state.write(after)
         left = _with_marked(_read_back(node, draft, node.client.execute(plan, draft.observed)), foreseen)
         after = replace(after, observed=left if after.observed else None)
@@ -299,7 +298,6 @@ def _after_writes(draft: Draft, memory: NodeState, observed: ObservedTree) -> No
         observed=observed,
         configured=draft.keep.lasting.configured,
         reported=draft.keep.lasting.reported,
-        reserved=draft.keep.lasting.reserved,
         kinds=draft.keep.lasting.kinds,
         dedicated=draft.keep.lasting.dedicated,
         lacked_traits=draft.keep.lasting.lacked_traits,

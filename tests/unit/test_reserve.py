@@ -19,7 +19,7 @@ from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule
 from hardware import card, gpu, host, parent, plain, rules
 from reportclient.errors import Forbidden
 from reportclient.ownership import MANAGED, MARKER
-from reportclient.reserve import HELD, KEEP, UNHEALTHY, given_back, keep_trait, set_by_operator, used_up
+from reportclient.reserve import HELD, KEEP, UNHEALTHY, given_back, keep_trait, used_up, with_reservations
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 EGRESS = "NET_BW_EGR_KILOBIT_PER_SEC"
@@ -773,16 +773,10 @@ def test_what_is_used_up_is_reserved_for_good_also_once_our_own_reason_is_gone(m
     assert after.traits == {mark, *kept}
 
 
-@pytest.mark.parametrize(("moved", "found"), [(False, {}), (True, {"root": {"SRIOV_NET_VF": 3}})])
-def test_on_a_tree_of_an_older_release_the_memory_says_what_we_left(moved: bool, found: dict[str, Any]) -> None:
-    marks = frozenset({MARKER, UNHEALTHY, f"{KEEP}1_SRIOV_NET_VF"})
+def test_an_amount_under_our_mark_is_ours_where_no_trait_says_what_we_left() -> None:
+    stock = {"SRIOV_NET_VF": Inventory(total=8, reserved=3)}
+    nic = Provider(name="nic", inventories=stock, traits=frozenset({UNHEALTHY, f"{KEEP}1_SRIOV_NET_VF"}))
+    tree = ObservedTree((ObservedProvider(uuid="nic", generation=1, provider=nic),))
 
-    def tree(reserved: int, generation: int) -> ObservedTree:
-        stock = {"VCPU": Inventory(total=4), "SRIOV_NET_VF": Inventory(total=8, reserved=reserved)}
-        root = Provider(name="root", inventories=stock, traits=marks)
-        return ObservedTree((ObservedProvider(uuid="root", generation=generation, provider=root),))
-
-    seen = tree(3, 2) if moved else tree(2, 1)
-
-    assert set_by_operator(seen, tree(2, 1), {}) == found
-    assert keep_trait(seen.root.provider if seen.root else Provider(name=""), "SRIOV_NET_VF") == f"{KEEP}1_SRIOV_NET_VF"
+    assert with_reservations(tree, {}) == tree
+    assert keep_trait(nic, "SRIOV_NET_VF") == f"{KEEP}1_SRIOV_NET_VF"

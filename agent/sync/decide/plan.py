@@ -262,7 +262,6 @@ def _memories(
             configured=joined(still_named(memory.configured, standing.observed, view.additions), wanted.added),
             reported=joined(_traits_on(stay, shaped.ours.configured), wanted.reported),
             lacked_traits=lacked,
-            reserved={},
             kinds={**memory.kinds, **shaped.holdings.backing.kinds} if view.policy.layout == "flat" else {},
             dedicated=view.policy.cpus.dedicated or frozenset(),
         ),

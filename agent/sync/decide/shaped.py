@@ -1,7 +1,7 @@
 """Second step of a draft: what the host gives."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import without
@@ -11,7 +11,7 @@ from drivers.base import Survey
 from reportclient.allocations import Holdings
 from reportclient.diff import adopted
 from reportclient.ownership import Ownership, joined
-from reportclient.reserve import set_by_operator, with_marks_of, with_reservations
+from reportclient.reserve import with_marks_of, with_reservations
 from reportclient.settings import with_limits
 from reportclient.tree import ObservedTree, ProviderTree
 
@@ -25,7 +25,7 @@ class Shaped:
     present: frozenset[str]  # names of providers whose hardware the survey found
     ours: Ownership  # as it was before this pass
     stands: ObservedTree  # the standing tree, with marks for what operators reserved since the last pass
-    memory: NodeState  # as the last pass left it, with what this look adds
+    memory: NodeState  # as the last pass left it, with what features add
 
 
 def shape_host(
@@ -39,19 +39,19 @@ def shape_host(
     """
     memory = standing.memory
     besides = {name: names.classes for name, names in standing.named.items()}
-    found = with_marks_of(standing.observed, memory.observed)
-    reserved = set_by_operator(
-        found, memory.observed, memory.reserved, tried=view.seen.tried, contested=contested, besides=besides
-    )
-    said = without(with_reservations(with_marks_of(observed, memory.observed), reserved), standing.named)
+
+    def as_said(tree: ObservedTree) -> ObservedTree:
+        return with_reservations(with_marks_of(tree, memory.observed), besides, contested)
+
+    said = without(as_said(observed), standing.named)
     tree, holdings = shaper.shape(view.survey, view.policy, said)
     return Shaped(
         tree=with_limits(tree, said),
         holdings=holdings,
         present=shaper.present(view.survey),
         ours=ownership(shaper, view.survey, tree, standing.observed, memory),
-        stands=with_reservations(found, reserved),
-        memory=replace(memory, reserved=reserved),
+        stands=as_said(standing.observed),
+        memory=memory,
     )
 
 

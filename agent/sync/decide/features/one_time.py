@@ -77,12 +77,9 @@ def _used(memory: NodeState) -> frozenset[str]:
 def _as_remembered(tree: ProviderTree, memory: NodeState) -> ProviderTree:
     """Return a tree that is made anew with what operators had reserved of devices in the one that is lost."""
     before = memory.elsewhere or memory
-    left = with_reservations(before.observed, before.reserved).by_name if before.observed else {}
-    files = before.configured
-    said = {
-        name: without_classes(seen.provider, files[name].classes if name in files else ())
-        for name, seen in left.items()
-    }
+    files = {name: names.classes for name, names in before.configured.items()}
+    left = with_reservations(before.observed, files).by_name if before.observed else {}
+    said = {name: without_classes(seen.provider, files.get(name, ())) for name, seen in left.items()}
     return ProviderTree(tuple(reserved_again(one, said[one.name]) if one.name in said else one for one in tree))
 
 
