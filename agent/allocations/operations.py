@@ -1,12 +1,14 @@
 """
-Operations on a guest's allocations, by the table in ``decide.rules``: the verbs call them, and they are the Python API.
+Operations on a guest's allocations: the verbs call them, and they are the Python API.
 
     operations = Operations(client)
     ending = operations.spawn(uuid, project=..., user=..., kind="INSTANCE", requests=[AllocationRequest(text)])
     if ending.told is Result.DONE: ...
 
 Each operation writes with one request or not at all. A request is repeated only when its consumers are known to be
-unchanged.
+unchanged. A conflict of a consumer means that the caller's knowledge of it is outdated: the operation fails, and the
+caller decides anew; a merge reads and merges again. A conflict of a provider means that another writer wrote to it at
+the same moment for another consumer: the same request is sent again. ``docs/operations.md`` has each operation.
 """
 
 import random
@@ -17,7 +19,6 @@ from enum import Enum
 from functools import partial
 from typing import assert_never
 
-from agent.allocations.decide.conflicts import RULES, TRIES, ChangeKind, Reaction, Rule
 from agent.allocations.decide.sets import (
     MIGRATION,
     begin_migration,
@@ -28,13 +29,14 @@ from agent.allocations.decide.sets import (
     reverted_set,
     rewrite,
 )
-from reportclient.allocations import AllocationRequest, Consumer, Slots
+from reportclient.allocations import AllocationRequest, Slots
 from reportclient.client import PlacementClient
 from reportclient.errors import Absent, Conflict, LeftBehind, NoRoom, PlacementError, Unavailable
 from reportclient.payload import decode_request
 from reportclient.plan import Claim, DropAllocations, Plan, ReplaceAllocations, Rewrite
 from reportclient.tree import ObservedTree
 
+TRIES = 5  # of one request while others write to the same providers, and of reading and merging again
 Write = Claim | ReplaceAllocations | DropAllocations
 
 
@@ -87,11 +89,11 @@ class Operations:
         def make(request: AllocationRequest) -> Write:
             return Claim(consumer=consumer, generation=None, project=project, user=user, kind=kind, request=request)
 
-        return self._first_fitting(ChangeKind.SPAWN, consumer, requests, make)
+        return self._first_fitting(consumer, requests, make)
 
     def replace(self, consumer: str, requests: Sequence[AllocationRequest]) -> Ending:
         """Replace what a guest has by the first of these requests that fits: a resize in place."""
-        return self._rewrite_with(ChangeKind.REPLACE, consumer, requests, replace_set)
+        return self._rewrite_with(consumer, requests, replace_set)
 
     def evacuate(self, consumer: str, requests: Sequence[AllocationRequest]) -> Ending:
         """
@@ -111,7 +113,7 @@ class Operations:
                 raise _Ended(Ending(told=Result.EXISTS, consumer=consumer, held=held, note=note))
             return evacuated_set(held, request, sharing)
 
-        return self._rewrite_with(ChangeKind.EVACUATE, consumer, requests, make_set)
+        return self._rewrite_with(consumer, requests, make_set)
 
     def merge(
         self, consumer: str, requests: Sequence[AllocationRequest], before: AllocationRequest | None = None
@@ -119,7 +121,9 @@ class Operations:
         """Replace the caller's part of a consumer, which was ``before``, by the request; the parts of others stay."""
 
         def make(request: AllocationRequest) -> Write:
-            now = self._existing(consumer)
+            now = self.client.consumer(consumer)
+            if now is None:
+                raise _Ended(_absent(consumer))
             try:
                 after = merge_set(now.slots, decode_request(before) if before else {}, decode_request(request))
             except ValueError as error:
@@ -130,7 +134,7 @@ class Operations:
                 raise _Ended(Ending(told=Result.CONFLICT, consumer=consumer, held=now.slots, note=note)) from error
             return ReplaceAllocations((rewrite(now, after),))
 
-        return self._first_fitting(ChangeKind.MERGE, consumer, requests, make)
+        return self._first_fitting(consumer, requests, make, anew=True)
 
     def move(self, consumer: str, migration: str, requests: Sequence[AllocationRequest]) -> Ending:
         """
@@ -141,7 +145,7 @@ class Operations:
         if migration == consumer:
             return Ending(told=Result.CONFLICT, consumer=consumer, note=_not_a_migration(migration))
         sharing = self.client.sharing()
-        guest = self._read(consumer)
+        guest = self.client.consumer(consumer)
         if guest is None:
             return _absent(consumer)
 
@@ -149,7 +153,7 @@ class Operations:
             kept, after = moved_sets(guest.slots, decode_request(request), sharing)
             return ReplaceAllocations((begin_migration(guest, migration, kept), rewrite(guest, after)))
 
-        return self._first_fitting(ChangeKind.MOVE, consumer, requests, make)
+        return self._first_fitting(consumer, requests, make)
 
     def confirm(self, migration: str) -> Ending:
         """
@@ -157,14 +161,14 @@ class Operations:
 
         A guest's own uuid is refused where its consumer has a type; a guest without a type looks like a migration.
         """
-        now = self._read(migration)
+        now = self.client.consumer(migration)
         if now and now.kind not in (None, MIGRATION):
             note = (
                 f"consumer {migration} is of type {now.kind}, so it is not a migration: give the uuid of the migration "
                 f"instead of the guest's"
             )
             return Ending(told=Result.CONFLICT, consumer=migration, held=now.slots, note=note)
-        return self._empty(ChangeKind.CONFIRM, migration)
+        return self.release(migration)
 
     def revert(self, consumer: str, migration: str) -> Ending:
         """
@@ -175,7 +179,7 @@ class Operations:
         """
         if migration == consumer:
             return Ending(told=Result.CONFLICT, consumer=consumer, note=_not_a_migration(migration))
-        kept, guest = self._read(migration), self._read(consumer)
+        kept, guest = self.client.consumer(migration), self.client.consumer(consumer)
         if kept is None or guest is None:
             return _absent(migration if kept is None else consumer)
         if kept.kind not in (None, MIGRATION) or (kept.project, kept.user) != (guest.project, guest.user):
@@ -185,76 +189,76 @@ class Operations:
             )
             return Ending(told=Result.CONFLICT, consumer=consumer, held=guest.slots, note=note)
         after = reverted_set(guest.slots, kept.slots, self.client.sharing())
-        write = ReplaceAllocations((rewrite(kept, {}), rewrite(guest, after)))
-        return self._carry_out(ChangeKind.REVERT, consumer, lambda: write)
+        return self.carry_out(consumer, (rewrite(kept, {}), rewrite(guest, after)))
 
     def release(self, consumer: str) -> Ending:
         """Release all that a guest has, unless another writer changed it meanwhile: delete, and shelve."""
-        return self._empty(ChangeKind.DELETE, consumer)
+        now = self.client.consumer(consumer)
+        if now is None:
+            return _absent(consumer)
+        return self.carry_out(consumer, (rewrite(now, {}),))
 
     def release_forced(self, consumer: str) -> Ending:
         """Release all that a guest has, whoever wrote it last."""
         try:
-            ending = self._carry_out(ChangeKind.FORCED_DELETE, consumer, lambda: DropAllocations(consumer))
+            ending = self._carry_out(consumer, lambda: DropAllocations(consumer))
         except Absent:
             return _absent(consumer)
         # Placement answers a DELETE at the same moment as a reshape like one that was done, though it is not.
-        if ending.told is Result.DONE and (left := self._read(consumer)):
+        if ending.told is Result.DONE and (left := self.client.consumer(consumer)):
             note = f"consumer {consumer} was changed at the same moment and keeps its allocations: release it once more"
             return Ending(told=Result.CONFLICT, consumer=consumer, held=left.slots, note=note)
         return ending
 
-    def carry_out(self, operation: ChangeKind, consumer: str, rewrites: Iterable[Rewrite]) -> Ending:
-        """Write sets that were made from consumers as they were read, under the rule of this operation."""
+    def carry_out(self, consumer: str, rewrites: Iterable[Rewrite]) -> Ending:
+        """Write sets that were made from consumers as they were read."""
         write = ReplaceAllocations(tuple(rewrites))
-        return self._carry_out(operation, consumer, lambda: write)
+        return self._carry_out(consumer, lambda: write)
 
     def _rewrite_with(
         self,
-        operation: ChangeKind,
         consumer: str,
         requests: Sequence[AllocationRequest],
         make_set: Callable[[Slots, Slots, frozenset[str]], Slots],
     ) -> Ending:
         sharing = self.client.sharing()
-        guest = self._read(consumer)
+        guest = self.client.consumer(consumer)
         if guest is None:
             return _absent(consumer)
 
         def make(request: AllocationRequest) -> Write:
             return ReplaceAllocations((rewrite(guest, make_set(guest.slots, decode_request(request), sharing)),))
 
-        return self._first_fitting(operation, consumer, requests, make)
-
-    def _empty(self, operation: ChangeKind, consumer: str) -> Ending:
-        now = self._read(consumer)
-        if now is None:
-            return _absent(consumer)
-        write = ReplaceAllocations((rewrite(now, {}),))
-        return self._carry_out(operation, consumer, lambda: write)
+        return self._first_fitting(consumer, requests, make)
 
     def _first_fitting(
         self,
-        operation: ChangeKind,
         consumer: str,
         requests: Sequence[AllocationRequest],
         make: Callable[[AllocationRequest], Write],
+        *,
+        anew: bool = False,
     ) -> Ending:
         """Carry out the first request that has room; without one, return why the last request had none."""
         for request in requests:
-            ending = self._carry_out(operation, consumer, partial(make, request))
-            if ending.told is not Result.NO_ROOM or RULES[operation].no_room is not Reaction.ALTERNATE:
+            ending = self._carry_out(consumer, partial(make, request), anew=anew)
+            if ending.told is not Result.NO_ROOM:
                 break
         return ending
 
-    def _carry_out(self, operation: ChangeKind, consumer: str, make: Callable[[], Write]) -> Ending:
-        """Write until it is done, refused, or out of tries; ``make`` reads again only where the rule says so."""
+    def _carry_out(self, consumer: str, make: Callable[[], Write], *, anew: bool = False) -> Ending:
+        """
+        Write until it is done, refused, or out of tries.
+
+        ``anew``: where another writer changed the consumer, ``make`` reads it again, and the write goes on.
+        """
         lost: Unavailable | None = None  # the failure of an earlier try whose answer may have been lost
+        again: Write | None = None  # what the next try sends; None: what ``make`` returns then
         for attempt in range(TRIES):
             if attempt:
                 self.pause()
             try:
-                write = make()
+                write = again or make()
             except _Ended as end:
                 return end.ending
             try:
@@ -268,24 +272,24 @@ class Operations:
                     return Ending(told=Result.DONE, consumer=consumer, held=_sets(write).get(consumer, {}))
                 if lost and self._changed(write):  # the write may have been done, and then changed by others
                     raise Unavailable(_perhaps_done(lost)) from error
-                if ending := self._judge(RULES[operation], consumer, write):
+                if ending := self._judge(consumer, write, anew=anew):
                     return ending
                 if isinstance(error, LeftBehind):
-                    make = partial(_reborn, write)
+                    again = _reborn(write)
                 elif lost:
-                    make = partial(_itself, write)  # one that was read anew could add what may still be carried out
+                    again = write  # one that was read anew could add what may still be carried out
         if lost:
             raise lost
         note = f"others wrote on the providers of consumer {consumer} at each of {TRIES} tries: try again later"
         return self._ending(Result.CONFLICT, consumer, note)
 
-    def _judge(self, rule: Rule, consumer: str, write: Write) -> Ending | None:
+    def _judge(self, consumer: str, write: Write, *, anew: bool) -> Ending | None:
         """Return the ending if another writer changed one of the consumers; None if the write is to be tried again."""
         changed = self._changed(write)
         if not changed:
             return None
         uuid = changed[0]
-        if rule.consumer_changed is Reaction.ANEW:
+        if anew:
             if not self._is_done(write):
                 return None
             note = (
@@ -307,7 +311,12 @@ class Operations:
         return self._ending(Result.CONFLICT, consumer, note)
 
     def _changed(self, write: Write) -> list[str]:
-        return [uuid for uuid, generation in _generations(write).items() if self._generation(uuid) != generation]
+        """Return the consumers of a write that are not as it expects them."""
+        return [
+            uuid
+            for uuid, expected in _generations(write).items()
+            if ((now := self.client.consumer(uuid)) and now.generation) != expected
+        ]
 
     def _stands(self, write: Write, lost: Unavailable) -> bool:
         """
@@ -325,7 +334,7 @@ class Operations:
         """Return whether all consumers are as this write, and no other one since, leaves them."""
         generations = _generations(write)
         for uuid, after in _sets(write).items():
-            now = self._read(uuid)
+            now = self.client.consumer(uuid)
             written = now is not None and now.slots == after and now.generation == (generations[uuid] or 0) + 1
             if not (written if after else now is None):
                 return False
@@ -341,22 +350,9 @@ class Operations:
                 found |= dict.fromkeys((uuid, *tree), root)
         return {found[uuid] for uuid in providers}
 
-    def _existing(self, consumer: str) -> Consumer:
-        found = self._read(consumer)
-        if found is None:
-            raise _Ended(_absent(consumer))
-        return found
-
     def _ending(self, told: Result, consumer: str, note: str) -> Ending:
-        now = self._read(consumer)
+        now = self.client.consumer(consumer)
         return Ending(told=told, consumer=consumer, held=now.slots if now else {}, note=note)
-
-    def _generation(self, uuid: str) -> int | None:
-        now = self._read(uuid)
-        return now.generation if now else None
-
-    def _read(self, uuid: str) -> Consumer | None:
-        return self.client.consumer(uuid)
 
 
 def _perhaps_done(lost: Unavailable) -> str:
@@ -366,21 +362,14 @@ def _perhaps_done(lost: Unavailable) -> str:
     )
 
 
-def _itself(write: Write) -> Write:
-    return write
-
-
 def _reborn(write: Write) -> Write:
     """Return the write for new consumers that placement still has without allocations: with generation 0."""
-    match write:
-        case Claim():
-            return replace(write, generation=0)
-        case ReplaceAllocations(rewrites):
-            return ReplaceAllocations(
-                tuple(replace(one, generation=0) if one.generation is None else one for one in rewrites)
-            )
-        case _:
-            return write
+    if isinstance(write, Claim):
+        return replace(write, generation=0)
+    if isinstance(write, ReplaceAllocations):
+        renewed = (replace(one, generation=0) if one.generation is None else one for one in write.rewrites)
+        return ReplaceAllocations(tuple(renewed))
+    return write
 
 
 def _not_a_migration(guest: str) -> str:

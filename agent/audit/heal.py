@@ -7,7 +7,6 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 
-from agent.allocations.decide.conflicts import ChangeKind
 from agent.allocations.decide.sets import MIGRATION
 from agent.allocations.operations import Operations, Result
 from agent.audit.audit import AuditResult
@@ -182,7 +181,7 @@ def _repair(node: ComputeNode, result: AuditResult, finding: Finding) -> str:
             if why := next(filter(None, (_meanwhile(node, result, move) for move in moves)), ""):
                 return why
             subject = finding.consumer or operation.rewrites[0].consumer
-            ending = Operations(node.client).carry_out(ChangeKind.REPAIR, subject, operation.rewrites)
+            ending = Operations(node.client).carry_out(subject, operation.rewrites)
             return "" if ending.told is Result.DONE else f"{ending.told.value}: {ending.note}"
         observed = node.client.observe(result.root_uuid)
         if why := _too_much(operation, observed, node.settings.changes.shrink_fraction):

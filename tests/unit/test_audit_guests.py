@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agent.audit.audit import AuditResult
-from agent.audit.decide.findings import MEANINGS, Finding, Kind
+from agent.audit.decide.findings import Finding, Kind
 from agent.audit.decide.guests import NOBODY, find_all
 from agent.audit.decide.snapshot import Providers, Snapshot, kin, suspects
 from agent.audit.heal import Healed, HealPolicy, decide_repairs
@@ -509,10 +509,6 @@ def test_a_guest_of_which_nobody_says_whose_it_is_is_read_only_where_a_stranger_
 
     assert suspects(alone) == frozenset()
     assert suspects(replace(alone, allocations=(*alone.allocations, stranger))) == {"guest", "stranger"}
-
-
-def test_each_kind_of_finding_has_a_meaning() -> None:
-    assert MEANINGS.keys() == set(Kind)
 
 
 @pytest.mark.parametrize(("keepers_s", "healed"), [(5.0, Healed.REPORTED), (5000.0, Healed.HEALED)])

@@ -1,6 +1,5 @@
 """The project's own papers: what they say is there, is there."""
 
-import importlib
 import re
 import subprocess
 import sys
@@ -43,13 +42,6 @@ def test_the_sample_configuration_is_current(tmp_path: Path) -> None:
 
     current = ROOT / "etc/compute-node-agent/compute-node-agent.conf.sample"
     assert sample.read_text() == current.read_text(), "run make sample"
-
-
-def test_the_documentation_of_operations_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    page = importlib.import_module("operations").document()
-
-    assert page == (ROOT / "docs/operations.md").read_text(), "run make sample"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -8,7 +8,7 @@ from reportclient.plan import Delete, Plan, ReplaceAllocations, Rewrite, SetInve
 
 
 class Kind(Enum):
-    """Kinds of findings; ``MEANINGS`` has a sentence for each."""
+    """Kinds of findings; ``docs/operations.md`` has a sentence for each."""
 
     ORPHANED = "orphaned"
     MISSING = "missing"
@@ -30,38 +30,6 @@ class Kind(Enum):
     OTHER_LAYOUT = "other-layout"
     OTHER_OPTIONS = "other-options"
 
-
-MEANINGS = {
-    Kind.ORPHANED: "a consumer has allocations here, its guest is neither defined nor running on this host, and nova "
-    "has no server of it, as far as nova was asked",
-    Kind.MISSING: "a guest runs here without allocations here; or it is shut off here without any, and nova has it at "
-    "rest on this host (found only by a full audit, where nova can be asked)",
-    Kind.WRONG_AMOUNT: "the amount of a resource class that a running guest really has differs from the amount that "
-    "is allocated for it",
-    Kind.WRONG_PROVIDER: "a running guest uses a resource of one provider, but its allocation is on another provider",
-    Kind.LEAKED: "a migration has allocations here, the agent does not find the migration's guest on this host, and "
-    "nova has no such migration, as far as nova was asked",
-    Kind.DOUBLED: "a consumer has allocations here and on another host, and its guest is not here",
-    Kind.GUEST_LOST: "nova has a server with allocations here, and its guest is neither defined nor running on this "
-    "host (found only where nova can be asked)",
-    Kind.WITHOUT_OWNER: "a guest's allocations have no project or no user, as old clouds wrote them "
-    "(looked for with `--consumers`)",
-    Kind.WITHOUT_TYPE: "a guest's allocations have no consumer type "
-    "(looked for with `--consumers`, and not on a host with nova, which writes none)",
-    Kind.TO_BE_RESERVED: "a one-time-use device was used, and is still on offer",
-    Kind.OWNERLESS: "a provider below this host's root has no trait `OWNER_*` or `CUSTOM_OWNER_*` that shows its owner",
-    Kind.DUPLICATE: "two providers below this host's root stand for one device, or one for a card and the other for "
-    "its VFs",
-    Kind.GHOST: "a provider that this agent or nova made stands for hardware that this host does not have",
-    Kind.PROFILE_LOST: "VFs, vGPUs or MIG instances that a device had before this host was booted are not back",
-    Kind.ODD_DEVICE: "for `[agent] audit_grace` seconds something of a device cannot be read or understood: what "
-    "placement has of it is reserved, and nothing of it is offered anew",
-    Kind.OVER: "more of a class is allocated than its provider can give",
-    Kind.TWICE_ON_OFFER: "the root offers CPUs or memory that its cells offer too, as nova-compute left them there",
-    Kind.OTHER_OPTIONS: "nova reports other CPUs or other memory than this agent's options give: what the audit says "
-    "of guests' CPUs and memory may be wrong, and is not repaired (roles audit and beside)",
-    Kind.OTHER_LAYOUT: "the tree stands in another layout than `[compute] layout` says",
-}
 
 NEVER_REPAIRED = (
     Kind.GUEST_LOST,
