@@ -7,7 +7,7 @@ Answers are texts with their source; other modules parse them. Errors of libvirt
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -37,10 +37,6 @@ class Connection(Protocol):
 
     Every method raises DiscoveryError where libvirt or the archive gives no answer.
     """
-
-    def unheard(self) -> AbstractContextManager[None]:
-        """Delay libvirt's events inside the block, so that many calls cost less."""
-        ...
 
     def hostname(self) -> str:
         """Return the host's name, which is the name of its root provider."""
@@ -143,9 +139,6 @@ class LiveConnection:
     def uri(self) -> str:
         """URI of libvirt, as configured."""
         return self._session.uri
-
-    def unheard(self) -> AbstractContextManager[None]:
-        return event_loop().resting()
 
     def hostname(self) -> str:
         """

@@ -93,9 +93,8 @@ class LibvirtDriver:
             self._attributes,
             residency=self._residencies,
         )
-        with self._connection.unheard():
-            disk, identity = self._disk(), self._compute_id()
-            facts = look.facts(node, disk)
+        disk, identity = self._disk(), self._compute_id()
+        facts = look.facts(node, disk)
         self._check_odd(facts.devices)
         files[DISK] = encode_disk(disk)
         if self._namespaces:

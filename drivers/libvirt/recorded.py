@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import MutableMapping
-from contextlib import AbstractContextManager, nullcontext
 
 from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import CpuMap, DiskFacts, DiskSpace, DiskUnread, PoolSpace, Versions
@@ -30,9 +29,6 @@ class RecordedConnection:
 
     def __init__(self, archive: HostArchive) -> None:
         self._archive = archive
-
-    def unheard(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def hostname(self) -> str:
         return self._archive.hostname()
@@ -164,9 +160,6 @@ class RecordingConnection:
     def __init__(self, connection: Connection, files: MutableMapping[str, str]) -> None:
         self._connection = connection
         self._files = files
-
-    def unheard(self) -> AbstractContextManager[None]:
-        return self._connection.unheard()
 
     def hostname(self) -> str:
         return self._connection.hostname()

@@ -18,7 +18,7 @@ from beds.libvirtd import Libvirtd
 from drivers.base import Event
 from drivers.errors import DiscoveryError
 from drivers.libvirt.connection import LiveConnection
-from drivers.libvirt.event_loop import TURN_S, event_loop
+from drivers.libvirt.event_loop import event_loop
 from drivers.libvirt.listener import DeviceEvents
 from drivers.libvirt.opening import open_connection
 
@@ -52,9 +52,8 @@ def test_what_happens_while_a_host_is_read_is_heard(hypervisor: Libvirtd) -> Non
     connection = LiveConnection(hypervisor.uri)
     with connection.watching(heard.put):
         for _ in range(2):
-            with connection.unheard():
-                define_and_forget(hypervisor)
-                assert connection.domains() == ()
+            define_and_forget(hypervisor)
+            assert connection.domains() == ()
             assert {heard.get(timeout=30).what for _ in range(2)} == {"domain heard defined", "domain heard undefined"}
 
 
@@ -62,44 +61,6 @@ def define_and_forget(hypervisor: Libvirtd) -> None:
     other = libvirt.open(hypervisor.uri)
     other.defineXML(DOMAIN).undefine()
     other.close()
-
-
-def test_the_event_loop_rests_while_the_host_is_read_and_is_quiet_afterwards(
-    hypervisor: Libvirtd, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    turns, turn, last = itertools.count(), libvirt.virEventRunDefaultImpl, -1
-
-    def counted() -> int:
-        next(turns)
-        return int(turn())
-
-    def turned(seconds: float = 0.0) -> int:
-        """How often the loop turned since the last question."""
-        time.sleep(seconds)
-        nonlocal last
-        before, last = last, next(turns)
-        return last - before - 1
-
-    connection = LiveConnection(hypervisor.uri)
-    monkeypatch.setattr(libvirt, "virEventRunDefaultImpl", counted)
-    with connection.watching(lambda _event: None):
-        connection.domains()
-        turned(0.2)
-        began = time.monotonic()
-        with connection.unheard():
-            for _ in range(20):
-                connection.domains()
-            rested = turned()
-        seconds = time.monotonic() - began
-        assert rested <= 3 + seconds / TURN_S
-        busy = 0
-        for _ in range(2000):  # on a machine that is busy, one turn may serve several answers
-            connection.domains()
-            busy += turned()
-            if busy >= 20:
-                break
-        assert busy >= 20
-        assert any(turned(0.5) <= 1 for _ in range(20))  # but for keep-alive, and what was still on its way
 
 
 def test_an_event_loop_that_fails_is_told_once_and_turned_again(
@@ -125,7 +86,7 @@ def test_an_event_loop_that_fails_is_told_once_and_turned_again(
 
 
 def test_a_libvirtd_that_hangs_while_the_host_is_read_is_given_up_and_found_again(tmp_path: Path) -> None:
-    """By keep-alive, which libvirt's event loop looks after also while it rests."""
+    """By keep-alive, which libvirt's event loop looks after."""
     heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with libvirtd.serving(tmp_path / "libvirtd") as hypervisor, ThreadPoolExecutor(1) as aside:
         connection = LiveConnection(hypervisor.uri, opening_s=3.0)
@@ -134,10 +95,10 @@ def test_a_libvirtd_that_hangs_while_the_host_is_read_is_given_up_and_found_agai
             os.kill(hypervisor.pid, signal.SIGSTOP)
             try:
                 with pytest.raises(DiscoveryError, match="keepalive"):
-                    aside.submit(read, connection).result(40)
+                    aside.submit(connection.node_devices).result(40)
                 for _ in range(2):
                     with pytest.raises(DiscoveryError, match="does libvirtd hang"):
-                        aside.submit(read, connection).result(30)
+                        aside.submit(connection.node_devices).result(30)
                 names = [thread.name for thread in threading.enumerate()]
                 assert names.count("libvirt-open") <= 2  # one to ask, one to listen
             finally:
@@ -146,11 +107,6 @@ def test_a_libvirtd_that_hangs_while_the_host_is_read_is_given_up_and_found_agai
             assert [heard.get(timeout=30).what for _ in range(2)] == ["connection lost", "connected again"]
             define_and_forget(hypervisor)
             assert heard.get(timeout=30).what == "domain heard defined"
-
-
-def read(connection: LiveConnection) -> object:
-    with connection.unheard():
-        return connection.node_devices()
 
 
 def test_what_came_of_an_opening_that_nobody_waited_for_is_of_the_past(

@@ -35,18 +35,17 @@ def archive(tmp_path: Path) -> HostArchive:
 
 def asked(one: Connection) -> dict[str, Any]:
     """All that libvirt is asked for, without where it was read."""
-    with one.unheard():
-        return {
-            "versions": (one.versions(), one.hypervisor_type()),
-            "cpus": one.cpu_map(),
-            "memory": one.memory_mib(),
-            "capabilities": one.capabilities().text,
-            "offers": [(name, document.text) for name, document in one.domain_capabilities("kvm", ())],
-            "models": [(name, one.expand(f"x86_64-{name}", "").text) for name in one.cpu_models("x86_64")],
-            "cpu": one.expand(HOST_CPU, "<cpu><arch>host</arch></cpu>").text,
-            "devices": [(name, document.text) for name, document in one.node_devices()],
-            "guests": [(each.uuid, each.state, each.document.text, each.migrating) for each in one.domains()],
-        }
+    return {
+        "versions": (one.versions(), one.hypervisor_type()),
+        "cpus": one.cpu_map(),
+        "memory": one.memory_mib(),
+        "capabilities": one.capabilities().text,
+        "offers": [(name, document.text) for name, document in one.domain_capabilities("kvm", ())],
+        "models": [(name, one.expand(f"x86_64-{name}", "").text) for name in one.cpu_models("x86_64")],
+        "cpu": one.expand(HOST_CPU, "<cpu><arch>host</arch></cpu>").text,
+        "devices": [(name, document.text) for name, document in one.node_devices()],
+        "guests": [(each.uuid, each.state, each.document.text, each.migrating) for each in one.domains()],
+    }
 
 
 def test_what_is_recorded_of_a_recorded_host_is_the_same_host(archive: HostArchive, tmp_path: Path) -> None:
