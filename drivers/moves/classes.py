@@ -46,7 +46,7 @@ class Classes:
         going = {
             parcel.provider
             for parcel in parcels
-            if parcel.to_class == name and self._question.shrinks(parcel.provider, name)
+            if parcel.to_class == name and self._question.offers_less(parcel.provider, name)
         }
         return all(self._is_new_name(provider, other, going, word) for provider in word.units)
 

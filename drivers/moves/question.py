@@ -53,6 +53,11 @@ class Question:
         stock = self.stock.get((provider, name))
         return stock is None or stock.total < self.before.get((provider, name), 0)
 
+    def offers_less(self, provider: str, name: str) -> bool:
+        """Return whether a provider will offer less of a class than its total was: it has less, or reserves some."""
+        stock = self.stock.get((provider, name))
+        return stock is None or stock.total - stock.reserved < self.before.get((provider, name), 0)
+
     def grows(self, provider: str, name: str) -> bool:
         """
         Return whether a provider offers more of a class than it and the providers above and below it did before.

@@ -318,13 +318,16 @@ CARD, OTHER = "host_card", "host_other"
 BOTH = (CARD, OTHER)
 
 
-def tree(root: Mapping[str, int] = {}, **children: Mapping[str, int]) -> ProviderTree:
-    """A root and its children with these totals; ``card`` and ``other`` are their names' ends."""
+def tree(root: Mapping[str, int] = {}, kept: str = "", **children: Mapping[str, int]) -> ProviderTree:
+    """A root and its children, whose names end in ``card`` and ``other``, with these totals; half of ``kept`` reserved."""
     below = (
         Provider(name=f"host_{name}", parent="host", inventories=_stock(totals), traits=frozenset({MARKER}))
         for name, totals in children.items()
     )
-    return ProviderTree((Provider(name="host", inventories=_stock(root), traits=frozenset({MARKER})), *below))
+    stock = _stock(root)
+    if kept:
+        stock[kept] = replace(stock[kept], reserved=stock[kept].total // 2)
+    return ProviderTree((Provider(name="host", inventories=stock, traits=frozenset({MARKER})), *below))
 
 
 def _stock(totals: Mapping[str, int]) -> dict[str, Inventory]:
@@ -912,6 +915,13 @@ def test_one_of_two_cards_gets_a_new_name_for_what_its_guest_has_there() -> None
             tree({"VGPU": 4, "CUSTOM_A": 8}),
             "host",
             id="a name that another type has already",
+        ),
+        pytest.param(
+            tree({"VGPU": 8}),
+            "host",
+            tree({"VGPU": 8, "CUSTOM_A": 4}, kept="VGPU"),
+            "host",
+            id="one of two types, in flat, of which the units of before are kept, reserved",
         ),
         pytest.param(
             tree(card={"VGPU": 4}, other={"VGPU": 4}), CARD, tree({"VGPU": 4, "CUSTOM_A": 4}), "host", id="to flat"

@@ -13,7 +13,7 @@ from drivers.facts import HostFacts
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
 from hardware import at, card, gpu, guest_with, host, parent, plain
-from reportclient.ownership import OWNER_NOVA
+from reportclient.ownership import MARKER, OWNER_NOVA
 
 NIC, GPU, ONCE = "0000:81:00.0", "pci_0000_84_00_0", "0000:05:00.0"
 VF, OWN = "SRIOV_NET_VF", "0badcafe-0000-4000-8000-000000000001"
@@ -266,6 +266,21 @@ def test_marks_that_a_cut_off_give_back_left_go_while_the_refusal_lasts(start: S
     cut_off(one, 1, WHOLE)
 
     assert (one.stock(NIC), one.marks(NIC)) == ({VF: (4, 0)}, frozenset())
+
+
+def test_our_mark_comes_back_beside_a_refused_plan_so_that_a_lost_memory_offers_nothing_twice(start: Start) -> None:
+    one = start("flat", ALONE, RULED)
+    one.claim({"": {"CUSTOM_VF": 1}})
+    one.remove_traits("", MARKER)
+    rules = (replace(RULED.rules[0], resource_class="CUSTOM_NEW"),)
+
+    refused = one.sync(policy=replace(one.policy, devices=replace(RULED, rules=rules)))
+    one.forget()
+    again = one.sync()
+
+    assert (refused.status in REFUSED, again.status) == (True, Status.UNSAFE)
+    assert "may be the old name of CUSTOM_NEW" in again.notes[0]
+    assert "CUSTOM_NEW" not in one.stock()
 
 
 # the state file

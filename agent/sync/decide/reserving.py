@@ -15,7 +15,7 @@ from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Needs, Shaper, View
 from agent.sync.decide.way import rows_on, takes_off, with_reserved
 from reportclient.names import NO_DEVICES, ONE_TIME
-from reportclient.ownership import SET, is_marked, set_on
+from reportclient.ownership import MARKER, SET, is_marked, set_on
 from reportclient.plan import Plan, stock_writes
 from reportclient.reserve import (
     HELD,
@@ -63,9 +63,17 @@ def reserved_tree(
     )
     after = _without_others(after, {seen.name: shaped.ours.classes(seen) for seen in ours})
     if standing.observed.root and not view.beside:
-        after = with_root_traits(after, features, standing.observed.root)
+        after = with_root_traits(_with_root_mark(after, standing.memory.observed), features, standing.observed.root)
     rows = rows_on(view, (seen.uuid for seen in ours), standing.observed) if takes_off(after, features) else ()
     return rows if isinstance(rows, Needs) else with_reserved(after, features, files, rows)
+
+
+def _with_root_mark(tree: ProviderTree, left: ObservedTree | None) -> ProviderTree:
+    """Return the tree with our mark on the root where we had it (``left``): with a lost memory nothing else has it."""
+    if left is None or left.root is None or MARKER not in left.root.provider.traits:
+        return tree
+    root = replace(tree.root, traits=tree.root.traits | {MARKER})
+    return ProviderTree((root, *(one for one in tree if one.parent)))
 
 
 def _without_others(tree: ProviderTree, ours: Mapping[str, frozenset[str]]) -> ProviderTree:
