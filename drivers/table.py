@@ -43,6 +43,7 @@ class NodesOptions:
     where: str  # the Ironic's name in messages
     shard: str | None  # narrows the listing; None: every shard
     conductor_group: str | None  # narrows the listing; None: every group
+    mine: Callable[[str], bool] | None = None  # whether a node, by uuid, is this agent's; None: every listed node is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +98,7 @@ def _load_recorded(archive: HostArchive, options: DriverOptions) -> Driver:
 
 def _load_ironic(options: NodesOptions) -> IronicDriver:
     client = IronicClient(options.sender, options.where, shard=options.shard, conductor_group=options.conductor_group)
-    return IronicDriver(client)
+    return IronicDriver(client, options.mine)
 
 
 DRIVERS: dict[str, HostDriver | NodesDriver] = {

@@ -50,11 +50,13 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
     look.outcomes += [node_outcome(uuid, Status.MISFIT, one.why) for uuid, one in sorted(share.misfits.items())]
     refuse_lost(bare_metal, look, force=force)
     _reserve_misfits(look, share, marked)
-    here = share.providers.keys() | share.misfits.keys()
+    moved = sorted(memory.nodes.keys() & share.others)
+    look.outcomes += [node_outcome(uuid, Status.LEFT, "another agent reports it now") for uuid in moved]
+    here = share.providers.keys() | share.misfits.keys() | share.others
     absent = {uuid: one for uuid, one in memory.nodes.items() if uuid not in here}
     judge_absent(bare_metal, look, absent, marked, force=force)
     unknown = marked.keys() - here - memory.nodes.keys() - others.keys()
-    if bare_metal.driver.lists_all:
+    if bare_metal.driver.sees_all:
         add_strays(look, sorted(unknown))
     else:
         judge_left(bare_metal, look, marked, share, unknown if look.whole else ())

@@ -42,8 +42,8 @@ _HOST_OPTIONS = ("host", "rename_from", "suggest", "out", "plan")  # attributes 
 def discover_nodes(options: argparse.Namespace) -> Report:
     """Return the provider of each node, and the nodes that cannot be reported; needs no placement."""
     choice = _choice(options)
-    driver = open_nodes(settings_of(options), choice)
-    share = driver.shape(driver.survey(), elsewhere=driver.elsewhere())
+    with open_nodes(settings_of(options), choice) as driver:
+        share = driver.shape(driver.survey(), elsewhere=driver.elsewhere())
     findings = tuple(NodeFinding(uuid, one.why) for uuid, one in sorted(share.misfits.items()))
     data = Nodes(share.providers, share.reserved, findings)
     return Report(data=data, table=print_nodes, exit=Exit.DIFFERENCES if share.misfits else Exit.DONE)
@@ -55,11 +55,11 @@ def show_nodes(options: argparse.Namespace) -> Report:
         return show_usages(options)
     choice = _choice(options)
     node = _uuid(options.node) if options.node else None
-    bare_metal = _open(settings_of(options), choice)
-    if node is None:
-        return _show_sums(bare_metal)
-    observed = bare_metal.client.observe(node)
-    shown = ShownTree(Observed(observed, bare_metal.client.allocations(observed)), {})
+    with _open(settings_of(options), choice) as bare_metal:
+        if node is None:
+            return _show_sums(bare_metal)
+        observed = bare_metal.client.observe(node)
+        shown = ShownTree(Observed(observed, bare_metal.client.allocations(observed)), {})
     remarks = [] if observed.root else [f"placement has no provider {node}: run compute-node-agent sync first"]
     return Report(
         data=shown,
@@ -80,8 +80,7 @@ def _show_sums(bare_metal: BareMetalNodes) -> Report:
 def plan_nodes(options: argparse.Namespace) -> Report:
     """Return what a pass would change."""
     choice = _choice(options)
-    bare_metal = _open(settings_of(options), choice)
-    with _progress() as progress:
+    with _open(settings_of(options), choice) as bare_metal, _progress() as progress:
         outcome = foresee_nodes(bare_metal, wishes_of(options), progress)
     changes = any(one.plan.operations for one in outcome.outcomes)
     return _report(outcome, bare_metal.driver.where, Exit.DIFFERENCES if changes else Exit.DONE, dry=True)
@@ -91,10 +90,12 @@ def sync_nodes(options: argparse.Namespace) -> Report:
     """Carry out one pass over all nodes."""
     choice = _choice(options)
     settings = settings_of(options)
-    with locked(settings.folders.state):
-        bare_metal = _open(settings, choice, writes=True)
-        with _progress() as progress:
-            outcome = run_nodes(bare_metal, wishes_of(options), progress)
+    with (
+        locked(settings.folders.state),
+        _open(settings, choice, writes=True) as bare_metal,
+        _progress() as progress,
+    ):
+        outcome = run_nodes(bare_metal, wishes_of(options), progress)
     return _report(outcome, bare_metal.driver.where, Exit.DONE)
 
 
@@ -102,10 +103,11 @@ def check_nodes(options: argparse.Namespace) -> Report:
     """Try to read Ironic and placement, and name the nodes that cannot be reported."""
     choice = _choice(options)
     settings = settings_of(options)
-    driver = open_nodes(settings, choice)
-    share = driver.shape(driver.survey(), elsewhere=driver.elsewhere())
+    with open_nodes(settings, choice) as driver:
+        share = driver.shape(driver.survey(), elsewhere=driver.elsewhere())
+        where = driver.where
     count = len(share.providers) + len(share.misfits)
-    detail = f"{driver.where} has {count if count else NO_NODES}{' nodes for this agent' if count else ''}"
+    detail = f"{where} has {count if count else NO_NODES}{' nodes for this agent' if count else ''}"
     checks = [*check_option_names(settings), *check_passwords(settings), try_state(settings)]
     checks += [Check("ironic", bool(count), detail)]
     checks += [Check("node", False, f"{one.uuid}: {one.why}") for one in share.misfits.values()]
@@ -133,10 +135,12 @@ def _choice(options: argparse.Namespace) -> Choice:
     return choice_of(options)
 
 
-def _open(settings: Settings, choice: Choice, *, writes: bool = False) -> BareMetalNodes:
+@contextmanager
+def _open(settings: Settings, choice: Choice, *, writes: bool = False) -> Iterator[BareMetalNodes]:
     """Open Ironic and placement; placement is chosen first, as that sends nothing to Ironic."""
     client, where = open_client(settings, choice, writes=writes)
-    return open_bare_metal(client, settings, where, choice)
+    with open_bare_metal(client, settings, where, choice, writes=writes) as bare_metal:
+        yield bare_metal
 
 
 def _uuid(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import os.path
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from agent.nova.answers import NovaRecord, essential
 from agent.nova.client import NovaClient
 from agent.settings.read import ONE_LAYOUT, Settings, keep_in, load_settings
 from agent.state.clock import probe_clock
+from agent.state.node_records import own_mark
 from agent.sync.case import Case
 from agent.sync.node import ComputeNode
 from agent.sync.recorder import Recorder
@@ -165,12 +167,18 @@ def _scratch() -> Iterator[Path]:
         yield Path(path)
 
 
-def open_nodes(settings: Settings, choice: Choice, told: OnOperation = untold) -> IronicDriver:
+@contextmanager
+def open_nodes(
+    settings: Settings, choice: Choice, *, writes: bool = False, told: OnOperation = untold
+) -> Iterator[IronicDriver]:
     """
-    Return the driver of bare-metal nodes; ``told`` is called after each of its requests.
+    Open the driver of bare-metal nodes; with ``writes`` this agent is a member of its ring, if one is configured.
+
+    ``told`` is called after each of its requests.
 
     Raises:
-        ConfigError: the driver reports hypervisors, or no Ironic is configured.
+        ConfigError: the driver reports hypervisors, no Ironic is configured, or a Python package is missing.
+        StateError: the ring cannot be read, or joined.
     """
     name = settings.hypervisor.driver
     row = DRIVERS[name]
@@ -184,9 +192,30 @@ def open_nodes(settings: Settings, choice: Choice, told: OnOperation = untold) -
     if choice.recorder:
         adapter, choice.recorder.called["ironic"] = choice.recorder.sender("ironic", adapter), where
     ours = settings.ironic
-    return row.load(
-        NodesOptions(sender=_timed(adapter, told), where=where, shard=ours.shard, conductor_group=ours.conductor_group)
+    options = NodesOptions(
+        sender=_timed(adapter, told), where=where, shard=ours.shard, conductor_group=ours.conductor_group
     )
+    if not ours.ring_url:
+        yield row.load(options)
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # tooz imports eventlet, which warns that it is deprecated
+            # tooz is in the extra ironic, and one Ironic in many has a ring
+            from agent.bare_metal.ring import Ring, looked_at, membership
+    except ImportError as error:
+        raise ConfigError(
+            f"[agent] ring_url needs the Python package {error.name}: pip install 'compute-node-agent[ironic]'"
+        ) from error
+    ring = Ring(
+        url=ours.ring_url,
+        about=f"{where} {ours.shard} {ours.conductor_group}",
+        member=ours.ring_member,
+        instance=own_mark(settings.folders.state, writes=writes),
+        timeout_s=ours.ring_timeout_s,
+    )
+    with membership(ring) if writes else looked_at(ring) as mine:
+        yield row.load(replace(options, mine=mine))
 
 
 def _ironic_of(case: Case) -> tuple[Sender, str]:
@@ -277,11 +306,18 @@ def node_of(
     return replace(node, clock=lambda: told.clock, probe=told.probe) if told else node
 
 
+@contextmanager
 def open_bare_metal(
-    client: PlacementClient, settings: Settings, where: str, choice: Choice, told: OnOperation = untold
-) -> BareMetalNodes:
+    client: PlacementClient,
+    settings: Settings,
+    where: str,
+    choice: Choice,
+    *,
+    writes: bool = False,
+    told: OnOperation = untold,
+) -> Iterator[BareMetalNodes]:
     """
-    Return the bare-metal nodes of this agent, by the clock of this host, or of a case.
+    Open Ironic and yield the bare-metal nodes of this agent, by the clock of this host, or of a case.
 
     Parameters and errors as ``open_nodes``; ConfigError also for a role that bare metal does not have. One node is
     written at a time if placement runs in this process, on SQLite.
@@ -291,14 +327,15 @@ def open_bare_metal(
             f"[agent] role = {settings.role} is for hypervisors: remove the option where compute_driver is Ironic's"
         )
     kept = choice.case or choice.recorder
-    return BareMetalNodes(
-        driver=open_nodes(settings, choice, told),
-        client=client,
-        settings=settings,
-        where=where,
-        workers=workers_for(settings, choice),
-        clock=kept.clock if kept else probe_clock(),
-    )
+    with open_nodes(settings, choice, writes=writes, told=told) as driver:
+        yield BareMetalNodes(
+            driver=driver,
+            client=client,
+            settings=settings,
+            where=where,
+            workers=workers_for(settings, choice),
+            clock=kept.clock if kept else probe_clock(),
+        )
 
 
 def open_sender(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple[Sender, str, str]:

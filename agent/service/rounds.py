@@ -197,8 +197,12 @@ class Rounds:
 
     def _take_nodes(self, client: PlacementClient) -> RoundResult:
         """Run one pass over all bare-metal nodes; the result names only nodes that are not well."""
-        with locked(self._settings.folders.state):
-            bare_metal = open_bare_metal(client, self._settings, self._where, self._choice, self._told)
+        with (
+            locked(self._settings.folders.state),
+            open_bare_metal(
+                client, self._settings, self._where, self._choice, writes=True, told=self._told
+            ) as bare_metal,
+        ):
             outcome = run_nodes(bare_metal, progress=lambda _done, _of: self._progress())
         return _of_nodes(outcome)
 

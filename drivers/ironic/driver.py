@@ -1,6 +1,6 @@
 """The Ironic driver: reads all nodes at once, and shapes the provider of each node of this agent's share."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 
 from drivers.errors import DiscoveryError, Vanished
@@ -10,10 +10,15 @@ from drivers.ironic.shape import NOTHING, Share, shape_share
 
 
 class IronicDriver:
-    """Lists the nodes of one Ironic, or of one shard of it, and shapes their providers."""
+    """
+    Lists the nodes of one Ironic and shapes their providers.
 
-    def __init__(self, client: IronicClient) -> None:
+    ``mine`` returns whether a node, by uuid, is this agent's, where several agents share one listing; None: all are.
+    """
+
+    def __init__(self, client: IronicClient, mine: Callable[[str], bool] | None = None) -> None:
         self._client = client
+        self._mine = mine
 
     @property
     def where(self) -> str:
@@ -27,12 +32,17 @@ class IronicDriver:
 
     @property
     def lists_all(self) -> bool:
-        """True if the listing has all nodes of Ironic: then no other agent reports a marked provider without a node."""
+        """True if the listing has all nodes of Ironic, also those of other agents of a ring."""
         return self._client.lists_all
+
+    @property
+    def sees_all(self) -> bool:
+        """True if the share is all that Ironic has: then no other agent reports a marked provider without a node."""
+        return self._mine is None and self.lists_all
 
     def survey(self) -> tuple[Node | Misfit, ...]:
         """
-        Return every node that Ironic lists.
+        Return every node that Ironic lists, including those of other agents in the ring.
 
         The node at which a page begins may be deleted between two pages: then the listing begins again.
 
@@ -67,8 +77,23 @@ class IronicDriver:
         standing: Container[str] = (),
         elsewhere: Mapping[str, str] = NOTHING,
     ) -> Share:
-        """Return the providers of all listed nodes; parameters as ``shape_share``."""
-        return shape_share(nodes, reported=reported, standing=standing, elsewhere=elsewhere)
+        """
+        Return the share of this agent, judged among all listed nodes; parameters as ``shape_share``.
+
+        What this agent ``reported`` does not count in a ring, where each agent remembers something else.
+        """
+        counted = reported if self._mine is None else NOTHING
+        share = shape_share(nodes, reported=counted, standing=standing, elsewhere=elsewhere)
+        if self._mine is None:
+            return share
+        others = {uuid for uuid in (*share.providers, *share.misfits) if uuid and not self._mine(uuid)}
+        return Share(
+            providers={uuid: one for uuid, one in share.providers.items() if uuid not in others},
+            misfits={uuid: one for uuid, one in share.misfits.items() if uuid not in others},
+            others=frozenset(others),
+            reserved=share.reserved,
+            spellings=share.spellings,
+        )
 
     def is_there(self, uuid: str) -> bool:
         """Return whether Ironic has this node, in any share; errors as ``survey``."""

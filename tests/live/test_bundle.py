@@ -61,8 +61,7 @@ def lab(
             placement={"auth_type": "none", "endpoint": url},
             nova={"auth_type": "password", "auth_url": "http://127.0.0.1:1", "username": "n", "password": SECRET},
             compute={"provider_config_location": tmp_path / "providers"},
-            agent={"state_directory": tmp_path / "state"},
-            coordination={"backend_url": f"etcd3+http://ring:{RING}@etcd"},
+            agent={"state_directory": tmp_path / "state", "ring_url": f"etcd3+http://ring:{RING}@etcd"},
             DEFAULT={"log_file": log, "state_path": tmp_path / "state", "host": SERVICE},
         )
         yield Lab(host, config, tmp_path)

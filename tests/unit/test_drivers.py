@@ -35,8 +35,8 @@ def test_a_driver_of_hosts_lists_no_bare_metal_nodes(driver: str) -> None:
     settings = settings_with(driver)
 
     assert not lists_nodes(settings)
-    with pytest.raises(ConfigError, match=f"{driver} is for hypervisors"):
-        open_nodes(settings, Choice())
+    with pytest.raises(ConfigError, match=f"{driver} is for hypervisors"), open_nodes(settings, Choice()):
+        pass
 
 
 @pytest.mark.parametrize("driver", OF_NODES)

@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-PACKAGED = {"install_requires", "LIBVIRT", "UDEV", "MANUAL"}  # what tools/deb.sh installs
+PACKAGED = {"install_requires", "LIBVIRT", "UDEV", "IRONIC", "MANUAL"}  # what tools/deb.sh installs
 
 
 def locked() -> dict[str, tuple[str, str]]:

@@ -14,8 +14,8 @@ from agent.settings.read import load_settings
 
 NOVA_CONF = """[DEFAULT]
 transport_url = rabbit://nova:RabbitA@mq-1:5672,nova:RabbitB@mq-2:5672/v
-[coordination]
-backend_url = etcd3+http://ring:Ring%2FC@etcd
+[agent]
+ring_url = etcd3+http://ring:Ring%2FC@etcd
 [placement]
 auth_type = password
 password = PlaceD
