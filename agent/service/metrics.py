@@ -15,9 +15,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Info, Summary, 
 from prometheus_client.exposition import ThreadingWSGIServer
 
 from agent import VERSION
+from agent.service.audits import Stock
 from agent.service.status import ServiceStatus
 from agent.state.rights import owners_rights
 from agent.sync.decide.laws import LAWS
+from reportclient.errors import printable
 
 ASKING_S = 5  # how long a connection may take in all, and stay silent, before it is closed
 MOST_ASKING = 16  # connections at a time
@@ -86,6 +88,39 @@ class _RequestMetrics:
         self._took_s.labels(method).observe(seconds)
 
 
+class _StockMetrics:
+    """
+    Total, reserved, ratio and use of each class of each provider, under the names that openstack-exporter gives them.
+
+    So dashboards that were made for it work on the metrics of this service, too.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._known: Mapping[tuple[str, str], Stock] = {}
+        told = {
+            "total": "Total of a class of a provider.",
+            "reserved": "What is reserved of it.",
+            "allocation_ratio": "How often it may be allocated.",
+            "usage": "What consumers have of it, by the last audit.",
+        }
+        self._gauges = {
+            name: Gauge(f"openstack_placement_resource_{name}", text, ["hostname", "resourcetype"], registry=registry)
+            for name, text in told.items()
+        }
+
+    def set(self, stocks: Mapping[tuple[str, str], Stock]) -> None:
+        """Set the gauges of all providers; those that are gone are removed."""
+        before, self._known = self._known, dict(stocks)
+        for key in before.keys() - stocks.keys():
+            for gauge in self._gauges.values():
+                gauge.remove(*map(printable, key))
+        for key, stock in stocks.items():
+            if before.get(key) != stock:
+                values = (stock.total, stock.reserved, stock.allocation_ratio, stock.used)
+                for gauge, value in zip(self._gauges.values(), values, strict=True):
+                    gauge.labels(*map(printable, key)).set(value)
+
+
 class Metrics:
     """All metrics of the service, in their own registry."""
 
@@ -125,6 +160,7 @@ class Metrics:
             registry=self.registry,
         )
         self._stocked: Mapping[str, Mapping[str, int]] = {}
+        self._stocks = _StockMetrics(self.registry)
         self._broken = Counter(
             f"{name}_broken_laws",
             "Places at which a plan broke a law, so that it was refused: a fault of this agent, to be reported.",
@@ -187,6 +223,10 @@ class Metrics:
     def broke(self, law: str) -> None:
         """Count a place at which a plan broke a law."""
         self._broken.labels(law).inc()
+
+    def held(self, stocks: Mapping[tuple[str, str], Stock]) -> None:
+        """Set what each provider has of each class, by (provider, class)."""
+        self._stocks.set(stocks)
 
     def done(self) -> None:
         """Note the end of a pass over all nodes of this agent."""

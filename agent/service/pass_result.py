@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from agent.service.audits import Audited, Stock
 from agent.sync.outcome import Condition, Outcome
 from drivers.base import Survey
 from drivers.facts import DiskUnread, PoolSpace
@@ -22,18 +23,20 @@ class RoundResult:
     findings: Mapping[str, int] = field(default_factory=dict)  # count by kind
     observed: Mapping[str, int] = field(default_factory=dict)  # total by resource class, in placement before the pass
     desired: Mapping[str, int] = field(default_factory=dict)  # total by resource class, after the plan
+    stocks: Mapping[tuple[str, str], Stock] = field(default_factory=dict)  # by (provider, class), as its audit saw it
     hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in reported inventory
     broken: tuple[str, ...] = ()  # laws that plans break, of each breach; a fault of this agent
     storage: str | None = None  # why the cluster with the guests' disks did not answer; empty: it did; None: none asked
 
 
-def result_of(outcome: Outcome, findings: Mapping[str, int]) -> RoundResult:
-    """Return the result of a node's pass and of its audit, which found ``findings`` (count by kind)."""
+def result_of(outcome: Outcome, audited: Audited) -> RoundResult:
+    """Return the result of a node's pass and of its audit."""
     return RoundResult(
         outcomes={outcome.node: outcome.status.value},
         notes=outcome.notes,
         conditions={outcome.node: outcome.conditions},
-        findings=findings,
+        findings=audited.findings,
+        stocks=audited.stocks,
         observed=_totals(seen.provider for seen in outcome.observed),
         desired=_totals(seen.provider for seen in forecast(outcome.plan, outcome.observed)),
         hardware=outcome.hardware,
@@ -53,6 +56,7 @@ def together(taken: Iterable[RoundResult]) -> RoundResult:
         notes_of={node: one.notes for one in taken for node in one.outcomes},
         conditions={node: each for one in taken for node, each in one.conditions.items()},
         findings=sum((Counter(one.findings) for one in taken), Counter()),
+        stocks={key: stock for one in taken for key, stock in one.stocks.items()},
         observed=sum((Counter(one.observed) for one in taken), Counter()),
         desired=sum((Counter(one.desired) for one in taken), Counter()),
         hardware=frozenset().union(*(one.hardware for one in taken)),

@@ -99,6 +99,7 @@ class Reporter:
         if not failed:  # else the sums would lack a node
             self._metrics.found({kind: taken.findings.get(kind, 0) for kind in _KINDS})
             self._metrics.stocked(desired=taken.desired, observed=taken.observed)
+            self._metrics.held(taken.stocks)
         for law in taken.broken:
             self._metrics.broke(law)
         self._metrics.conditions(Counter(one.kind for each in self.status.conditions.values() for one in each))

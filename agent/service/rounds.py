@@ -24,7 +24,7 @@ from agent.connect.choice import (
 )
 from agent.errors import USER_ERRORS
 from agent.nova.client import NovaClient
-from agent.service.audits import Audits
+from agent.service.audits import Audited, Audits
 from agent.service.cases import KeptCases
 from agent.service.pass_result import RoundResult, result_of, together
 from agent.service.status import WELL
@@ -190,10 +190,10 @@ class Rounds:
                 "pass node=%s outcome=changed operations=%d digest=%s request_id=%s", outcome.node, count, digest, sent
             )
         self._progress()
-        findings = {} if isinstance(node.driver, PoolDriver) else self._audits.take(node, outcome, deep=deep)
+        audited = Audited() if isinstance(node.driver, PoolDriver) else self._audits.take(node, outcome, deep=deep)
         if well:
             self._cases.well()  # only after the audit, which may fail at each pass
-        return result_of(outcome, findings)
+        return result_of(outcome, audited)
 
     def _take_nodes(self, client: PlacementClient) -> RoundResult:
         """Run one pass over all bare-metal nodes; the result names only nodes that are not well."""

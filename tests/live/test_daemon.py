@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -472,6 +473,8 @@ def test_health_and_metrics_are_served_on_loopback(placement_server: PlacementSe
         assert 'compute_node_agent_placement_requests_total{code="200",method="GET"}' in text
         assert 'operation_seconds_count{operation="GET /resource_providers",source="placement"}' in text
         assert 'compute_node_agent_inventory{resource_class="VCPU",side="observed"}' in text
+        assert re.search(r'openstack_placement_resource_total{hostname="\S+",resourcetype="VCPU"} [1-9]', text)
+        assert re.search(r'openstack_placement_resource_usage{hostname="\S+",resourcetype="VCPU"} 0.0', text)
         assert "compute_node_agent_passes_total" in textfile.read_text(encoding="utf-8")
         proxy.hook = lambda request, forward: Answer(503, (), b"")
         with socket.create_connection(("127.0.0.1", port)):  # who asks nothing keeps nobody waiting

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from agent.connect.choice import Choice, open_driver, settings_for
+from agent.service.audits import Audited
 from agent.service.metrics import Metrics
 from agent.service.pass_result import result_of
 from agent.sync.decide.hardware import Host
@@ -542,7 +543,7 @@ def test_a_pass_whose_plan_breaks_a_law_writes_nothing_and_is_counted(tmp_path: 
     )
     assert "report it with the case" in done.notes[1]
     metrics = Metrics()
-    for law in result_of(done, {}).broken:
+    for law in result_of(done, Audited()).broken:
         metrics.broke(law)
     name = "compute_node_agent_broken_laws_total"
     assert metrics.registry.get_sample_value(name, {"law": "twice"}) == 1

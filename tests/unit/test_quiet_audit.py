@@ -81,7 +81,10 @@ def claim(one: OneHost, consumer: str) -> None:
 def test_an_audit_after_a_claim_reads_it(audited: Audited) -> None:
     claim(audited.one, GUEST)
 
-    assert audited.take()[1] > 1
+    found, requests = audited.take()
+
+    assert found.stocks[audited.one.facts.hostname, "VCPU"].used == 1
+    assert requests > 1
 
 
 def test_an_audit_with_a_suspect_reads_it_at_each_pass(audited: Audited) -> None:

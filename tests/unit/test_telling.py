@@ -13,6 +13,7 @@ import yaml
 
 from agent.connect.senders import operation, served
 from agent.errors import StateError
+from agent.service.audits import Stock
 from agent.service.metrics import Metrics
 from agent.service.pass_result import RoundResult
 from agent.service.reporting import Reporter
@@ -220,6 +221,22 @@ def test_what_changes_is_told_and_what_is_gone_is_not() -> None:
     assert (inventory("VCPU", "desired"), inventory("VCPU", "observed")) == (None, None)
     assert inventory("DISK_GB", "observed") == 1
     assert found("orphaned") == 0
+
+
+def test_each_provider_has_its_stock_under_the_names_of_openstack_exporter() -> None:
+    metrics = Metrics()
+
+    def told(name: str, provider: str) -> float | None:
+        labels = {"hostname": provider, "resourcetype": "VCPU"}
+        return metrics.registry.get_sample_value(f"openstack_placement_resource_{name}", labels)
+
+    names = ("total", "reserved", "allocation_ratio", "usage")
+    for used in (3, 5):
+        metrics.held({("host", "VCPU"): Stock(8, 1, 4.0, used), ("other", "VCPU"): Stock(2, 0, 1.0, 0)})
+        assert [told(name, "host") for name in names] == [8, 1, 4.0, used]
+    metrics.held({("host", "VCPU"): Stock(8, 1, 4.0, 5)})
+    assert [told(name, "other") for name in names] == [None, None, None, None]
+    assert told("total", "host") == 8
 
 
 def test_a_service_manager_that_comes_back_is_told_again(tmp_path: Path) -> None:
