@@ -18,6 +18,7 @@ from agent.command.host_tables import print_checks, print_shown
 from agent.command.host_verbs import show_usages
 from agent.command.node_tables import print_nodes, print_pass, print_sums
 from agent.command.outcomes import ENDINGS, ended, wishes_of
+from agent.command.picture.node_boxes import of_pass, of_sums
 from agent.command.picture.subjects import of_shown
 from agent.command.plan_results import NodesPass, ShownTree
 from agent.command.result import Report, choice_of, settings_of
@@ -74,7 +75,9 @@ def _show_sums(bare_metal: BareMetalNodes) -> Report:
     known = bare_metal.memory().nodes
     stocks = Counter(name for one in known.values() for name in one.seen.provider.inventories)
     marked = bare_metal.client.generations(BARE_METAL)
-    return Report(data=ShownNodes(NodeSums(len(marked), len(known), stocks)), table=print_sums)
+    data = ShownNodes(NodeSums(len(marked), len(known), stocks))
+    where = bare_metal.driver.where
+    return Report(data=data, table=print_sums, subjects=(of_sums(data, where),))
 
 
 def plan_nodes(options: argparse.Namespace) -> Report:
@@ -169,6 +172,7 @@ def _report(outcome: NodesOutcome, where: str, ending: Exit, *, dry: bool = Fals
         table=print_pass,
         exit=Exit.DIFFERENCES if empty else gravest,
         remarks=[f"{where} has {NO_NODES}"] if empty else (),
+        subjects=() if empty else (of_pass(data, where),),
     )
 
 

@@ -14,13 +14,15 @@ from agent.audit.decide.findings import Finding, Kind
 from agent.audit.heal import Healed
 from agent.command.picture.boxes import GAP, Box, Chip, corners, place_boxes
 from agent.command.picture.drawing import WIDTH, draw
+from agent.command.picture.node_boxes import of_pass, of_sums
 from agent.command.picture.page import page, write_picture
 from agent.command.picture.subjects import Subject, of_audit, of_conversion, of_shown
-from agent.command.plan_results import Forecast, ShownPlan, ShownTree
-from agent.command.results import AuditedFinding
+from agent.command.plan_results import Ended, Forecast, NodesPass, ShownPlan, ShownTree, shown_plan
+from agent.command.results import AuditedFinding, NodeSums, ShownNodes
 from agent.errors import ConfigError
+from agent.sync.outcome import Status
 from reportclient.allocations import Allocation, Move, Observed
-from reportclient.plan import EnsureTraits, Plan
+from reportclient.plan import EnsureTraits, Operation, Plan, SetInventories
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 GUEST = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70"
@@ -71,6 +73,11 @@ def finding(**fields: Any) -> AuditedFinding:
     usual = {"kind": Kind.WRONG_AMOUNT, "consumer": GUEST, "provider": "host", "resource_class": "VCPU", "expected": 2}
     told = Finding(**{**usual, "actual": 4, "seen": "4 VCPU", **fields})
     return AuditedFinding(finding=told, since="", writes={}, outcome=Healed.REPORTED, why="a person must decide")
+
+
+def ending(node: str, outcome: Status, *steps: Operation, why: str = "") -> Ended:
+    plan = shown_plan(Plan(steps), ObservedTree())
+    return Ended(node=node, outcome=outcome, notes=(why,) if why else (), plan=plan)
 
 
 def every(root: Box) -> Sequence[Box]:
@@ -203,6 +210,35 @@ def test_an_audit_marks_the_guests_and_providers_with_findings() -> None:
     assert [chip.wrong for chip in root.chips] == [True]
     assert [one.mark for one in (root, *root.below)] == [" ", "!"]
     assert subject.tables[0].rows[0][:5] == (f"db-primary ({GUEST})", "wrong-amount", "VCPU on host", "4", "2")
+
+
+def test_a_pass_over_bare_metal_is_drawn_as_sums() -> None:
+    made = ending("n1", Status.CREATED, SetInventories("u", "n1", {"CUSTOM_GOLD": Inventory(total=1)}))
+    same, lost = ending("n2", Status.UNCHANGED), ending("n3", Status.FAILED, why="placement is gone")
+
+    subject = of_pass(
+        NodesPass((made, same, lost), {"created": 1, "unchanged": 1, "failed": 1}, True), "https://ironic"
+    )
+
+    [(_, root)] = subject.trees
+    assert subject.sentence == "1 would be created, 1 unchanged, 1 failed"
+    assert [(one.label, one.mark, one.lines) for one in root.below] == [
+        ("would be created: 1 node", "+", ("CUSTOM_GOLD: 1 node",)),
+        ("unchanged: 1 node", " ", ()),
+        ("failed: 1 node", "!", ()),
+    ]
+    assert [row[0] for row in subject.tables[0].rows] == ["n1", "n3"]
+    sums = of_sums(ShownNodes(NodeSums(3, 2, {"CUSTOM_GOLD": 2})), "https://ironic")
+    assert [one.lines for one in sums.trees[0][1].below] == [("2 nodes",)]
+
+
+@pytest.mark.parametrize(("count", "more"), [(500, ""), (503, ", and 3 more: --format json has all")])
+def test_of_very_many_nodes_that_differ_the_first_are_in_the_table(count: int, more: str) -> None:
+    nodes = tuple(ending(f"n{n}", Status.FAILED, why="gone") for n in range(count))
+
+    [table] = of_pass(NodesPass(nodes, {"failed": count}, False), "https://ironic").tables
+
+    assert (table.title, len(table.rows)) == (f"Nodes that do not stay as they are{more}", 500)
 
 
 def test_a_drawing_joins_the_chips_of_a_guest_and_can_be_read_aloud() -> None:
