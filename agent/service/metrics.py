@@ -26,68 +26,6 @@ MOST_ASKING = 16  # connections at a time
 OPERATION = ("source", "operation")
 
 
-class _OperationMetrics:
-    """Duration, failures and last success of each operation of a source."""
-
-    def __init__(self, name: str, registry: CollectorRegistry) -> None:
-        self._known: dict[tuple[str, str], tuple[Summary, Counter, Gauge]] = {}
-        self._took_s = Summary(
-            f"{name}_operation_seconds",
-            "Time that an operation of a source took: a call of libvirt, a request.",
-            OPERATION,
-            registry=registry,
-        )
-        self._failures = Counter(
-            f"{name}_operation_failures", "Failed operations of a source.", OPERATION, registry=registry
-        )
-        self._ok = Gauge(
-            f"{name}_operation_last_success_timestamp_seconds",
-            "Time at which an operation of a source last succeeded.",
-            OPERATION,
-            registry=registry,
-        )
-
-    def count(self, source: str, operation: str, seconds: float, served: bool) -> None:
-        """Count one operation."""
-        took_s, failures, ok = self._known.get((source, operation)) or self._new(source, operation)
-        took_s.observe(seconds)
-        if served:
-            ok.set_to_current_time()
-        else:
-            failures.inc()
-
-    def _new(self, source: str, operation: str) -> tuple[Summary, Counter, Gauge]:
-        self._known[source, operation] = made = (
-            self._took_s.labels(source, operation),
-            self._failures.labels(source, operation),
-            self._ok.labels(source, operation),
-        )
-        return made
-
-
-class _RequestMetrics:
-    """Count and duration of the requests to placement."""
-
-    def __init__(self, name: str, registry: CollectorRegistry) -> None:
-        self._requests = Counter(
-            f"{name}_placement_requests",
-            "Requests to placement, by method and code; no answer is code 0.",
-            ["method", "code"],
-            registry=registry,
-        )
-        self._took_s = Summary(
-            f"{name}_placement_request_seconds",
-            "Time that requests to placement took.",
-            ["method"],
-            registry=registry,
-        )
-
-    def count(self, method: str, code: int, seconds: float) -> None:
-        """Count one request."""
-        self._requests.labels(method, str(code)).inc()
-        self._took_s.labels(method).observe(seconds)
-
-
 class _StockMetrics:
     """
     Total, reserved, ratio and use of each class of each provider, under the names that openstack-exporter gives them.
@@ -142,8 +80,33 @@ class Metrics:
             ["source"],
             registry=self.registry,
         )
-        self._operations = _OperationMetrics(name, self.registry)
-        self._requests = _RequestMetrics(name, self.registry)
+        self._operation_s = Summary(
+            f"{name}_operation_seconds",
+            "Time that an operation of a source took: a call of libvirt, a request.",
+            OPERATION,
+            registry=self.registry,
+        )
+        self._operation_failures = Counter(
+            f"{name}_operation_failures", "Failed operations of a source.", OPERATION, registry=self.registry
+        )
+        self._operation_ok = Gauge(
+            f"{name}_operation_last_success_timestamp_seconds",
+            "Time at which an operation of a source last succeeded.",
+            OPERATION,
+            registry=self.registry,
+        )
+        self._requests = Counter(
+            f"{name}_placement_requests",
+            "Requests to placement, by method and code; no answer is code 0.",
+            ["method", "code"],
+            registry=self.registry,
+        )
+        self._request_s = Summary(
+            f"{name}_placement_request_seconds",
+            "Time that requests to placement took.",
+            ["method"],
+            registry=self.registry,
+        )
         self._found: dict[str, int] = {}
         self._findings = Gauge(f"{name}_findings", "Findings of the last audit.", ["kind"], registry=self.registry)
         self._conditioned: Mapping[str, int] = {}
@@ -189,11 +152,17 @@ class Metrics:
 
     def requested(self, method: str, code: int, seconds: float) -> None:
         """Count a request to placement by the status code of its answer (0: no answer)."""
-        self._requests.count(method, code, seconds)
+        self._requests.labels(method, str(code)).inc()
+        self._request_s.labels(method).observe(seconds)
 
     def operated(self, source: str, operation: str, seconds: float, served: bool) -> None:
         """Count one operation of a source: a call of libvirt, or a request."""
-        self._operations.count(source, operation, seconds, served)
+        self._operation_s.labels(source, operation).observe(seconds)
+        failures, ok = self._operation_failures.labels(source, operation), self._operation_ok.labels(source, operation)
+        if served:
+            ok.set_to_current_time()
+        else:
+            failures.inc()
 
     def found(self, findings: dict[str, int]) -> None:
         """Set the numbers of findings of the last audit; ``findings`` has every kind."""

@@ -70,7 +70,7 @@ class Reporter:
 
     def done(self, taken: RoundResult, seconds: float, asked_s: float, *, again: bool) -> None:
         """Report a pass over all nodes, ``asked_s`` of its ``seconds`` in requests; ``again``: the next is at once."""
-        before, now = self.status, time.time()
+        before = self.status
         failed = {node for node, outcome in taken.outcomes.items() if outcome == Status.FAILED.value}
         stay = {node: each for node, each in before.conditions.items() if node in failed}
         if before.passes == 0:
@@ -78,17 +78,15 @@ class Reporter:
         if self._told:
             LOG.info("recovered from=%s", "; ".join(before.errors[:1]))
         self._told.clear()
-        spent = {HOST: seconds - asked_s, PLACEMENT: asked_s, OWN: 0.0}
-        self.status = self.status.served(spent, now)
-        for source, spent_s in spent.items():
-            self._metrics.asked(source, spent_s, "")
+        self._asked(HOST, "", seconds - asked_s)
+        self._asked(PLACEMENT, "", asked_s)
+        self._asked(OWN, "")
         if taken.storage is not None:
-            self.status = self.status.seen(STORAGE, taken.storage, now)
-            self._metrics.asked(STORAGE, 0.0, taken.storage)
+            self._asked(STORAGE, taken.storage)
         self.status = replace(
             self.status,
             passes=self.status.passes + 1,
-            last_pass_s=now,
+            last_pass_s=time.time(),
             took_s=round(seconds, 3),
             outcomes=taken.outcomes,
             notes=taken.notes,
@@ -120,11 +118,14 @@ class Reporter:
         self._log_failure(source, error, text)
         self._remember(f"failed: {text}")
         if source == PLACEMENT:  # the host was read before placement was asked
-            self.status = self.status.seen(HOST, "", time.time())
-            self._metrics.asked(HOST, 0.0, "")
-        self.status = self.status.seen(source, text, time.time())
-        self._metrics.asked(source, 0.0, text)
+            self._asked(HOST, "")
+        self._asked(source, text)
         self._metrics.passed("failed", 0.0)
+
+    def _asked(self, source: str, error: str, spent_s: float = 0.0) -> None:
+        """Note the last try of a source, and how long it took; ``error`` is why it failed, empty if it served."""
+        self.status = self.status.seen(source, error, time.time())
+        self._metrics.asked(source, spent_s, error)
 
     def _remember(self, what: str) -> None:
         self.passes.append(f"{datetime.now(UTC).isoformat(timespec='seconds')} {what}")
@@ -144,12 +145,11 @@ class Reporter:
     def reloaded(self, settings: Settings, reason: str) -> None:
         """Report that the configuration was read again; ``reason``: why the old one stays, empty: it does not."""
         self._settings = settings
-        self.status = self.status.seen(CONFIGURATION, reason, time.time())
+        self._asked(CONFIGURATION, reason)
         if not reason and STORAGE in self.status.sources:  # it may be no cluster any more; the next pass tells
             self.status = self.status.without(STORAGE)
             self._metrics.asked(STORAGE, 0.0, "")
         self.status = replace(self.status, interval_s=settings.service.interval_s)
-        self._metrics.asked(CONFIGURATION, 0.0, reason)
 
     def serve_metrics(self) -> None:
         """

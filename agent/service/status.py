@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -96,11 +96,6 @@ class ServiceStatus:
         others = {other: source for other, source in self.sources.items() if other != name}
         # The newest error comes first: ``sentence`` shows it rather than an older one, which may be outdated.
         return replace(self, sources={name: after, **others} if error else {**others, name: after})
-
-    def served(self, names: Iterable[str], now_s: float) -> "ServiceStatus":
-        """Return a copy that notes that these sources served at the last try; as ``seen`` without an error for each."""
-        served = dict.fromkeys(names, SourceStatus(ok_s=now_s))
-        return replace(self, sources={name: one for name, one in self.sources.items() if name not in served} | served)
 
     def without(self, name: str) -> "ServiceStatus":
         """Return a copy that knows nothing of a source."""

@@ -147,13 +147,6 @@ def test_a_root_that_placement_lost_is_a_metric_until_it_stands_again(tmp_path: 
         assert f'compute_node_agent_conditions{{kind="lost-root"}} {lost}.0' in (tmp_path / "a.prom").read_text()
 
 
-def test_sources_that_serve_together_are_noted_as_one_by_one() -> None:
-    before = STATUS.seen("host", "gone", 5.0).seen("configuration", "wrong", 6.0).seen("placement", "", 7.0)
-
-    assert before.served(["host", "placement"], 9.0) == before.seen("host", "", 9.0).seen("placement", "", 9.0)
-    assert [*before.served(["host", "placement"], 9.0).sources] == ["configuration", "host", "placement"]
-
-
 def test_a_status_is_read_as_it_was_written(tmp_path: Path) -> None:
     write_status(tmp_path, STATUS.seen("host", "gone", 5.0))
 
