@@ -3,7 +3,6 @@
 import os
 import threading
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import Any
 
 import requests
@@ -65,25 +64,10 @@ def open_placement(settings: Settings) -> tuple[Adapter, str]:
     """
     if not settings.apis.placement_chosen:
         raise ConfigError(*NO_PLACEMENT)
-    conf = settings.apis.source
-    _check_login(conf, "placement")
-    try:
-        auth = loading.load_auth_from_conf_options(conf, "placement")
-        _check_url(conf, "placement")
-        session = loading.load_session_from_conf_options(
-            conf, "placement", auth=auth, session=GuardedSession(settings.apis.node_workers)
-        )
-        adapter = loading.load_adapter_from_conf_options(conf, "placement", session=session)
-        _settle(session, "placement")
-    except (exceptions.ClientException, cfg.Error, ValueError, TypeError, RecursionError, ImportError) as error:
-        raise ConfigError(f"[placement]: {' '.join(str(error).split())}") from error
-    adapter.service_type = adapter.service_type or "placement"
-    if isinstance(auth, NoAuth):
-        session.additional_headers.update(NOAUTH_HEADERS)
-    if isinstance(auth, FixedEndpointPlugin):
-        place = _place(conf, "placement", auth.endpoint, "endpoint = URL of placement")
-        return adapter, f"placement at {mask(place).rstrip('/')}"
-    return adapter, f"placement at {mask(adapter.endpoint_override or _catalog(conf, 'placement'))}"
+    adapter, where = _open(settings, "placement", "placement", "placement", NO_PLACEMENT, "endpoint = URL of placement")
+    if isinstance(adapter.session.auth, NoAuth):
+        adapter.session.additional_headers.update(NOAUTH_HEADERS)
+    return adapter, where
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +149,7 @@ def open_ironic(settings: Settings) -> tuple[Adapter, str]:
     Raises:
         ConfigError: no Ironic is configured, or keystoneauth does not accept the options.
     """
-    return _open_service(settings.apis.source, "ironic", "Ironic", "baremetal", NO_IRONIC)
+    return _open(settings, "ironic", "Ironic", "baremetal", (NO_IRONIC,), "endpoint_override = URL of Ironic")
 
 
 def nova_adapter(settings: Settings) -> tuple[Adapter, str]:
@@ -175,35 +159,42 @@ def nova_adapter(settings: Settings) -> tuple[Adapter, str]:
     Raises:
         ConfigError: no nova is configured, or keystoneauth does not accept the options.
     """
-    return _open_service(settings.apis.source, "nova", "nova", "compute", NO_NOVA)
+    return _open(settings, "nova", "nova", "compute", (NO_NOVA,), "endpoint_override = URL of nova")
 
 
-def _open_service(conf: cfg.ConfigOpts, group: str, name: str, kind: str, missing: str) -> tuple[Adapter, str]:
+def _open(
+    settings: Settings, group: str, name: str, kind: str, missing: tuple[str, ...], wanted: str
+) -> tuple[Adapter, str]:
     """
     Return an adapter for the service of a group, and the service's name for messages.
 
-    ``kind`` is the service's type in the catalog; ``missing`` the message if the group says no way to log in.
+    ``kind`` is the service's type in the catalog, ``missing`` the message if the group says no way to log in, and
+    ``wanted`` what a service without Keystone needs.
 
     Raises:
         ConfigError: as ``open_ironic``.
     """
+    conf = settings.apis.source
     _check_login(conf, group)
     try:
         auth = loading.load_auth_from_conf_options(conf, group)
         if auth is None:
-            raise ConfigError(missing)
+            raise ConfigError(*missing)
         _check_url(conf, group)
-        session = loading.load_session_from_conf_options(conf, group, auth=auth, session=GuardedSession())
+        guarded = GuardedSession(settings.apis.node_workers)
+        session = loading.load_session_from_conf_options(conf, group, auth=auth, session=guarded)
         adapter = loading.load_adapter_from_conf_options(conf, group, session=session)
         _settle(session, group)
     except (exceptions.ClientException, cfg.Error, ValueError, TypeError, RecursionError, ImportError) as error:
         raise ConfigError(f"[{group}]: {' '.join(str(error).split())}") from error
     adapter.service_type = adapter.service_type or kind
+    place = adapter.endpoint_override
     if isinstance(auth, FixedEndpointPlugin):
-        place = _place(conf, group, auth.endpoint, f"endpoint_override = URL of {name}")
-    else:
-        place = adapter.endpoint_override or _catalog(conf, group)
-    return adapter, f"{name} at {mask(place).rstrip('/')}"
+        place = place or auth.endpoint
+        if not place:
+            chosen = conf[conf[group].auth_section or group].auth_type
+            raise ConfigError(f"[{group}] auth_type = {chosen} needs {wanted}")
+    return adapter, f"{name} at {mask(place or _catalog(conf, group)).rstrip('/')}"
 
 
 class _Login:
@@ -266,11 +257,6 @@ def _settle(session: Any, name: str) -> None:
         session.session.trust_env = False
 
 
-def _ways_to_log_in() -> frozenset[str]:
-    """Return the names that auth_type may have, without loading what they name."""
-    return frozenset(one.name for one in entry_points(group="keystoneauth1.plugin"))
-
-
 def _check_login(conf: cfg.ConfigOpts, group: str) -> None:
     """
     Refuse an unknown way to log in, and one that lacks options.
@@ -289,7 +275,7 @@ def _check_login(conf: cfg.ConfigOpts, group: str) -> None:
     try:
         options = loading.get_auth_plugin_conf_options(kind)
     except exceptions.NoMatchingPlugin as error:
-        near = most_alike(kind, _ways_to_log_in())
+        near = most_alike(kind, loading.get_available_plugin_names())
         meant = f"is {near} meant?" if near else "use password, v3applicationcredential or none"
         raise ConfigError(f"{where}[{section}] auth_type = {kind} is no way to log in: {meant}") from error
     needed = [option.dest for option in options if option.required or (option.secret and option.dest in NEEDED)]
@@ -301,20 +287,6 @@ def _check_login(conf: cfg.ConfigOpts, group: str) -> None:
         hidden = f", or for {secret} put {credential} into the systemd unit" if secret else ""
         them = "it" if len(missing) == 1 else "them"
         raise ConfigError(f"{where}[{section}] auth_type = {kind} needs {', '.join(missing)}: set {them}{hidden}")
-
-
-def _place(conf: cfg.ConfigOpts, group: str, endpoint: str | None, wanted: str) -> str:
-    """
-    Return the URL of a service without Keystone: endpoint_override, as nova names it, or the plugin's endpoint.
-
-    Raises:
-        ConfigError: neither option is set.
-    """
-    place = conf[group].endpoint_override or endpoint
-    if not place:
-        kind = conf[conf[group].auth_section or group].auth_type
-        raise ConfigError(f"[{group}] auth_type = {kind} needs {wanted}")
-    return str(place)
 
 
 def _catalog(conf: cfg.ConfigOpts, group: str) -> str:

@@ -1,18 +1,17 @@
 """Builds the parts of one run from the command line: settings, driver, client, and a compute node."""
 
-import os.path
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from agent.bare_metal.context import BareMetalNodes
-from agent.connect.adapters import EMBEDDED_URL, open_embedded, open_ironic, open_placement
-from agent.connect.adapters import nova_adapter as open_adapter
+from agent.connect.adapters import EMBEDDED_URL, nova_adapter, open_embedded, open_ironic, open_placement
 from agent.connect.senders import MeteredSender, Trace, TracedSender, operation, served
 from agent.errors import ConfigError, StateError
 from agent.nova.answers import NovaRecord, essential
@@ -71,7 +70,8 @@ def settings_for(choice: Choice) -> Settings:
         settings = choice.case.settings(load_settings([choice.case.folder / "agent.conf"], environment=False))
         return replace(settings, policy=replace(settings.policy, layout=choice.layout or settings.policy.layout))
     settings = load_settings(choice.config_files, choice.config_dirs, service=choice.service)
-    settings = replace(settings, recorded=bool(choice.host) or _is_made_up(settings))
+    row = DRIVERS[settings.hypervisor.driver]
+    settings = replace(settings, recorded=bool(choice.host) or (isinstance(row, HostDriver) and row.made_up))
     if choice.layout:
         settings = replace(settings, policy=replace(settings.policy, layout=choice.layout))
     if settings.beside_nova and settings.policy.layout != "devices":
@@ -111,16 +111,14 @@ def open_driver(
     if choice.case:
         yield choice.case.driver(lambda archive: row.load(replace(options, archive=archive)))
         return
-    keep = choice.recorder.driver if choice.recorder else _itself
-    if not choice.host and not row.made_up:
-        yield keep(row.load(options))
-        return
-    with _scratch() as scratch:
+    with ExitStack() as scratch:
         if choice.host:
-            options = replace(options, archive=_open_archive(choice.host, scratch))
-        else:
-            options = _with_fleet(options, settings, scratch)
-        yield keep(row.load(options))
+            folder = unpack(choice.host, scratch.enter_context(_scratch())) if choice.host.is_file() else choice.host
+            options = replace(options, archive=HostArchive(folder))
+        elif row.made_up:
+            options = _with_fleet(options, settings, scratch.enter_context(_scratch()))
+        driver = row.load(options)
+        yield choice.recorder.driver(driver) if choice.recorder else driver
 
 
 def host_driver(settings: Settings) -> HostDriver:
@@ -143,15 +141,6 @@ def host_driver(settings: Settings) -> HostDriver:
 def lists_nodes(settings: Settings) -> bool:
     """Return whether the configured driver lists bare-metal nodes; then ``open_nodes`` opens it."""
     return isinstance(DRIVERS[settings.hypervisor.driver], NodesDriver)
-
-
-def _is_made_up(settings: Settings) -> bool:
-    row = DRIVERS[settings.hypervisor.driver]
-    return isinstance(row, HostDriver) and row.made_up
-
-
-def _itself(driver: Driver) -> Driver:
-    return driver
 
 
 @contextmanager
@@ -187,13 +176,22 @@ def open_nodes(
             f"[DEFAULT] compute_driver = {name} is for hypervisors, but this command needs bare-metal "
             f"nodes: use another configuration file or another command"
         )
-    adapter, where = _ironic_of(choice.case) if choice.case else open_ironic(settings)
-    adapter = TracedSender(adapter, choice.trace)
+    sender: Sender
+    if choice.case:
+        sender, where = choice.case.sender("ironic"), choice.case.name_of("ironic")
+    else:
+        sender, where = open_ironic(settings)
+    sender = TracedSender(sender, choice.trace)
     if choice.recorder:
-        adapter, choice.recorder.called["ironic"] = choice.recorder.sender("ironic", adapter), where
+        sender, choice.recorder.called["ironic"] = choice.recorder.sender("ironic", sender), where
     ours = settings.ironic
     options = NodesOptions(
-        sender=_timed(adapter, told), where=where, shard=ours.shard, conductor_group=ours.conductor_group
+        sender=MeteredSender(
+            sender, lambda method, path, code, seconds: told(operation(method, path), seconds, served(code))
+        ),
+        where=where,
+        shard=ours.shard,
+        conductor_group=ours.conductor_group,
     )
     if not ours.ring_url:
         yield row.load(options)
@@ -218,17 +216,6 @@ def open_nodes(
         yield row.load(replace(options, mine=mine))
 
 
-def _ironic_of(case: Case) -> tuple[Sender, str]:
-    return case.sender("ironic"), case.name_of("ironic")
-
-
-def _timed(sender: Sender, told: OnOperation) -> Sender:
-    def requested(method: str, path: str, code: int, seconds: float) -> None:
-        told(operation(method, path), seconds, served(code))
-
-    return MeteredSender(sender, requested)
-
-
 def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple[PlacementClient, str]:
     """
     Return a client for the chosen placement, and the name of that placement.
@@ -239,22 +226,15 @@ def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> 
         ConfigError: no placement is chosen.
         StateError: the file of the embedded placement, or the database, cannot be used.
     """
-    if choice.case:
-        case = choice.case
-        name = case.name_of("placement")
-        transport = Transport(case.sender("placement"), where=name, now=case.clock.now_s)
-        choice.trace.placement = name
-        return PlacementClient(transport), case.name_of("where")
     sender, where, name = open_sender(settings, choice, writes=writes)
-    workers = workers_for(settings, choice)
-    if choice.recorder:
-        return PlacementClient(Transport(sender, where=name, now=choice.recorder.clock.now_s), workers), where
-    return PlacementClient(Transport(sender, where=name), workers), where
+    kept = choice.case or choice.recorder
+    transport = Transport(sender, where=name, now=kept.clock.now_s if kept else time.time)
+    return PlacementClient(transport, workers_for(settings, choice)), where
 
 
 def workers_for(settings: Settings, choice: Choice) -> int:
-    """Return how many requests are under way at a time: one to a placement in this process, which is on SQLite."""
-    return 1 if choice.embedded or choice.database is not None else settings.apis.node_workers
+    """Return how many requests are under way at a time: one to a case, and to a placement in this process on SQLite."""
+    return 1 if choice.case or choice.embedded or choice.database is not None else settings.apis.node_workers
 
 
 def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
@@ -269,8 +249,7 @@ def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
         return NovaClient(choice.case.sender("nova"), where) if where else None
     if not settings.apis.nova_chosen:
         return None
-
-    adapter, where = open_adapter(settings)
+    adapter, where = nova_adapter(settings)
     sender: Sender = TracedSender(adapter, choice.trace)
     if choice.recorder:
         choice.recorder.called["nova"] = where
@@ -357,6 +336,8 @@ def open_sender(settings: Settings, choice: Choice, *, writes: bool = False) -> 
 
 
 def _untraced(settings: Settings, choice: Choice, writes: bool) -> tuple[Sender, str, str]:
+    if choice.case:
+        return choice.case.sender("placement"), choice.case.name_of("where"), choice.case.name_of("placement")
     if choice.embedded:
         folder = _embedded_dir(choice)
         where = f"the embedded placement in {folder}"
@@ -430,12 +411,6 @@ def _placement_itself(option: str, extra: str) -> Any:
 
 def _embedded_dir(choice: Choice) -> Path:
     return (choice.embedded_dir or EMBEDDED_DIR).expanduser().absolute()
-
-
-def _open_archive(path: Path, scratch: Path) -> HostArchive:
-    if not os.path.isfile(path):
-        return HostArchive(path)
-    return HostArchive(unpack(path, scratch))
 
 
 def _with_fleet(options: DriverOptions, settings: Settings, scratch: Path) -> DriverOptions:
