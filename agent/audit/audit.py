@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import get_args
 
 from agent.audit.decide.findings import Finding, Kind
@@ -20,7 +19,6 @@ from agent.sync.decide.owner import NOVA_COMPUTE, disputed
 from agent.sync.node import ComputeNode
 from drivers.base import Survey
 from drivers.errors import PolicyError
-from drivers.looks import look
 from drivers.policy import Layout
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent
@@ -81,7 +79,7 @@ def witness(
     """
     noted = node.clock()
     now = clock() if clock else noted.now_s()
-    survey, found = seen or (look(partial(node.driver.survey, node.name)), None)
+    survey, found = seen or (node.survey(), None)
     root_uuid = found.root.uuid if found and found.root else node.known_uuid(survey)
     if root_uuid is None:
         raise _absent(node)
@@ -182,7 +180,7 @@ def _still_so(
 ) -> tuple[ObservedTree, tuple[Finding, ...]]:
     """Return the tree read anew, and the findings that it still has: a guest may have come or gone meanwhile."""
     first = {finding.key for finding in findings}
-    survey = look(partial(node.driver.survey, node.name))
+    survey = node.survey()
     tree = node.client.observe(root_uuid, left.observed)
     tree = as_called(tree, tree.root.name) if tree.root else tree
     again = _snapshot(node, survey, tree, snapshot.allocations, left)

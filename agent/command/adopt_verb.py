@@ -4,17 +4,14 @@ import argparse
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from agent.command.exits import Exit
 from agent.command.host_tables import print_adoption
-from agent.command.result import Report, choice_of, settings_of
+from agent.command.result import Report, open_hosts, settings_of
 from agent.command.results import Adoption, FoundRoot
 from agent.command.screen import agreed
-from agent.connect.choice import host_driver, node_of, open_client, open_driver
 from agent.errors import ConfigError
 from agent.state.identity import FILE, keep_identity, read_identity
-from drivers.looks import look
 from reportclient.client import PlacementClient
 
 _TABLE = print_adoption
@@ -37,24 +34,21 @@ class _Found:
 
 def adopt(options: argparse.Namespace) -> Report:
     """Show the providers that may be this host's root, and write the uuid of the right one after a yes."""
-    settings = settings_of(options)
-    host_driver(settings)
-    known = read_identity(settings.folders.identity)
-    client, where = open_client(settings, choice_of(options))
-    with open_driver(settings, choice_of(options)) as driver:
-        nodes = driver.nodes()
+    folders = settings_of(options).folders.identity
+    known = read_identity(folders)
+    with open_hosts(options) as nodes:
         if len(nodes) != 1:
             raise ConfigError(f"adopt is for one host, and this driver reports {len(nodes)}")
-        (node,) = nodes
-        survey = look(partial(driver.survey, node))
-        here = node_of(node, driver, client, settings, where, choice_of(options))
+        (here,) = nodes
+        survey = here.survey()
     if known and not here.unlike_before(known, survey):
         raise ConfigError(
             f"this host has the compute_id {known}: nothing is lost; to give it another one, retire first"
         )
-    found = _look(client, node, [one.uuid for one in survey.facts.guests])
+    node = here.name
+    found = _look(here.client, node, [one.uuid for one in survey.facts.guests])
     chosen, why = _choose(found, node, options.uuid, sure=options.yes, known=known)
-    path = settings.folders.identity[0] / FILE
+    path = folders[0] / FILE
     roots = tuple(found.root(uuid, node) for uuid in sorted(found.names, key=lambda one: -found.guests[one]))
     data = Adoption(node=node, guests=found.holding, found=roots, chosen=chosen, why=why, path=path)
     if not chosen:

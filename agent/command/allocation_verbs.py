@@ -11,14 +11,11 @@ from agent.allocations.decide.sets import INSTANCE, added, merge_set, replace_se
 from agent.allocations.operations import Ending, Operations, Result
 from agent.command.exits import Exit
 from agent.command.host_tables import print_ending
-from agent.command.result import Report, choice_of
+from agent.command.result import Report, choice_of, open_hosts, settings_of
 from agent.command.used_here import loses, uses_of
-from agent.connect.choice import open_client, open_driver, settings_for
+from agent.connect.choice import open_client
 from agent.errors import ConfigError
 from agent.state.files import read_named
-from agent.sync.node import ComputeNode
-from drivers.errors import DiscoveryError
-from drivers.looks import look
 from drivers.strangers import find_stand_ins, without_host_classes
 from reportclient.allocations import Allocation, AllocationRequest, Consumer, Holdings, Slots
 from reportclient.client import PlacementClient
@@ -56,26 +53,16 @@ def revert(options: argparse.Namespace) -> Report:
     used = ""
     if guest and kept:
         before, after = added(guest.slots, kept.slots), reverted_set(guest.slots, kept.slots, client.sharing())
-        used, _ = _known(options, lambda: (loses(options, client, where, guest, before, after), ""))
+        used = loses(options, client, where, guest, before, after)
     return _unless_used(options, client, used, lambda: Operations(client).revert(options.consumer, options.migration))
 
 
 def release(options: argparse.Namespace) -> Report:
     """Remove all allocations of a guest; a guest without allocations counts as done. One that runs here needs force."""
     client, where = _open(options)
-    operations, (used, left) = Operations(client), _known(options, lambda: uses_of(options, client, where))
+    operations, (used, left) = Operations(client), uses_of(options, client, where)
     let_go = operations.release_forced if options.force else operations.release
     return _unless_used(options, client, used, partial(let_go, options.consumer), left)
-
-
-def _known(options: argparse.Namespace, read: Callable[[], tuple[str, str]]) -> tuple[str, str]:
-    """Return what a guest uses, and a remark, as ``read`` tells; with force a host that cannot be read is no error."""
-    try:
-        return read()
-    except DiscoveryError as error:
-        if not getattr(options, "force", False):
-            raise
-        return f"it is not known whether guest {options.consumer} runs on this host: {error}", ""
 
 
 def _unless_used(
@@ -98,8 +85,7 @@ def _refused(client: PlacementClient, uuid: str, note: str) -> Report:
 
 
 def _open(options: argparse.Namespace) -> tuple[PlacementClient, str]:
-    choice = choice_of(options)
-    return open_client(settings_for(choice), choice)
+    return open_client(settings_of(options), choice_of(options))
 
 
 def _report(ending: Ending, well: Collection[Result] = (Result.DONE,)) -> Report:
@@ -123,7 +109,7 @@ def _place(options: argparse.Namespace, act: Callable[[Operations, list[Allocati
             return _report(Ending(told=Result.NO_ROOM, consumer=options.consumer, note="; ".join(reasons)))
     if others := _others(options, client):
         return _report(others)
-    used, _ = _known(options, lambda: (_loses_by_claim(options, client, where, requests), ""))
+    used = _loses_by_claim(options, client, where, requests)
     return _unless_used(options, client, used, lambda: act(Operations(client), requests))
 
 
@@ -191,34 +177,27 @@ def _fitting(
     options: argparse.Namespace, client: PlacementClient, where: str, requests: Sequence[AllocationRequest]
 ) -> tuple[list[AllocationRequest], list[str]]:
     """Return the requests that fit this host as it really is, and the reasons why the others do not fit."""
-    choice = choice_of(options)
-    settings = settings_for(choice)
     fitting: list[AllocationRequest] = []
     reasons: list[str] = []
-    with open_driver(settings, choice) as driver:
-        for name in driver.nodes():
-            choice.trace.nodes.append(name)
-            survey = look(partial(driver.survey, name))
-            standing = client.find(name)
+    with open_hosts(options, (client, where)) as nodes:
+        for node in nodes:
+            survey = node.survey()
+            standing = client.find(node.name)
             if standing is None:
-                raise Absent(f"placement has no provider {name}: run compute-node-agent sync first")
+                raise Absent(f"placement has no provider {node.name}: run compute-node-agent sync first")
             observed = client.observe(standing)
-            tree, holdings = driver.shape(survey, settings.policy, observed)
-            names = {seen.uuid: seen.name for seen in observed}
+            tree, holdings = node.driver.shape(survey, node.settings.policy, observed)
             booked = client.allocations(observed)
-            claimant = _claimant(options, client)
-            node = ComputeNode(name=name, driver=driver, client=client, settings=settings, where=where)
             left = node.state_file(standing).read(where)
             ours = node.ownership(survey, tree, observed, left)
-            theirs = others_stock(observed, tree, ours, left.configured)
             judge = partial(
                 misfits,
-                names=names,
+                names={seen.uuid: seen.name for seen in observed},
                 tree=tree,
                 allocations=booked,
                 units=holdings.units,
-                claimant=claimant,
-                theirs=theirs,
+                claimant=_claimant(options, client),
+                theirs=others_stock(observed, tree, ours, left.configured),
                 reserved=holdings.reserved,
                 stand_ins=_stand_ins(client, holdings, booked),
             )

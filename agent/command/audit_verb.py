@@ -11,9 +11,9 @@ from agent.command.doubts import never_repaired
 from agent.command.exits import Exit
 from agent.command.host_tables import print_findings
 from agent.command.picture.subjects import Subject, of_audit
-from agent.command.result import Report, choice_of
+from agent.command.result import Report, choice_of, open_hosts, settings_of
 from agent.command.results import Audit, AuditedFinding, Written
-from agent.connect.choice import node_of, open_client, open_driver, open_nova, settings_for
+from agent.connect.choice import open_nova
 from agent.errors import StateError
 from agent.state.audit_memory import read_memory, write_memory
 from agent.state.locks import locked
@@ -29,10 +29,8 @@ from reportclient.errors import TreeMismatch
 def audit(options: argparse.Namespace) -> Report:
     """Report the findings of each node; with --heal carry out the repairs that the policy allows."""
     policy = read_policy(options.policy) if options.policy else HealPolicy()
-    choice = choice_of(options)
-    settings = settings_for(choice)
-    client, where = open_client(settings, choice)
-    nova = open_nova(settings, choice)
+    settings = settings_of(options)
+    nova = open_nova(settings, choice_of(options))
     findings: list[AuditedFinding] = []
     young: list[str] = []
     idle = never_repaired(policy, options.policy) if options.policy else ""
@@ -40,9 +38,8 @@ def audit(options: argparse.Namespace) -> Report:
     names: dict[str, str] = {}
     subjects: list[Subject] = []
     failed, silence = False, ""
-    with open_driver(settings, choice) as driver:
-        for name in driver.nodes():
-            node = node_of(name, driver, client, settings, where, choice)
+    with open_hosts(options) as nodes:
+        for node in nodes:
             result, outcomes, remark = _audit_one(node, policy, options, nova.witness if nova else None)
             about = {one.finding.consumer for one in outcomes if one.finding.consumer}
             names |= {uuid: name for uuid, name in result.names.items() if uuid in about}

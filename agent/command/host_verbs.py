@@ -1,8 +1,8 @@
 """The verbs for a hypervisor: each takes the parsed options and returns a ``Report``."""
 
 import argparse
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,11 +36,11 @@ from agent.command.picture.subjects import Subject, of_conversion, of_shown
 from agent.command.plan_results import ApprovalAnswer, DesiredTree, Forecast, Foreseen, ShownTree, shown_plan
 from agent.command.plan_tables import print_conversion, print_foreseen, print_withdrawn
 from agent.command.record import record_host
-from agent.command.result import Printer, Report, choice_of, settings_of
+from agent.command.result import Printer, Report, choice_of, open_hosts, settings_of
 from agent.command.results import Checks, Recorded, Suggestion, Usages, Withdrawn
 from agent.command.suggestion import TYPE_FILES, suggestion
 from agent.connect.adapters import ApiLook, look_for_placement
-from agent.connect.choice import host_driver, node_of, open_client, open_driver, settings_for
+from agent.connect.choice import host_driver, open_client, open_driver, settings_for
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
@@ -51,11 +51,11 @@ from agent.sync.decide.additions import add
 from agent.sync.decide.checks import Verdict, conditions_on, judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.reserving import reservation_notes
+from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode, conditions_left
 from agent.sync.outcome import Outcome, Status
 from agent.sync.plan_file import read_plans, remember_plan, write_plans
-from agent.sync.pool_node import pool_nodes
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee
 from drivers.base import Survey
@@ -108,7 +108,7 @@ def show(options: argparse.Namespace) -> Report:
     shown: list[ShownTree] = []
     missing: list[str] = []
     remarks: list[str] = []
-    with _nodes(options) as nodes:
+    with open_hosts(options) as nodes:
         for one in nodes:
             if options.node not in (None, one.name):
                 continue
@@ -120,7 +120,7 @@ def show(options: argparse.Namespace) -> Report:
             held = one.client.allocations(observed)
             names: dict[str, str] = {}
             try:
-                names = names_of({each.consumer for each in held}, look(partial(one.driver.survey, one.name)))
+                names = names_of({each.consumer for each in held}, one.survey())
             except DiscoveryError as error:
                 remarks.append(f"guests are shown without names, as this host cannot be read: {error}")
             conditions = conditions_left(one.settings, standing, one.where)
@@ -159,50 +159,37 @@ def plan(options: argparse.Namespace) -> Report:
     """Report what a pass would change; write nothing to placement."""
     wishes = wishes_of(options)
     records: list[Foreseen] = []
-    subjects: list[Subject] = []
     remarks: list[str] = []
     drafts: list[tuple[ComputeNode, Draft]] = []
-    stopped: set[Status | None] = set()
     if options.out:
         check_folder(options.out, "file")
-    with _nodes(options, pools=True) as nodes:
+    with open_hosts(options, pools=True) as nodes:
         for one in nodes:
-            draft = _with_use(one, foresee(one, wishes), options)
+            draft, verdict, said = _look(one, wishes, options)
             drafts.append((one, draft))
-            with suppress(Unrecorded):
-                one.check_name(draft)
-            verdict = judge(draft, wishes, one.terms())
             records.append(_foreseen(one.name, draft, verdict))
-            stopped.add(verdict.refused)
-            subjects.append(of_conversion(records[-1].forecast, verdict.notes))
-            notes = [one.text for one in conditions_on(draft) if one.text not in verdict.notes]
-            remarks += [*doubts(one.settings, one.driver, draft.view.survey), *notes, *tell_more_searched(draft)]
             doing = "stop here" if verdict.refused is Status.RESHAPE_NEEDED else "refuse this"
-            remarks += [f"sync would {doing}: {note}" for note in verdict.notes]
+            remarks += [*said, *(f"sync would {doing}: {note}" for note in verdict.notes)]
             reserved = reservation_notes(verdict.reserving, draft.observed)
             remarks += [f"sync would do this all the same: {note}" for note in reserved]
             if not draft.identified:
                 remarks.append(f"{one.name} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
     if options.out:
         write_plans(options.out, drafts)
-        remarks.append(_saved(options.out, stopped))
+        remarks.append(_saved(options.out, {one.outcome for one in records}))
     ending = Exit.DIFFERENCES if any(draft.plan.operations for _, draft in drafts) else Exit.DONE
-    return replace(
-        _for_each(records, "plans", print_foreseen, ending),
-        remarks=remarks,
-        subjects=subjects,
-    )
+    return _foreseen_report(records, print_foreseen, ending, remarks)
 
 
-def _saved(path: Path, stopped: Collection[Status | None]) -> str:
-    """Return what can be done with saved plans, some of which a pass would refuse for these reasons."""
+def _saved(path: Path, outcomes: Collection[Status]) -> str:
+    """Return what can be done with saved plans, whose passes would end so."""
     command = f"compute-node-agent sync --plan {path}"
-    if Status.RESHAPE_NEEDED in stopped:
+    if Status.RESHAPE_NEEDED in outcomes:
         return (
             f"saved: {command} carries out this, and nothing else, where [agent] allow_reshape is true; "
             "reshape --apply --digest does it at once"
         )
-    if Status.UNSAFE in stopped:
+    if Status.UNSAFE in outcomes:
         return (
             f"saved: {command} carries out this, and nothing else; by that you agree to how much stock it takes away, "
             "but to no other reason for a refusal"
@@ -218,52 +205,43 @@ def reshape(options: argparse.Namespace) -> Report:
         return _convert(options)
     wishes = replace(wishes_of(options), reshape=True)
     api = _look_for_api(options)
-    drafts: list[Draft] = []
     remarks = [] if api.up is False else [f"{options.verb} --apply would refuse this: {api.told}"]
-    refused: list[bool] = []
     records: list[Foreseen] = []
-    subjects: list[Subject] = []
-    with _nodes(options) as nodes:
+    with open_hosts(options) as nodes:
         for one in nodes:
-            draft = _with_use(one, foresee(one, wishes), options)
-            one.check_name(draft)
-            verdict = judge(draft, replace(wishes, agreed=draft.plan.digest), one.terms())
+            draft, verdict, said = _look(one, wishes, options, agreed=True)
             doing = "approve" if options.approve else "apply"
-            approval: ApprovalAnswer = "refused"
-            remarks += [
-                *doubts(one.settings, one.driver, draft.view.survey),
-                *(each.text for each in conditions_on(draft)),
-                *tell_more_searched(draft),
-            ]
-            remarks += [f"{options.verb} --{doing} would refuse this: {note}" for note in verdict.notes]
+            remarks += [*said, *(f"{options.verb} --{doing} would refuse this: {note}" for note in verdict.notes)]
+            approval: ApprovalAnswer | None = "refused" if options.approve else None
             if options.approve and verdict.refused is None:
                 approval, remark = _approve(one, draft, options.digest)
                 remarks.append(remark)
             remember_plan(one, draft)
-            refused.append(verdict.refused is not None or (options.approve and approval == "refused"))
-            drafts.append(draft)
-            shown = _foreseen(one.name, draft, verdict)
             against = None if verdict.refused is None or options.approve else True
-            records.append(replace(shown, approval=approval if options.approve else None, refused=against))
-            subjects.append(of_conversion(records[-1].forecast, verdict.notes))
-    changes = any(one.plan.operations for one in drafts) and not options.approve
-    # A digest names the plan of one node: with several nodes the plans of the others do not match it.
-    stopped = all(refused) if options.approve else any(refused)
-    ending = Exit.REFUSED if stopped else Exit.DIFFERENCES if changes else Exit.DONE
-    remarks += _to_configure(options) if options.approve and not stopped else []
-    report = _for_each(records, "plans", print_conversion, ending)
-    return replace(report, remarks=remarks, subjects=subjects)
+            records.append(replace(_foreseen(one.name, draft, verdict), approval=approval, refused=against))
+    if not options.approve:
+        changes = any(one.forecast.shown.plan.operations for one in records)
+        refused = any(one.refused for one in records)
+        ending = Exit.REFUSED if refused else Exit.DIFFERENCES if changes else Exit.DONE
+    elif all(one.approval == "refused" for one in records):
+        # A digest names the plan of one node: with several nodes the plans of the others do not match it.
+        ending = Exit.REFUSED
+    else:
+        ending = Exit.DONE
+        remarks += _to_configure(
+            options,
+            "before the service starts the next time: otherwise the service plans with the configured layout, and "
+            "refuses this plan",
+        )
+    return _foreseen_report(records, print_conversion, ending, remarks)
 
 
-def _to_configure(options: argparse.Namespace) -> list[str]:
-    """Return what a person has to configure for an approved plan, if anything."""
-    other = _other_layout(options)
-    if other is None:
+def _to_configure(options: argparse.Namespace, when: str) -> list[str]:
+    """Return that the layout of --to has to be configured, and when and why; empty: there is no need to."""
+    configured = settings_for(replace(choice_of(options), layout=None)).policy.layout
+    if options.to in (None, configured):
         return []
-    return [
-        f"set [compute] layout = {other} in the configuration before the service starts the next time: "
-        "otherwise the service plans with the configured layout, and refuses this plan"
-    ]
+    return [f"set [compute] layout = {options.to} in the configuration {when}"]
 
 
 def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[ApprovalAnswer, str]:
@@ -311,8 +289,7 @@ def _refuse(options: argparse.Namespace, why: str) -> Report:
     choice = choice_of(options)
     with open_driver(settings_for(choice), choice) as driver:
         outcomes = [Outcome(node=node, status=Status.UNSAFE, reasons=(why,)) for node in driver.nodes()]
-    records = [*map(ended, outcomes)]
-    return _for_each(records, "nodes", print_start, Exit.REFUSED)
+    return _ended_report(outcomes, print_start)
 
 
 def _convert(options: argparse.Namespace) -> Report:
@@ -322,15 +299,13 @@ def _convert(options: argparse.Namespace) -> Report:
         return _refuse(options, api.told)
     wishes = replace(wishes_of(options), reshape=not options.approved, agreed=options.digest)
     act = convert_approved if options.approved else convert
-    with _nodes(options, writes=True) as nodes:
-        alone = len(nodes) == 1
-        outcomes = [act(one, wishes) if alone else _try(one, partial(act, one, wishes)) for one in nodes]
-    ending = max(ENDINGS[outcome.status] for outcome in outcomes)
-    records = [*map(ended, outcomes)]
-    table = print_start if options.approved else print_outcome
-    remarks = _layout_remarks(options) if ending is Exit.DONE else ()
+    with open_hosts(options, writes=True) as nodes:
+        outcomes = _each(nodes, lambda one: act(one, wishes))
+    report = _ended_report(outcomes, print_start if options.approved else print_outcome)
+    too = "too: otherwise the next pass plans the old layout again"
+    remarks = _to_configure(options, too) if report.exit is Exit.DONE else ()
     drawn = [*map(_converted, outcomes)] if options.picture else []
-    return replace(_for_each(records, "nodes", table, ending), remarks=remarks, subjects=drawn)
+    return replace(report, remarks=remarks, subjects=drawn)
 
 
 def _converted(outcome: Outcome) -> Subject:
@@ -353,22 +328,17 @@ def sync(options: argparse.Namespace) -> Report:
     """Run one pass over each node; with several nodes, a failed one does not stop the others."""
     wishes = wishes_of(options)
     saved = read_plans(options.plan) if options.plan else None
-    with _nodes(options, writes=True, pools=True) as nodes:
-        acts = [
-            partial(sync_node, one, wishes) if saved is None else partial(sync_saved, one, saved.get(one.name), wishes)
-            for one in nodes
-        ]
-        alone = len(nodes) == 1
-        outcomes = [act() if alone else _try(one, act) for one, act in zip(nodes, acts, strict=True)]
+    with open_hosts(options, writes=True, pools=True) as nodes:
+        outcomes = _each(
+            nodes,
+            lambda one: sync_node(one, wishes) if saved is None else sync_saved(one, saved.get(one.name), wishes),
+        )
         remarks = [
             text
             for one, outcome in zip(nodes, outcomes, strict=True)
             for text in doubts(one.settings, one.driver, outcome.survey)
         ]
-    ending = max(ENDINGS[outcome.status] for outcome in outcomes)
-    records = [*map(ended, outcomes)]
-    shown = _for_each(records, "nodes", print_outcome, ending)
-    return replace(shown, remarks=remarks)
+    return replace(_ended_report(outcomes, print_outcome), remarks=remarks)
 
 
 def retire(options: argparse.Namespace) -> Report:
@@ -382,12 +352,11 @@ def hand_over(options: argparse.Namespace) -> Report:
 
 
 def _leaving(options: argparse.Namespace, leave: Callable[[ComputeNode], Outcome]) -> Report:
-    with _nodes(options, writes=True) as nodes:
-        outcomes = [leave(one) if len(nodes) == 1 else _try(one, partial(leave, one)) for one in nodes]
+    with open_hosts(options, writes=True) as nodes:
+        outcomes = _each(nodes, leave)
+    report = _ended_report(outcomes, print_left, dry_run=options.dry_run)
     planned = options.dry_run and any(one.plan.operations for one in outcomes)
-    ending = max(ENDINGS[outcome.status] for outcome in outcomes) or (Exit.DIFFERENCES if planned else Exit.DONE)
-    records = [ended(outcome, dry_run=options.dry_run) for outcome in outcomes]
-    return _for_each(records, "nodes", print_left, ending)
+    return replace(report, exit=Exit.DIFFERENCES) if planned and report.exit is Exit.DONE else report
 
 
 def record(options: argparse.Namespace) -> Report:
@@ -423,17 +392,33 @@ def _explain_request(options: argparse.Namespace) -> Report:
     if options.name:
         raise ConfigError("explain takes the name of a provider or --request FILE, not both")
     wishes = read_request(options.request)
-    with _nodes(options) as nodes:
+    with open_hosts(options) as nodes:
         records = [explain_request(one.client, one.name, wishes) for one in nodes]
     return _for_each(records, "nodes", print_candidacy, Exit.DONE)
 
 
-def _try(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
-    """Run ``act`` for one of several nodes; an error becomes a failed outcome, so that the other nodes follow."""
+def _each(nodes: Sequence[ComputeNode], act: Callable[[ComputeNode], Outcome]) -> list[Outcome]:
+    """Act on each node; with several nodes, a failed one does not stop the others."""
+    return [act(one) if len(nodes) == 1 else _try(one, act) for one in nodes]
+
+
+def _try(node: ComputeNode, act: Callable[[ComputeNode], Outcome]) -> Outcome:
     try:
-        return act()
+        return act(node)
     except USER_ERRORS as error:
         return Outcome(node=node.name, status=Status.FAILED, reasons=(str(error),))
+
+
+def _look(
+    node: ComputeNode, wishes: Wishes, options: argparse.Namespace, *, agreed: bool = False
+) -> tuple[Draft, Verdict, list[str]]:
+    """Foresee a pass and judge it, with remarks on host and plan; ``agreed``: as if a person had named its digest."""
+    draft = _with_use(node, foresee(node, wishes), options)
+    with suppress(Unrecorded):
+        node.check_name(draft)
+    verdict = judge(draft, replace(wishes, agreed=draft.plan.digest) if agreed else wishes, node.terms())
+    notes = (one.text for one in conditions_on(draft) if one.text not in verdict.notes)
+    return draft, verdict, [*doubts(node.settings, node.driver, draft.view.survey), *notes, *tell_more_searched(draft)]
 
 
 def _with_use(node: ComputeNode, draft: Draft, options: argparse.Namespace) -> Draft:
@@ -444,23 +429,6 @@ def _with_use(node: ComputeNode, draft: Draft, options: argparse.Namespace) -> D
         return replace(draft, way=replace(draft.way, allocations=node.client.allocations(draft.observed)))
     except Unrecorded:  # a case of the service has only what its pass read
         return draft
-
-
-@contextmanager
-def _nodes(options: argparse.Namespace, *, writes: bool = False, pools: bool = False) -> Iterator[list[ComputeNode]]:
-    """
-    Open each node that the driver reports, and with ``pools`` the pool that this agent reports, before them.
-
-    Placement is opened first, as it needs no look at the host.
-    """
-    choice = choice_of(options)
-    settings = settings_of(options)
-    if (patience := getattr(options, "patience", None)) is not None:
-        settings = replace(settings, changes=replace(settings.changes, reshape_timeout_s=patience))
-    client, where = open_client(settings, choice, writes=writes)
-    with open_driver(settings, choice) as driver:
-        nodes = [node_of(node, driver, client, settings, where, choice) for node in driver.nodes()]
-        yield [*(pool_nodes(nodes[0]) if pools else ()), *nodes]
 
 
 def _foreseen(node: str, one: Draft, verdict: Verdict) -> Foreseen:
@@ -475,18 +443,16 @@ def _foreseen(node: str, one: Draft, verdict: Verdict) -> Foreseen:
     )
 
 
-def _other_layout(options: argparse.Namespace) -> str | None:
-    """Return the layout of --to if the configuration has another one, else None."""
-    configured = settings_for(replace(choice_of(options), layout=None)).policy.layout
-    return None if options.to == configured else options.to
+def _foreseen_report(records: Sequence[Foreseen], table: Printer, ending: Exit, remarks: Sequence[str]) -> Report:
+    """Report plans, which are not carried out, with their pictures."""
+    subjects = [of_conversion(one.forecast, one.notes) for one in records]
+    return replace(_for_each(records, "plans", table, ending), remarks=remarks, subjects=subjects)
 
 
-def _layout_remarks(options: argparse.Namespace) -> Sequence[str]:
-    other = _other_layout(options)
-    wanted = (
-        f"set [compute] layout = {other} in the configuration too: otherwise the next pass plans the old layout again"
-    )
-    return [wanted] if other else ()
+def _ended_report(outcomes: Iterable[Outcome], table: Printer, *, dry_run: bool | None = None) -> Report:
+    """Report how the pass over each node ended, with the exit code of the highest number."""
+    ending = max(ENDINGS[outcome.status] for outcome in outcomes)
+    return _for_each([ended(outcome, dry_run=dry_run) for outcome in outcomes], "nodes", table, ending)
 
 
 def _for_each(records: Sequence[object], name: str, table: Printer, ending: Exit) -> Report:

@@ -1,15 +1,19 @@
 """The result of a verb, and the host and the placement that its options name."""
 
 import argparse
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.command.exits import Exit
 from agent.command.picture.subjects import Subject
 from agent.command.screen import Screen
-from agent.connect.choice import Choice, settings_for
+from agent.connect.choice import Choice, node_of, open_client, open_driver, settings_for
 from agent.settings.read import Settings
+from agent.sync.node import ComputeNode
+from agent.sync.pool_node import pool_nodes
+from reportclient.client import PlacementClient
 
 Printer = Callable[[Screen, Any], None]
 
@@ -56,3 +60,29 @@ def settings_of(options: argparse.Namespace) -> Settings:
         options.settings = settings_for(choice_of(options))
     settings: Settings = options.settings
     return settings
+
+
+@contextmanager
+def open_hosts(
+    options: argparse.Namespace,
+    opened: tuple[PlacementClient, str] | None = None,
+    *,
+    writes: bool = False,
+    pools: bool = False,
+) -> Iterator[list[ComputeNode]]:
+    """
+    Open each node that the driver reports, and with ``pools`` the pool that this agent reports, before them.
+
+    Placement is opened first, as it needs no look at the host, unless it is ``opened`` already.
+
+    Raises:
+        ConfigError, StateError, DiscoveryError: as ``open_client`` and ``open_driver``.
+    """
+    choice = choice_of(options)
+    settings = settings_of(options)
+    if (patience := getattr(options, "patience", None)) is not None:
+        settings = replace(settings, changes=replace(settings.changes, reshape_timeout_s=patience))
+    client, where = opened or open_client(settings, choice, writes=writes)
+    with open_driver(settings, choice) as driver:
+        nodes = [node_of(node, driver, client, settings, where, choice) for node in driver.nodes()]
+        yield [*(pool_nodes(nodes[0]) if pools else ()), *nodes]

@@ -63,6 +63,10 @@ class ComputeNode:
     nova: Callable[[str], NovaRecord] | None = None  # asks nova about the hypervisor with a uuid; None: no nova
     features: Features = FEATURES
 
+    def survey(self) -> Survey:
+        """Read the host, again where something went away meanwhile; errors as ``Driver.survey``."""
+        return look(lambda: self.driver.survey(self.name))
+
     def draft(self, wishes: Wishes = Wishes(), *, survey: Survey | None = None) -> Draft:
         """
         Look at host and placement and plan; writes nothing anywhere.
@@ -92,7 +96,7 @@ class ComputeNode:
         ``left`` is the memory to compare with, by default the one on disk. ``tried`` are the trees that cut-off
         attempts since then were to make.
         """
-        survey = survey or look(lambda: self.driver.survey(self.name))
+        survey = survey or self.survey()
         known = self.known_uuid(survey, identity)
         root_uuid = known or planned_identity(self.name)
         memory = left or self._in_this_role(self.state_file(root_uuid).read(self.where))
@@ -128,7 +132,7 @@ class ComputeNode:
         Raises:
             as ``draft``.
         """
-        known = self.known_uuid(look(lambda: self.driver.survey(self.name)))
+        known = self.known_uuid(self.survey())
         root_uuid = known or planned_identity(self.name)
         memory = self.state_file(root_uuid).read(self.where)
         observed = self.client.observe(root_uuid)

@@ -1,14 +1,12 @@
 """The Ceph pool that this agent reports: a root of its own, with a plan and a memory of its own."""
 
 from dataclasses import replace
-from functools import partial
 
 from agent.errors import USER_ERRORS
 from agent.settings.read import OperatorFiles
 from agent.sync.decide.features import OF_POOLS
 from agent.sync.node import ComputeNode
 from drivers.facts import PoolSpace
-from drivers.looks import look
 from drivers.policy import Policy, Ratio, Ratios
 from drivers.pools import PoolDriver
 
@@ -23,7 +21,7 @@ def pool_nodes(host: ComputeNode) -> tuple[ComputeNode, ...]:
     if not settings.policy.disk.reports_pool:
         return ()
     try:
-        survey = look(partial(host.driver.survey, host.name))
+        survey = host.survey()
         disk, reporter = survey.facts.disk, host.known_uuid(survey)
     except USER_ERRORS:  # the host's own pass says so
         return ()
