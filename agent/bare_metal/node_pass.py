@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from agent.bare_metal.compare import look_at_nodes
 from agent.bare_metal.context import BareMetalNodes, Look
 from agent.bare_metal.vocabulary import learn_names
-from agent.bare_metal.write import Execute, Progress, Writing, delete, settle_all
+from agent.bare_metal.write import Execute, Writing, delete, settle_all
 from agent.state.node_records import NodesMemory, write_nodes
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
@@ -37,22 +37,18 @@ class NodesOutcome:
         return cls(changed, unchanged + len(everybody) - len(changed))
 
 
-def _silent(_done: int, _of: int) -> None:
-    """Default callback: shows no progress."""
-
-
-def foresee_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), progress: Progress = _silent) -> NodesOutcome:
+def foresee_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes()) -> NodesOutcome:
     """
     Return what a pass would do; writes nothing anywhere.
 
     Raises:
         as ``look_at_nodes``.
     """
-    look, _, outcomes = _take(bare_metal, wishes, progress, forecast)
+    look, _, outcomes = _take(bare_metal, wishes, forecast)
     return NodesOutcome.of(outcomes, look.unchanged)
 
 
-def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), progress: Progress = _silent) -> NodesOutcome:
+def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes()) -> NodesOutcome:
     """
     Carry out one pass, and remember what it did, also when placement stops answering in between.
 
@@ -62,21 +58,19 @@ def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), progress: P
     Raises:
         as ``look_at_nodes``, and then nothing was written. StateError: what was done cannot be remembered.
     """
-    look, after, outcomes = _take(bare_metal, wishes, progress, bare_metal.client.execute)
+    look, after, outcomes = _take(bare_metal, wishes, bare_metal.client.execute)
     other_placement = look.memory.elsewhere and any(one.status is Status.REFUSED for one in outcomes)
     if not other_placement and (look.tasks or after != replace(look.memory, elsewhere=None)):
         write_nodes(bare_metal.settings.folders.state, after, clock=bare_metal.clock)
     return NodesOutcome.of(outcomes, look.unchanged)
 
 
-def _take(
-    bare_metal: BareMetalNodes, wishes: Wishes, progress: Progress, execute: Execute
-) -> tuple[Look, NodesMemory, list[Outcome]]:
+def _take(bare_metal: BareMetalNodes, wishes: Wishes, execute: Execute) -> tuple[Look, NodesMemory, list[Outcome]]:
     """Look, and settle all nodes; return the look, what to remember after the pass, and how the nodes ended."""
     look = look_at_nodes(bare_metal, force=wishes.force)
     vocabulary = learn_names(bare_metal.client, look)
     writing = Writing(bare_metal, vocabulary, wishes, execute)
-    settled = settle_all(writing, look.tasks, progress)
+    settled = settle_all(writing, look.tasks)
     deletions = [delete(writing, one) for one in look.deletions]
     outcomes = [*look.outcomes, *(outcome for outcome, _ in settled), *deletions]
     deleted = {one.node for one in deletions if one.status is Status.DELETED}

@@ -29,7 +29,6 @@ from reportclient.tree import ObservedProvider, ObservedTree, Provider, Provider
 SILENCES = 5  # nodes without an answer of placement's, after which placement is taken to be down
 _ATTEMPTS = 3  # at one node whose provider others write too
 
-Progress = Callable[[int, int], None]  # gets how many nodes are done, and of how many
 Execute = Callable[[Plan, ObservedTree], ObservedTree]  # carries out a plan, or forecasts the tree after it
 Settled = tuple[Outcome, KnownNode | None]  # how a node's pass ended, and what to remember of it (None: nothing)
 
@@ -112,7 +111,7 @@ def delete(writing: Writing, known: KnownNode) -> Outcome:
     return node_outcome(uuid, Status.DELETED, "", plan)
 
 
-def settle_all(writing: Writing, tasks: list[Task], progress: Progress) -> list[Settled]:
+def settle_all(writing: Writing, tasks: list[Task]) -> list[Settled]:
     """
     Settle all tasks, ``workers`` at a time, after those that make names for others.
 
@@ -120,10 +119,10 @@ def settle_all(writing: Writing, tasks: list[Task], progress: Progress) -> list[
     """
     down = threading.Event()
     counted = threading.Lock()
-    done = silences = 0
+    silences = 0
 
     def guarded(task: Task) -> Settled:
-        nonlocal done, silences
+        nonlocal silences
         uuid = task.provider.name
         if down.is_set():
             return node_outcome(uuid, Status.UNFINISHED, "placement does not answer"), task.known
@@ -136,10 +135,6 @@ def settle_all(writing: Writing, tasks: list[Task], progress: Progress) -> list[
                 return node_outcome(uuid, Status.FAILED, str(error)), task.known
             down.set()
             return node_outcome(uuid, Status.UNFINISHED, str(error)), task.known
-        finally:
-            with counted:
-                done += 1
-                progress(done, len(tasks))
 
     first, rest = writing.vocabulary.split(tasks)
     return [*map(guarded, first), *each(guarded, rest, writing.bare_metal.workers)]

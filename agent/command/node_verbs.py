@@ -1,17 +1,13 @@
 """The verbs for bare metal: the counterpart of ``host_verbs`` for many roots at once, which people see as sums."""
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
-from rich.console import Console
-
 from agent.bare_metal.context import BareMetalNodes
 from agent.bare_metal.node_pass import NodesOutcome, foresee_nodes, run_nodes
-from agent.bare_metal.write import Progress
 from agent.command.check import check_option_names, check_passwords, try_state
 from agent.command.exits import Exit
 from agent.command.host_tables import print_checks, print_shown
@@ -83,8 +79,8 @@ def _show_sums(bare_metal: BareMetalNodes) -> Report:
 def plan_nodes(options: argparse.Namespace) -> Report:
     """Return what a pass would change."""
     choice = _choice(options)
-    with _open(settings_of(options), choice) as bare_metal, _progress() as progress:
-        outcome = foresee_nodes(bare_metal, wishes_of(options), progress)
+    with _open(settings_of(options), choice) as bare_metal:
+        outcome = foresee_nodes(bare_metal, wishes_of(options))
     changes = any(one.plan.operations for one in outcome.outcomes)
     return _report(outcome, bare_metal.driver.where, Exit.DIFFERENCES if changes else Exit.DONE, dry=True)
 
@@ -93,12 +89,8 @@ def sync_nodes(options: argparse.Namespace) -> Report:
     """Carry out one pass over all nodes."""
     choice = _choice(options)
     settings = settings_of(options)
-    with (
-        locked(settings.folders.state),
-        _open(settings, choice, writes=True) as bare_metal,
-        _progress() as progress,
-    ):
-        outcome = run_nodes(bare_metal, wishes_of(options), progress)
+    with locked(settings.folders.state), _open(settings, choice, writes=True) as bare_metal:
+        outcome = run_nodes(bare_metal, wishes_of(options))
     return _report(outcome, bare_metal.driver.where, Exit.DONE)
 
 
@@ -174,15 +166,3 @@ def _report(outcome: NodesOutcome, where: str, ending: Exit, *, dry: bool = Fals
         remarks=[f"{where} has {NO_NODES}"] if empty else (),
         subjects=() if empty else (of_pass(data, where),),
     )
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """On a terminal, show the count of nodes that are done; show nothing in a pipe or a log."""
-    if not sys.stderr.isatty():
-        yield lambda done, of: None
-        return
-
-    console = Console(stderr=True)
-    with console.status("reading Ironic and placement") as status:
-        yield lambda done, of: status.update(f"{done} of {of} nodes") if done % 10 == 0 or done == of else None

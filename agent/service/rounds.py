@@ -203,7 +203,7 @@ class Rounds:
                 client, self._settings, self._where, self._choice, writes=True, told=self._told
             ) as bare_metal,
         ):
-            outcome = run_nodes(bare_metal, progress=lambda _done, _of: self._progress())
+            outcome = run_nodes(bare_metal)
         return _of_nodes(outcome)
 
 
