@@ -99,7 +99,7 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> int:
     if picture:
         check_folder(picture, "picture")
     options.trace = Trace()
-    with working(verb.doing):
+    with working("" if verb.asks or verb.logs else verb.name):
         if getattr(options, "save", None):
             report = save(verb, options, partial(_report, verb))
         else:

@@ -37,15 +37,15 @@ def screen(*, whole: bool = False) -> Screen:
 
 
 @contextmanager
-def working(doing: str) -> Iterator[None]:
-    """Show it inside the block, on standard error; nothing in a pipe or a log, or if ``doing`` is empty."""
-    if not doing or not sys.stderr.isatty():
+def working(verb: str) -> Iterator[None]:
+    """Show inside the block that this verb works, on standard error; nothing in a pipe or a log, or for no verb."""
+    if not verb or not sys.stderr.isatty():
         yield
         return
 
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        shown.add_task(doing, total=None)
+        shown.add_task(verb, total=None)
         yield
 
 

@@ -5,7 +5,6 @@ import os.path
 import re
 import uuid
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,10 +88,20 @@ def parse_picture(text: str) -> Path:
     return parse_new_file(text)
 
 
+def needs(says: str, name: str, *others: str) -> Contradiction:
+    """Return that the option ``name`` goes with one of the others (attributes); ``says`` is the usage error."""
+    return lambda options: _given(options, name) and not _given(options, *others), says
+
+
+def excludes(says: str, name: str, *others: str) -> Contradiction:
+    """Return that the option ``name`` goes with none of the others (attributes); ``says`` is the usage error."""
+    return lambda options: _given(options, name) and _given(options, *others), says
+
+
 def only_looking(*writing: str) -> tuple[Contradiction, ...]:
     """Return the contradictions of --save with each of these options."""
     return tuple(
-        (partial(_both, "save", name), f"--save works only with a command that writes nothing: leave --{name} out")
+        excludes(f"--save works only with a command that writes nothing: leave --{name} out", "save", name)
         for name in writing
     )
 
@@ -100,16 +109,17 @@ def only_looking(*writing: str) -> tuple[Contradiction, ...]:
 def only_the_case(*others: str) -> tuple[Contradiction, ...]:
     """Return the contradictions of --replay with each of these options."""
     return tuple(
-        (
-            partial(_both, "replay", name),
+        excludes(
             f"--replay repeats a verb with the options that are in the case: leave --{name.replace('_', '-')} out",
+            "replay",
+            name,
         )
         for name in others
     )
 
 
-def _both(first: str, second: str, options: argparse.Namespace) -> bool:
-    return bool(getattr(options, first) and getattr(options, second))
+def _given(options: argparse.Namespace, *names: str) -> bool:
+    return any(getattr(options, name) for name in names)
 
 
 PLACEMENT = (
@@ -179,7 +189,4 @@ REQUESTS = (
     ),
     Option("--fit", "send only requests that fit the cells and devices of this host"),
 )
-USER_ALONE: Contradiction = (
-    lambda options: options.user and not options.project,
-    "give --user only together with --project",
-)
+USER_ALONE = needs("give --user only together with --project", "user", "project")

@@ -25,6 +25,8 @@ from agent.command.verb_options import (
     Contradiction,
     Option,
     Row,
+    excludes,
+    needs,
     only_looking,
     only_the_case,
     parse_consumer_type,
@@ -41,7 +43,7 @@ class Verb(NamedTuple):
 
     name: str
     help: str
-    doing: str = ""  # shown on a terminal until the function ends; empty: nothing is shown
+    asks: bool = False  # puts a question to the person at the terminal
     example: str = "--embedded"
     placement: bool = True  # has the options that choose a placement
     logs: bool = False  # sets up its log as configured; else the command logs to standard error
@@ -73,7 +75,6 @@ _TABLE = (
     Verb(
         name="discover",
         help="show the tree that this host would report",
-        doing="reading this host",
         example="--format json",
         placement=False,
         options=(
@@ -85,16 +86,11 @@ _TABLE = (
     Verb(
         name="show",
         help="show the tree that placement holds, with its allocations",
-        doing="reading placement",
         options=(
             *HOST,
             Option("--project", "show instead what this project uses in the whole placement", metavar="ID"),
             Option("--user", "with --project: only what this user of the project uses", metavar="ID"),
-            Option(
-                "--node",
-                "only this node: a host by its name, a bare-metal node by its uuid",
-                metavar="NODE",
-            ),
+            Option("--node", "only this node: a host by its name, a bare-metal node by its uuid", metavar="NODE"),
             *PICTURE,
             *ALL,
         ),
@@ -103,7 +99,6 @@ _TABLE = (
     Verb(
         name="plan",
         help="show what a pass would change; writes nothing",
-        doing="reading this host and placement",
         options=(
             *HOST,
             *RENAME,
@@ -134,7 +129,6 @@ _TABLE = (
     Verb(
         name="sync",
         help="run one pass: make placement equal to this host",
-        doing="reading this host, bringing placement up to date",
         example="--config-file /etc/nova/nova.conf",
         writes=True,
         options=(
@@ -154,7 +148,6 @@ _TABLE = (
     Verb(
         name="reshape",
         help="convert the tree and the allocations of its guests to another shape; a dry run unless --apply",
-        doing="reading this host and placement, converting the tree",
         example="--to numa --embedded",
         writes=True,
         options=(
@@ -200,27 +193,21 @@ _TABLE = (
             *ALL,
         ),
         contradictions=(
-            (
-                lambda options: options.digest is not None and not (options.apply or options.approve),
-                "--digest goes with --apply or --approve: it says which plan to carry out",
+            needs(
+                "--digest goes with --apply or --approve: it says which plan to carry out", "digest", "apply", "approve"
             ),
-            (
-                lambda options: options.approve and options.digest is None,
-                "--approve needs --digest: a dry run shows it",
-            ),
-            (
-                lambda options: options.api_is_down and options.database is None,
+            needs("--approve needs --digest: a dry run shows it", "approve", "digest"),
+            needs(
                 "--api-is-down goes with --database: without a database the API itself is used",
+                "api_is_down",
+                "database",
             ),
             (
                 lambda options: options.approved and (not options.apply or options.digest is not None),
                 "give --approved together with --apply, and leave --digest out: the digest is taken from the saved "
                 "approval",
             ),
-            (
-                lambda options: options.database is not None and (options.embedded or options.embedded_dir),
-                "--database and --embedded are two placements: name one",
-            ),
+            excludes("--database and --embedded are two placements: name one", "database", "embedded", "embedded_dir"),
             *only_looking("apply", "approve", "withdraw", "database"),
         ),
         decides=("to",),
@@ -228,7 +215,6 @@ _TABLE = (
     Verb(
         name="undo",
         help="take the last conversion back, exactly, or not at all; a dry run unless --apply",
-        doing="reading this host and placement, taking a conversion back",
         example="--apply --digest 0123456789ab",
         writes=True,
         options=(
@@ -240,17 +226,13 @@ _TABLE = (
             *ALL,
         ),
         contradictions=(
-            (
-                lambda options: options.digest is not None and not options.apply,
-                "--digest goes with --apply: it says which plan to carry out",
-            ),
-            (lambda options: options.list and options.apply, "--list does nothing: leave --apply out"),
+            needs("--digest goes with --apply: it says which plan to carry out", "digest", "apply"),
+            excludes("--list does nothing: leave --apply out", "list", "apply"),
         ),
     ),
     Verb(
         name="record",
         help="record this host in a folder, to read it on another machine",
-        doing="reading this host",
         example="host-1",
         placement=False,
         options=(Option("directory", "a new folder", metavar="DIR", type=Path, required=True),),
@@ -258,14 +240,13 @@ _TABLE = (
     Verb(
         name="upgrade",
         help="upgrade check: whether this host is ready for this version, with the codes of nova-status",
-        doing="checking",
         example="check --config-file /etc/nova/nova.conf",
         options=(Option("what", "check", choices=("check",), required=True), *HOST),
     ),
     Verb(
         name="adopt",
         help="find the root provider of this host, whose compute_id was lost, and write the file again",
-        doing="",
+        asks=True,
         options=(
             Option(
                 "uuid",
@@ -279,6 +260,7 @@ _TABLE = (
     Verb(
         name="bundle",
         help="write what a bug report needs into one file: host, last cases, status, options, versions, journal",
+        asks=True,
         example="report.tar.gz --mask",
         placement=False,
         options=(
@@ -294,7 +276,6 @@ _TABLE = (
     Verb(
         name="explain",
         help="explain why a provider has its classes and traits, or why a host is no allocation candidate",
-        doing="reading this host",
         example="host-1 VCPU",
         options=(
             *HOST,
@@ -316,7 +297,6 @@ _TABLE = (
     Verb(
         name="claim",
         help="give a guest what an allocation candidate offered",
-        doing="asking placement",
         example=f"{GUEST} --project P --user U --type INSTANCE --request FILE",
         writes=True,
         options=(
@@ -334,10 +314,7 @@ _TABLE = (
                 Option("--evacuate", "keep what the guest has on a host that is down"),
             ),
             Option(
-                "--instead-of",
-                "with --merge: the request that the caller claimed before",
-                metavar="FILE",
-                type=Path,
+                "--instead-of", "with --merge: the request that the caller claimed before", metavar="FILE", type=Path
             ),
             Option("--force", "with --replace or --merge: even if the guest runs here and uses what it would lose"),
         ),
@@ -349,9 +326,10 @@ _TABLE = (
                 ),
                 "a new guest needs --project and --user",
             ),
-            (
-                lambda options: options.instead_of and not options.merge,
+            needs(
                 "--instead-of goes with --merge: it says which of the guest's allocations the caller claimed",
+                "instead_of",
+                "merge",
             ),
             USER_ALONE,
         ),
@@ -359,7 +337,6 @@ _TABLE = (
     Verb(
         name="move",
         help="begin a move: a guest gets its new place, a migration keeps the old one",
-        doing="asking placement",
         example=f"{GUEST} --migration {MIGRATED} --request FILE",
         writes=True,
         options=(*HOST, *CONSUMER, *MIGRATION_OPTION, *REQUESTS),
@@ -367,7 +344,6 @@ _TABLE = (
     Verb(
         name="confirm",
         help="end a move: remove what the migration kept",
-        doing="asking placement",
         example=MIGRATED,
         writes=True,
         options=(*HOST, Option("consumer", "a migration's uuid", metavar="MIGRATION", type=parse_uuid, required=True)),
@@ -375,7 +351,6 @@ _TABLE = (
     Verb(
         name="revert",
         help="undo a move: the guest gets back what the migration kept",
-        doing="asking placement",
         example=f"{GUEST} --migration {MIGRATED}",
         writes=True,
         options=(
@@ -388,7 +363,6 @@ _TABLE = (
     Verb(
         name="release",
         help="remove all that a guest holds",
-        doing="asking placement",
         example=GUEST,
         writes=True,
         options=(
@@ -400,7 +374,6 @@ _TABLE = (
     Verb(
         name="audit",
         help="compare the allocations in placement with the guests that really run here",
-        doing="looking at this host and at placement",
         writes=True,
         options=(
             *HOST,
@@ -421,10 +394,7 @@ _TABLE = (
         ),
         contradictions=(
             *only_looking("heal", "policy"),
-            (
-                lambda options: options.heal and not options.policy,
-                "--heal needs --policy: it says which kinds of findings may be healed",
-            ),
+            needs("--heal needs --policy: it says which kinds of findings may be healed", "heal", "policy"),
         ),
         decides=("light", "consumers"),
     ),
@@ -437,13 +407,11 @@ _TABLE = (
     Verb(
         name="status",
         help="show the status that the service wrote last",
-        doing="reading the service's status",
         options=HOST,
     ),
     Verb(
         name="retire",
         help="remove this host's tree from placement; refused while anything in it is allocated",
-        doing="taking this host's tree away",
         example="--dry-run --config-file /etc/nova/nova.conf",
         writes=True,
         options=(*HOST, *DRY_RUN),
@@ -451,7 +419,6 @@ _TABLE = (
     Verb(
         name="hand-over",
         help="remove this agent's marks from the tree, so that nova-compute can take it over",
-        doing="taking this agent's marks away",
         example="--dry-run --config-file /etc/nova/nova.conf",
         writes=True,
         options=(
@@ -463,7 +430,6 @@ _TABLE = (
     Verb(
         name="check",
         help="try everything that a pass needs; writes nothing",
-        doing="trying what a pass needs",
         options=HOST,
     ),
 )
