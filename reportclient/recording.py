@@ -23,7 +23,7 @@ class Unrecorded(Rejected):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """
-    One request with its answer or its failure.
+    One request with its answer or its failure, in the form of a ``requests`` response as far as we use it.
 
     It contains no secrets: tokens are in headers that are not recorded, and the text of a failure is masked.
     """
@@ -42,6 +42,18 @@ class Exchange:
     def key(self) -> tuple[str, str, str]:
         """Method, path and microversion: equal for equal requests."""
         return self.method, self.path, self.microversion
+
+    @property
+    def status_code(self) -> int:
+        return self.status
+
+    @property
+    def content(self) -> bytes:
+        return self.text.encode()
+
+    def json(self) -> Any:
+        """Return the decoded body of the answer; ValueError when it is no JSON, as from ``requests``."""
+        return decode_json(self.text)
 
 
 class RecordingSender:
@@ -70,33 +82,6 @@ class RecordingSender:
         return answer
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedAnswer:
-    """A recorded answer in the form of a ``requests`` response, as far as we use it."""
-
-    exchange: Exchange
-
-    @property
-    def status_code(self) -> int:
-        return self.exchange.status
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return self.exchange.headers
-
-    @property
-    def content(self) -> bytes:
-        return self.exchange.text.encode()
-
-    @property
-    def text(self) -> str:
-        return self.exchange.text
-
-    def json(self) -> Any:
-        """Return the decoded body; ValueError when it is no JSON, as from ``requests``."""
-        return decode_json(self.exchange.text)
-
-
 class RecordedSender:
     """Answers equal requests with their recorded answers, in the recorded order; the last one is repeated."""
 
@@ -105,7 +90,7 @@ class RecordedSender:
         for one in exchanges:
             self._left.setdefault(one.key, []).append(one)
 
-    def request(self, url: str, method: str, **kwargs: Any) -> RecordedAnswer:
+    def request(self, url: str, method: str, **kwargs: Any) -> Exchange:
         """
         Answer as ``Sender`` does.
 
@@ -121,7 +106,7 @@ class RecordedSender:
         found = left.pop(0) if len(left) > 1 else left[0]
         if found.failure:
             raise _failure(found)
-        return RecordedAnswer(found)
+        return found
 
 
 def encode_exchanges(exchanges: Iterable[Exchange]) -> str:

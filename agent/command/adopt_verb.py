@@ -14,8 +14,6 @@ from agent.errors import ConfigError
 from agent.state.identity import FILE, keep_identity, read_identity
 from reportclient.client import PlacementClient
 
-_TABLE = print_adoption
-
 
 @dataclass(slots=True)
 class _Found:
@@ -51,21 +49,18 @@ def adopt(options: argparse.Namespace) -> Report:
     path = folders[0] / FILE
     roots = tuple(found.root(uuid, node) for uuid in sorted(found.names, key=lambda one: -found.guests[one]))
     data = Adoption(node=node, guests=found.holding, found=roots, chosen=chosen, why=why, path=path)
+    report = Report(data=data, table=print_adoption)
     if not chosen:
-        return Report(data=data, table=_TABLE, exit=Exit.REFUSED, remarks=[why])
+        return replace(report, exit=Exit.REFUSED, remarks=[why])
     if not (options.yes or agreed(print_adoption, data, f"write {chosen} into {path}?")):
-        return Report(
-            data=data,
-            table=_TABLE,
-            exit=Exit.DIFFERENCES,
-            remarks=[f"nothing was written: adopt {chosen} --yes writes it"],
-        )
+        unwritten = f"nothing was written: adopt {chosen} --yes writes it"
+        return replace(report, exit=Exit.DIFFERENCES, remarks=[unwritten])
     if not known:
         keep_identity(path.parent, chosen)
     here.tie(chosen, survey, anew=True)
     name = found.names.get(chosen, node)
     rename = f"run sync --rename-from {name}: the provider has this host's old name"
-    return Report(data=replace(data, written=True), table=_TABLE, remarks=[rename] if name != node else ())
+    return replace(report, data=replace(data, written=True), remarks=[rename] if name != node else ())
 
 
 def _look(client: PlacementClient, node: str, guests: Iterable[str]) -> _Found:

@@ -15,6 +15,7 @@ from agent.command import (
     bundle_verb,
     host_verbs,
     node_verbs,
+    record,
     service_verbs,
     undo_verb,
 )
@@ -43,7 +44,7 @@ ACTS: Mapping[str, Act] = {
     "sync": host_verbs.sync,
     "reshape": host_verbs.reshape,
     "undo": undo_verb.undo,
-    "record": host_verbs.record,
+    "record": record.record,
     "upgrade": service_verbs.upgrade,
     "adopt": adopt_verb.adopt,
     "bundle": bundle_verb.bundle,

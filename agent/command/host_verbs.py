@@ -16,7 +16,6 @@ from agent.command.host_tables import (
     print_candidacy,
     print_checks,
     print_reasons,
-    print_recorded,
     print_shown,
     print_suggestion,
     print_tree,
@@ -35,12 +34,11 @@ from agent.command.outcomes import (
 from agent.command.picture.subjects import Subject, of_conversion, of_shown
 from agent.command.plan_results import ApprovalAnswer, DesiredTree, Forecast, Foreseen, ShownTree, shown_plan
 from agent.command.plan_tables import print_conversion, print_foreseen, print_withdrawn
-from agent.command.record import record_host
 from agent.command.result import Printer, Report, choice_of, open_hosts, settings_of
-from agent.command.results import Checks, Recorded, Suggestion, Usages, Withdrawn
+from agent.command.results import Checks, Suggestion, Usages, Withdrawn
 from agent.command.suggestion import TYPE_FILES, suggestion
 from agent.connect.adapters import ApiLook, look_for_placement
-from agent.connect.choice import host_driver, open_client, open_driver, settings_for
+from agent.connect.choice import open_client, open_driver, settings_for
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
@@ -357,14 +355,6 @@ def _leaving(options: argparse.Namespace, leave: Callable[[ComputeNode], Outcome
     report = _ended_report(outcomes, print_left, dry_run=options.dry_run)
     planned = options.dry_run and any(one.plan.operations for one in outcomes)
     return replace(report, exit=Exit.DIFFERENCES) if planned and report.exit is Exit.DONE else report
-
-
-def record(options: argparse.Namespace) -> Report:
-    """Write this host into a host archive."""
-    settings = settings_for(choice_of(options))
-    host_driver(settings)  # a driver of bare-metal nodes has no host to record
-    count = record_host(settings, options.directory)
-    return Report(data=Recorded(options.directory, count), table=print_recorded)
 
 
 def check(options: argparse.Namespace) -> Report:

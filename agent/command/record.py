@@ -1,10 +1,15 @@
-"""Write a host archive: this host as a folder of small files."""
+"""The verb ``record``: write this host as a folder of small files, a host archive."""
 
-from collections.abc import Mapping
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from agent.command.host_tables import print_recorded
+from agent.command.result import Report, settings_of
+from agent.command.results import Recorded
 from agent.connect.choice import Choice, HypervisorNeeded, host_driver, open_driver
 from agent.errors import StateError
 from agent.settings.read import Settings
@@ -19,19 +24,23 @@ from drivers.libvirt.recorded import DEVICES
 from drivers.looks import look
 
 
-def record_host(settings: Settings, folder: Path) -> int:
+def record(options: argparse.Namespace) -> Report:
     """
-    Record this host into ``folder``, which is new or empty; return the number of files.
+    Record this host into the folder ``options.directory``, which is new or empty.
 
     The host is read completely before the first file is written.
 
     Raises:
         DiscoveryError, PolicyError: the host cannot be read. StateError: the folder has files or cannot be written.
     """
-    _check_new(folder)
-    files = host_files(settings)
-    _write(folder, files)
-    return len(files)
+    folder: Path = options.directory
+    with _writing(folder):
+        if folder.exists() and any(folder.iterdir()):  # before the host is read, which may take long
+            raise StateError(f"{folder} is not empty: record into a new folder")
+    files = host_files(settings_of(options))
+    with _writing(folder), owners_rights(folder):
+        write_files(folder, files)
+    return Report(data=Recorded(folder, len(files)), table=print_recorded)
 
 
 def host_files(settings: Settings) -> dict[str, str]:
@@ -54,21 +63,12 @@ def host_files(settings: Settings) -> dict[str, str]:
         raise DiscoveryError(survey.facts.disk.because)
     everything = look(LiveConnection(settings.hypervisor.libvirt_uri).all_devices)
     files = {**{f"{DEVICES}/{name}.xml": document.text for name, document in everything}, **survey.files}
-    return archive_files(replace(survey, files=files), node, read_identity(settings.folders.identity))
+    return archive_files(replace(survey, files=files, compute_id=read_identity(settings.folders.identity)), node)
 
 
-def _check_new(folder: Path) -> None:
-    """Refuse a folder with files before the host is read, which may take long."""
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
     try:
-        if folder.exists() and any(folder.iterdir()):
-            raise StateError(f"{folder} is not empty: record into a new folder")
-    except OSError as error:
-        raise StateError(f"cannot write the host archive: {error.strerror}: {error.filename or folder}") from error
-
-
-def _write(folder: Path, files: Mapping[str, str]) -> None:
-    try:
-        with owners_rights(folder):
-            write_files(folder, files)
+        yield
     except OSError as error:
         raise StateError(f"cannot write the host archive: {error.strerror}: {error.filename or folder}") from error

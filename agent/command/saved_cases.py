@@ -14,7 +14,7 @@ from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.sync.case import open_case
 from agent.sync.case_archive import check_folder
-from agent.sync.recorder import keep_state, new_recorder, save_case
+from agent.sync.recorder import Recorder, keep_state, save_case
 from drivers.errors import DiscoveryError
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ def save(verb: Verb, options: argparse.Namespace, act: Act) -> Report | None:
     """
     settings = settings_for(choice_of(options))
     check_folder(options.save)
-    options.recorder = new_recorder()
+    options.recorder = Recorder()
     keep_state(options.recorder, settings)
     try:
         report = act(options)

@@ -19,9 +19,8 @@ from drivers.policy import Layout
 
 def undo(options: argparse.Namespace) -> Report:
     """Report the plan that takes the last conversion back; with --apply carry it out, with --list list conversions."""
-    choice = choice_of(options)
     settings = settings_of(options)
-    _, where = open_client(settings, choice)
+    _, where = open_client(settings, choice_of(options))
     entries = kept_conversions(one for one in read_journal(settings.folders.state) if same_place(one.where, where))
     if options.list:
         told = (replace(one, body={"undoes": one.body.get("undoes")}) for one in reversed(entries))  # without the trees

@@ -13,7 +13,7 @@ from agent.settings.read import Settings
 from agent.state.files import files_in, remove, replace_durably, state_files
 from agent.state.rights import owners_rights
 from agent.sync.case_archive import write_packed
-from agent.sync.recorder import Recorder, begin_anew, keep_state, new_recorder, packed_case
+from agent.sync.recorder import Recorder, begin_anew, keep_state, packed_case
 
 LOG = logging.getLogger(__name__)
 _FOLDER = "cases"
@@ -41,7 +41,7 @@ class KeptCases:
         self._settings = settings
         self._reasons: deque[str] = deque(maxlen=_REASONS)  # of the cases since the last pass that went well
         self._unkept: deque[str] = deque(maxlen=_REASONS)  # of passes whose case could not be kept, to log it once
-        self.recorder = new_recorder() if active and settings.service.keep_cases > 0 else None
+        self.recorder = Recorder() if active and settings.service.keep_cases > 0 else None
 
     def begin(self) -> None:
         """Begin a new pass."""

@@ -47,7 +47,7 @@ _MEMORY = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.json")  # what
 class Recorder:
     """Everything that a verb reads, and the files of the state directory as the verb found them."""
 
-    clock: Clock
+    clock: Clock = field(default_factory=lambda: _stopped())  # stands still
     state: Mapping[str, bytes] = field(default_factory=dict)  # by file name
     exchanges: Mapping[str, list[Exchange]] = field(default_factory=lambda: {name: [] for name in SERVICES})
     nodes: tuple[str, ...] = ()
@@ -86,11 +86,6 @@ class Recorder:
             return survey
 
         return SurveyedElsewhere(driver, nodes, look)
-
-
-def new_recorder() -> Recorder:
-    """Return an empty recorder, whose clock stands still from now on."""
-    return Recorder(_stopped())
 
 
 def begin_anew(kept: Recorder) -> None:
@@ -157,7 +152,7 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
         if isinstance(seen, Exception):
             looks.append(SavedLook(node, **asdict(_failure(seen))))
             continue
-        archive = archive_files(seen, node, seen.compute_id)
+        archive = archive_files(seen, node)
         files |= {f"hosts/{number}/{name}": text.encode() for name, text in archive.items()}
         looks.append(SavedLook(node, number))
     files["agent.conf"] = encode_options(settings).encode()
@@ -204,13 +199,9 @@ def _files_of_operators(settings: Settings) -> dict[str, bytes]:
         raise StateError(f"no case is saved, as {error.filename} cannot be read: {error.strerror}") from error
 
 
-def archive_files(survey: Survey, node: str, identity: str | None) -> dict[str, str]:
-    """
-    Return a host archive of a survey: file name -> text; of its guests only what the agent reads.
-
-    ``identity`` is the host's compute_id, None without one.
-    """
-    files = {**survey.files, **({FILE: identity + "\n"} if identity else {})}
+def archive_files(survey: Survey, node: str) -> dict[str, str]:
+    """Return a host archive of a survey: file name -> text; of its guests only what the agent reads."""
+    files = {**survey.files, **({FILE: survey.compute_id + "\n"} if survey.compute_id else {})}
     guests = {name: text for name, text in files.items() if name.startswith(f"{DOMAINS}/") and name.endswith(".xml")}
     files |= {name: prune_domain(Document(text, name)) for name, text in guests.items()}
     now, uname = datetime.now(UTC).isoformat(timespec="seconds"), platform.uname()

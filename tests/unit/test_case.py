@@ -21,7 +21,7 @@ from agent.sync.decide.plan import draft
 from agent.sync.decide.view import Needs, View, Wishes
 from agent.sync.json_form import encode, encode_kept
 from agent.sync.node import ComputeNode
-from agent.sync.recorder import Recorder, new_recorder, save_case
+from agent.sync.recorder import Recorder, save_case
 from agent.sync.run import foresee
 from beds.worlds import CARDS, STYLES, World, worlds
 from configured import changed
@@ -219,7 +219,7 @@ def test_a_case_knows_an_empty_folder_of_files_from_none(tmp_path: Path, files: 
     for name in files or ():
         (folder / name).write_text("meta: {schema_version: '1.0'}\n")
     configured = changed(load_settings([]), folders={"state": tmp_path / "state"}, operator_files={"folder": folder})
-    save_case(tmp_path / "case.tar.gz", new_recorder(), configured, "plan", {})
+    save_case(tmp_path / "case.tar.gz", Recorder(), configured, "plan", {})
 
     with open_case(tmp_path / "case.tar.gz") as case:
         there = case.settings(configured).operator_files.folder
@@ -236,7 +236,7 @@ def test_a_look_that_the_configuration_contradicts_is_contradicted_again(tmp_pat
         def survey(self, node: str) -> Any:
             raise PolicyError("virt_type is kvm, and libvirt offers qemu")
 
-    kept = new_recorder()
+    kept = Recorder()
     with pytest.raises(PolicyError, match="virt_type"):
         kept.driver(cast(Any, Contradicted())).survey("host")
     save_case(tmp_path / "case.tar.gz", kept, changed(load_settings([]), folders={"state": tmp_path}), "plan", {})

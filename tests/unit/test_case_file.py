@@ -25,7 +25,7 @@ from agent.settings.read import Settings, load_settings
 from agent.sync import case_archive as packing
 from agent.sync.case import Case, open_case
 from agent.sync.case_archive import check_folder, pack_case, write_packed
-from agent.sync.recorder import begin_anew, keep_state, new_recorder, save_case
+from agent.sync.recorder import Recorder, begin_anew, keep_state, save_case
 from configured import changed
 from drivers.base import Survey
 from drivers.errors import DiscoveryError
@@ -54,7 +54,7 @@ def configured(tmp_path: Path) -> Settings:
 
 def whole(tmp_path: Path) -> dict[str, bytes]:
     """The files of a case with one look and one request, by name."""
-    kept = new_recorder()
+    kept = Recorder()
     kept.nodes, kept.called = ("host",), {"placement": "P", "where": "P"}
     kept.looks.append(("host", Survey(FACTS, None, {})))
     kept.exchanges["placement"].append(Exchange(**ONE))
@@ -144,7 +144,7 @@ def test_of_the_state_only_the_agents_own_memory_is_kept_and_to_the_byte(tmp_pat
     for name in names:
         (tmp_path / "state" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "state" / name).write_bytes(b"\xff")
-    kept = new_recorder()
+    kept = Recorder()
 
     keep_state(kept, configured(tmp_path))
 
@@ -165,7 +165,7 @@ def test_files_of_operators_are_kept_to_the_byte(tmp_path: Path) -> None:
 
 
 def test_a_failed_look_is_kept_without_the_password_in_its_words(tmp_path: Path) -> None:
-    kept = new_recorder()
+    kept = Recorder()
     kept.looks.append(("host", DiscoveryError("libvirt at qemu+tcp://root:hidden@there/system is gone")))
     save_case(tmp_path / "case.tar.gz", kept, configured(tmp_path), "plan", {})
 
@@ -179,7 +179,7 @@ class Unlisted:
 
 
 def test_nodes_that_could_not_be_listed_cannot_be_listed_again(tmp_path: Path) -> None:
-    kept = new_recorder()
+    kept = Recorder()
     unlisted: Any = Unlisted()
     with pytest.raises(DiscoveryError, match="libvirt is gone"):
         kept.driver(unlisted).nodes()
@@ -204,7 +204,7 @@ def test_nodes_are_listed_at_each_pass(tmp_path: Path) -> None:
             return self.names
 
     host: Any = Renamed()
-    kept = new_recorder()
+    kept = Recorder()
     driver = kept.driver(host)
     assert driver.nodes() == kept.nodes == ("one",)
     host.names = ("other",)
