@@ -183,16 +183,8 @@ def _still_so(
     survey = node.survey()
     tree = node.client.observe(root_uuid, left.observed)
     tree = as_called(tree, tree.root.name) if tree.root else tree
-    again = _snapshot(node, survey, tree, snapshot.allocations, left)
-    again = replace(
-        again,
-        consumers=snapshot.consumers,
-        sharing=snapshot.sharing,
-        asked=snapshot.asked,
-        doubted=snapshot.doubted,
-        nova=snapshot.nova,
-        beside_nova=snapshot.beside_nova,
-    )
+    now = _snapshot(node, survey, tree, snapshot.allocations, left)
+    again = replace(snapshot, tree=tree, holdings=now.holdings, providers=now.providers, configured=now.configured)
     return tree, tuple(finding for finding in find_all(again) if finding.key in first)
 
 
@@ -262,13 +254,12 @@ def _verified(node: ComputeNode, snapshot: Snapshot) -> Snapshot:
     known: dict[str, Consumer | None] = {}
     while unread := (suspects(snapshot) | kin(snapshot) | snapshot.asked) - known.keys():
         known |= {uuid: node.client.consumer(uuid) for uuid in sorted(unread)}
-        names = {uuid: seen.name for uuid, seen in snapshot.tree.by_uuid.items()}
         rows = [one for one in snapshot.allocations if one.consumer not in known]
         for consumer in filter(None, known.values()):
             rows += [
-                Allocation(consumer.uuid, names[uuid], name, amount)
+                Allocation(consumer.uuid, snapshot.names[uuid], name, amount)
                 for uuid, resources in consumer.slots.items()
-                if uuid in names
+                if uuid in snapshot.names
                 for name, amount in resources.items()
             ]
         read = {uuid: consumer for uuid, consumer in known.items() if consumer}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from agent.allocations.decide.in_use import in_use, uncovered
-from reportclient.allocations import Consumer, Float, GuestState, Holding, Holdings, Slots, Undecided
+from reportclient.allocations import Consumer, Float, GuestState, Holding, Holdings, Slots
 
 NAMES = {"root": "host", "card": "host_card"}
 HERE: Slots = {"root": {"VCPU": 2}, "card": {"VGPU": 1}, "storage": {"DISK_GB": 5}}
@@ -60,7 +60,6 @@ USES = Holdings(
     known={"guest": GuestState(active=True)},
     told=frozenset({"VCPU", "PCPU", "VGPU"}),
 )
-UNDECIDED = Undecided("guest", "0000:84:00.0", "")
 
 
 @pytest.mark.parametrize(
@@ -78,7 +77,7 @@ UNDECIDED = Undecided("guest", "0000:84:00.0", "")
         pytest.param(
             {"card": {"VGPU": 2}},
             {"card": {"VGPU": 1}},
-            replace(USES, undecided=(UNDECIDED,)),
+            replace(USES, known={"guest": GuestState(active=True, untold=frozenset({"VGPU"}))}),
             "1 VGPU on host_card",
             id="a device of which it is not known what it is",
         ),

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from agent.allocations.decide.sets import MIGRATION
 from reportclient.allocations import Consumer, Holdings, Slots
-from reportclient.names import CPUS, NO_DEVICES
+from reportclient.names import CPUS
 
 
 def in_use(consumer: Consumer, names: Mapping[str, str], running: Mapping[str, Consumer | None]) -> str:
@@ -15,18 +15,18 @@ def in_use(consumer: Consumer, names: Mapping[str, str], running: Mapping[str, C
     ``names`` are those of this host's providers, by uuid. ``running`` are the guests that run here, by uuid, with their
     own consumers. A guest without allocations here may have left them to its migration, which has its owner.
     """
-    parts = [f"{amount} {name} on {provider}" for (provider, name), amount in _rows(consumer.slots, names).items()]
-    return _twice(_user(consumer, names, running), parts) if parts else ""
+    return _twice(_user(consumer, names, running), _parts(_rows(consumer.slots, names)))
 
 
 def left_over(consumer: Consumer, names: Mapping[str, str]) -> str:
     """Return what the end of its allocations means for a guest that is shut off on this host, as a sentence."""
-    parts = [f"{amount} {name} on {provider}" for (provider, name), amount in _rows(consumer.slots, names).items()]
-    text = (
+    parts = _parts(_rows(consumer.slots, names))
+    if not parts:
+        return ""
+    return (
         f"guest {consumer.uuid} is shut off and still defined on this host: placement offers {', '.join(parts)} to "
         f"other guests now. Undefine it, or claim its allocations again before it starts"
     )
-    return text if parts else ""
 
 
 def uncovered(guest: str, before: Slots, after: Slots, names: Mapping[str, str], holdings: Holdings) -> str:
@@ -40,23 +40,21 @@ def uncovered(guest: str, before: Slots, after: Slots, names: Mapping[str, str],
         return ""
     had, left = _rows(before, names), _rows(after, names)
     told = holdings.told - state.untold
-    if any(one.consumer == guest for one in holdings.undecided):
-        told &= NO_DEVICES
     uses = Counter[tuple[str, str]]()
     for unit in holdings.units:
         uses[unit.provider, unit.resource_class] += unit.amount if unit.consumer == guest else 0
     for one in holdings.floats:
         uses["", one.resource_class] += one.amount if one.consumer == guest else 0  # without a place of its own
-    parts = []
+    parts: list[str] = []
     for kind in sorted({CPUS if name in CPUS else frozenset({name}) for _, name in had}, key=sorted):
         mine = {slot: amount for slot, amount in had.items() if slot[1] in kind}
         needed = {slot: min(amount, uses[slot]) if kind <= told else amount for slot, amount in mine.items()}
         short = {slot: amount - left.get(slot, 0) for slot, amount in needed.items() if amount > left.get(slot, 0)}
-        parts += [f"{amount} {name} on {provider}" for (provider, name), amount in short.items()]
+        parts += _parts(short)
         used = sum(amount for (_, name), amount in uses.items() if name in kind)
         lack = min(sum(mine.values()), used) - sum(amount for (_, name), amount in left.items() if name in kind)
         parts += [f"{lack} {' or '.join(sorted(kind))}"] if kind <= told and not short and lack > 0 else []
-    return _twice(f"guest {guest}", parts) if parts else ""
+    return _twice(f"guest {guest}", parts)
 
 
 def _rows(slots: Slots, names: Mapping[str, str]) -> dict[tuple[str, str], int]:
@@ -69,8 +67,12 @@ def _rows(slots: Slots, names: Mapping[str, str]) -> dict[tuple[str, str], int]:
     }
 
 
+def _parts(rows: Mapping[tuple[str, str], int]) -> list[str]:
+    return [f"{amount} {name} on {provider}" for (provider, name), amount in rows.items()]
+
+
 def _twice(user: str, parts: Sequence[str]) -> str:
-    if not user:
+    if not user or not parts:
         return ""
     return f"{user} runs on this host: without these allocations, placement offers {', '.join(parts)} a second time"
 

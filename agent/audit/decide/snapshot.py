@@ -3,11 +3,15 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
+from agent.allocations.decide.sets import settled
 from agent.nova.answers import NovaWitness
 from reportclient.allocations import Allocation, Consumer, Float, Holding, Holdings
 from reportclient.names import CPUS, NO_DEVICES
 from reportclient.tree import ObservedTree
+
+T = TypeVar("T", Holding, Float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +77,18 @@ class Snapshot:
 
     def others(self, consumer: Consumer) -> dict[str, dict[str, int]]:
         """Return what a consumer has of others' stock, shared or below our root: provider's uuid -> class -> amount."""
-        rest: dict[str, dict[str, int]] = {}
-        for uuid, resources in consumer.slots.items():
-            ours = self.providers.classes[self.tree.by_uuid[uuid].name] if uuid in self.tree.by_uuid else frozenset()
-            if uuid in self.tree.by_uuid or uuid in self.sharing:
-                rest[uuid] = {name: amount for name, amount in resources.items() if name not in ours}
-        return {uuid: resources for uuid, resources in rest.items() if resources}
+        besides, near = self.besides(consumer), self.names.keys() | self.sharing
+        return {uuid: resources for uuid, resources in besides.items() if uuid in near}
+
+    def besides(self, consumer: Consumer) -> dict[str, dict[str, int]]:
+        """Return what a consumer has besides our stock, on other hosts too: provider's uuid -> class -> amount."""
+        ours = {uuid: self.providers.classes[name] for uuid, name in self.names.items()}
+        return settled(
+            {
+                uuid: {name: amount for name, amount in resources.items() if name not in ours.get(uuid, ())}
+                for uuid, resources in consumer.slots.items()
+            }
+        )
 
     @property
     def without_rows(self) -> frozenset[str]:
@@ -192,11 +202,7 @@ class Snapshot:
 
     @cached_property
     def _floats(self) -> dict[tuple[str, str], list[Float]]:
-        """The floating amounts, by guest and class."""
-        found: dict[tuple[str, str], list[Float]] = {}
-        for one in self.holdings.floats:
-            found.setdefault((one.consumer, one.resource_class), []).append(one)
-        return found
+        return _by_guest_and_class(self.holdings.floats)
 
     def differences(self, uuid: str) -> dict[str, dict[str, tuple[int, int]]]:
         """Return class -> provider -> (what a guest has, what is allocated), only where the two differ."""
@@ -243,8 +249,8 @@ class Snapshot:
         return has < booked and (named is None or booked <= named)
 
 
-def _by_guest_and_class(several: Iterable[Holding]) -> dict[tuple[str, str], list[Holding]]:
-    found: dict[tuple[str, str], list[Holding]] = {}
+def _by_guest_and_class(several: Iterable[T]) -> dict[tuple[str, str], list[T]]:
+    found: dict[tuple[str, str], list[T]] = {}
     for one in several:
         found.setdefault((one.consumer, one.resource_class), []).append(one)
     return found

@@ -8,7 +8,7 @@ user and allocations tell it in most cases; where a doubt is left, a person deci
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agent.allocations.decide.sets import INSTANCE, MIGRATION, rewrite, settled
+from agent.allocations.decide.sets import INSTANCE, MIGRATION, rewrite
 from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows
 from agent.audit.decide.snapshot import Snapshot
 from agent.audit.decide.testimony import (
@@ -113,8 +113,7 @@ def _fits(snapshot: Snapshot, stranger: Consumer, guest: str) -> bool:
 
 def _take_away(snapshot: Snapshot, one: Consumer) -> Repair:
     """Return the repair that takes away what a stranger has here."""
-    abroad = snapshot.elsewhere(one)
-    rest = _rest(snapshot, one) if abroad else {}
+    rest = snapshot.besides(one) if snapshot.elsewhere(one) else {}  # its guest may need that on another host
     part = "on this host in classes that this agent reports; the rest stays"
     text = f"remove the allocations of consumer {one.uuid} {part}" if rest else _ALL.format(one.uuid)
     return Repair(text=text, operation=ReplaceAllocations((rewrite(one, rest),)))
@@ -137,20 +136,6 @@ def _stored(snapshot: Snapshot, one: Consumer) -> str:
     return (
         f"; it has {', '.join(sorted(beyond))} too, shared storage where its disk may still be: look there. If there "
         f"is no disk of it, run compute-node-agent release {one.uuid}"
-    )
-
-
-def _rest(snapshot: Snapshot, one: Consumer) -> dict[str, dict[str, int]]:
-    """Return what a consumer has besides this host's own stock: its guest may need that on another host."""
-    return settled(
-        {
-            uuid: {
-                name: amount
-                for name, amount in resources.items()
-                if uuid not in snapshot.names or name not in snapshot.providers.classes[snapshot.names[uuid]]
-            }
-            for uuid, resources in one.slots.items()
-        }
     )
 
 
