@@ -29,7 +29,7 @@ from agent.allocations.decide.sets import (
     reverted_set,
     rewrite,
 )
-from reportclient.allocations import AllocationRequest, Slots
+from reportclient.allocations import AllocationRequest, Consumer, Slots
 from reportclient.client import PlacementClient
 from reportclient.errors import Absent, Conflict, LeftBehind, NoRoom, PlacementError, Unavailable
 from reportclient.payload import decode_request
@@ -61,14 +61,6 @@ class Ending:
     note: str = ""  # why it was not done, and what to do
 
 
-class _Ended(Exception):
-    """An operation ends before it writes anything; carries how it ended."""
-
-    def __init__(self, ending: Ending) -> None:
-        super().__init__(ending.note)
-        self.ending = ending
-
-
 @dataclass(frozen=True, slots=True)
 class Operations:
     """
@@ -93,7 +85,11 @@ class Operations:
 
     def replace(self, consumer: str, requests: Sequence[AllocationRequest]) -> Ending:
         """Replace what a guest has by the first of these requests that fits: a resize in place."""
-        return self._rewrite_with(consumer, requests, replace_set)
+
+        def make(guest: Consumer, request: Slots, sharing: frozenset[str]) -> Write:
+            return ReplaceAllocations((rewrite(guest, replace_set(guest.slots, request, sharing)),))
+
+        return self._rewrite(consumer, requests, make)
 
     def evacuate(self, consumer: str, requests: Sequence[AllocationRequest]) -> Ending:
         """
@@ -103,27 +99,27 @@ class Operations:
         host, or on two hosts, was evacuated before: it is not claimed again.
         """
 
-        def make_set(held: Slots, request: Slots, sharing: frozenset[str]) -> Slots:
-            there, asked = self._hosts(held.keys() - sharing), self._hosts(request.keys() - sharing)
+        def make(guest: Consumer, request: Slots, sharing: frozenset[str]) -> Write | Ending:
+            there, asked = self._hosts(guest.slots.keys() - sharing), self._hosts(request.keys() - sharing)
             if len(there) > 1 or there & asked:
                 note = (
                     f"guest {consumer} has allocations on {' and '.join(sorted(there))} already: look with "
                     f"compute-node-agent show whether the guest was evacuated before; if so, do not claim again"
                 )
-                raise _Ended(Ending(told=Result.EXISTS, consumer=consumer, held=held, note=note))
-            return evacuated_set(held, request, sharing)
+                return Ending(told=Result.EXISTS, consumer=consumer, held=guest.slots, note=note)
+            return ReplaceAllocations((rewrite(guest, evacuated_set(guest.slots, request, sharing)),))
 
-        return self._rewrite_with(consumer, requests, make_set)
+        return self._rewrite(consumer, requests, make)
 
     def merge(
         self, consumer: str, requests: Sequence[AllocationRequest], before: AllocationRequest | None = None
     ) -> Ending:
         """Replace the caller's part of a consumer, which was ``before``, by the request; the parts of others stay."""
 
-        def make(request: AllocationRequest) -> Write:
+        def make(request: AllocationRequest) -> Write | Ending:
             now = self.client.consumer(consumer)
             if now is None:
-                raise _Ended(_absent(consumer))
+                return _absent(consumer)
             try:
                 after = merge_set(now.slots, decode_request(before) if before else {}, decode_request(request))
             except ValueError as error:
@@ -131,7 +127,7 @@ class Operations:
                     f"consumer {consumer} is not as the caller believes: {error}: look with compute-node-agent show, "
                     f"then correct the request or do not send it again"
                 )
-                raise _Ended(Ending(told=Result.CONFLICT, consumer=consumer, held=now.slots, note=note)) from error
+                return Ending(told=Result.CONFLICT, consumer=consumer, held=now.slots, note=note)
             return ReplaceAllocations((rewrite(now, after),))
 
         return self._first_fitting(consumer, requests, make, anew=True)
@@ -144,16 +140,12 @@ class Operations:
         """
         if migration == consumer:
             return Ending(told=Result.CONFLICT, consumer=consumer, note=_not_a_migration(migration))
-        sharing = self.client.sharing()
-        guest = self.client.consumer(consumer)
-        if guest is None:
-            return _absent(consumer)
 
-        def make(request: AllocationRequest) -> Write:
-            kept, after = moved_sets(guest.slots, decode_request(request), sharing)
+        def make(guest: Consumer, request: Slots, sharing: frozenset[str]) -> Write:
+            kept, after = moved_sets(guest.slots, request, sharing)
             return ReplaceAllocations((begin_migration(guest, migration, kept), rewrite(guest, after)))
 
-        return self._first_fitting(consumer, requests, make)
+        return self._rewrite(consumer, requests, make)
 
     def confirm(self, migration: str) -> Ending:
         """
@@ -215,27 +207,24 @@ class Operations:
         write = ReplaceAllocations(tuple(rewrites))
         return self._carry_out(consumer, lambda: write)
 
-    def _rewrite_with(
+    def _rewrite(
         self,
         consumer: str,
         requests: Sequence[AllocationRequest],
-        make_set: Callable[[Slots, Slots, frozenset[str]], Slots],
+        make: Callable[[Consumer, Slots, frozenset[str]], Write | Ending],
     ) -> Ending:
+        """Read a guest once, and carry out the first request that fits; ``make`` also gets the shared providers."""
         sharing = self.client.sharing()
         guest = self.client.consumer(consumer)
         if guest is None:
             return _absent(consumer)
-
-        def make(request: AllocationRequest) -> Write:
-            return ReplaceAllocations((rewrite(guest, make_set(guest.slots, decode_request(request), sharing)),))
-
-        return self._first_fitting(consumer, requests, make)
+        return self._first_fitting(consumer, requests, lambda one: make(guest, decode_request(one), sharing))
 
     def _first_fitting(
         self,
         consumer: str,
         requests: Sequence[AllocationRequest],
-        make: Callable[[AllocationRequest], Write],
+        make: Callable[[AllocationRequest], Write | Ending],
         *,
         anew: bool = False,
     ) -> Ending:
@@ -246,9 +235,9 @@ class Operations:
                 break
         return ending
 
-    def _carry_out(self, consumer: str, make: Callable[[], Write], *, anew: bool = False) -> Ending:
+    def _carry_out(self, consumer: str, make: Callable[[], Write | Ending], *, anew: bool = False) -> Ending:
         """
-        Write until it is done, refused, or out of tries.
+        Write until it is done, refused, or out of tries; nothing where ``make`` returns how it ends.
 
         ``anew``: where another writer changed the consumer, ``make`` reads it again, and the write goes on.
         """
@@ -257,10 +246,9 @@ class Operations:
         for attempt in range(TRIES):
             if attempt:
                 self.pause()
-            try:
-                write = again or make()
-            except _Ended as end:
-                return end.ending
+            write = again or make()
+            if isinstance(write, Ending):
+                return write
             try:
                 self.client.execute(Plan((write,)), ObservedTree())
                 return Ending(told=Result.DONE, consumer=consumer, held=_sets(write).get(consumer, {}))
