@@ -1,7 +1,7 @@
 """Findings of an audit: what is wrong between placement and a host, and the repair of each."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from reportclient.plan import Delete, Plan, ReplaceAllocations, Rewrite, SetInventories
@@ -98,6 +98,14 @@ class Finding:
             *(("nova",) if self.by_nova else ()),
         )
         return "/".join(map(str, parts))
+
+
+def of_each_row(finding: Finding, rows: Mapping[tuple[str, str], tuple[int | None, int | None]]) -> list[Finding]:
+    """Return the finding for each (provider, class), with the amounts (that it should be, that placement has)."""
+    return [
+        replace(finding, provider=place, resource_class=name, expected=expected, actual=actual)
+        for (place, name), (expected, actual) in sorted(rows.items())
+    ]
 
 
 def changed_rows(rewrite: Rewrite, names: Mapping[str, str]) -> dict[tuple[str, str], tuple[int, int]]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from agent.allocations.decide.sets import INSTANCE, added, replace_set, rewrite, settled
 from agent.audit.decide.exchanges import joined_exchanges
-from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows
+from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows, of_each_row
 from agent.audit.decide.providers import audit_providers
 from agent.audit.decide.snapshot import Snapshot
 from agent.audit.decide.testimony import doubt_of, move_of, rests_here, why_undecided
@@ -166,31 +166,21 @@ def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:
         seen += doubt
         sure = {name for _, name in rows}.isdisjoint(snapshot.configured.disputed)
         safe = sure and repair is not None and not (doubt or keeper or (consumer and snapshot.elsewhere(consumer)))
-    shown: Mapping[tuple[str, str], tuple[int | None, int]]
+    found = Finding(
+        kind=Kind.MISSING,
+        consumer=uuid,
+        seen=seen,
+        repair=repair,
+        safe=safe,
+        arriving=keeper is not None,  # nova moves the allocations before the hypervisor begins to move the guest
+        untyped=keeper is not None and keeper.kind is None,
+        by_nova=not snapshot.is_settled(uuid),
+    )
     if repair:
         (written,) = (one for one in repair.rewrites if one.consumer == uuid)
-        shown = changed_rows(written, snapshot.names)
-    else:
-        shown = {row: (amount, 0) for row, amount in rows.items()} or {
-            (snapshot.tree.providers[0].name, "VCPU"): (None, 0)
-        }
-    return [
-        Finding(
-            kind=Kind.MISSING,
-            consumer=uuid,
-            provider=place,
-            resource_class=name,
-            expected=after,
-            actual=before,
-            seen=seen,
-            repair=repair,
-            safe=safe,
-            arriving=keeper is not None,  # nova moves the allocations before the hypervisor begins to move the guest
-            untyped=keeper is not None and keeper.kind is None,
-            by_nova=not snapshot.is_settled(uuid),
-        )
-        for (place, name), (after, before) in sorted(shown.items())
-    ]
+        return of_each_row(found, changed_rows(written, snapshot.names))
+    nothing = {(snapshot.tree.providers[0].name, "VCPU"): (None, 0)}
+    return of_each_row(found, {row: (amount, 0) for row, amount in rows.items()} or nothing)
 
 
 def _kept(snapshot: Snapshot, keeper: Consumer, move: NovaMigration | None, guest: str) -> tuple[str, Repair, bool]:

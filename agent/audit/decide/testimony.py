@@ -3,7 +3,7 @@
 from enum import Enum
 
 from agent.audit.decide.snapshot import Snapshot
-from agent.nova.answers import AT_REST, FINISHED, NovaMigration, NovaServer
+from agent.nova.answers import AT_REST, FINISHED, NovaMigration, NovaServer, NovaWitness
 
 
 class Testimony(Enum):
@@ -57,8 +57,7 @@ def lives_elsewhere(snapshot: Snapshot, server: NovaServer) -> bool:
     nova = snapshot.nova
     if nova is None or not nova.host or server.host in (None, nova.host):
         return False
-    moves = any(one.server == server.uuid and one.is_open for one in nova.migrations.values())
-    return server.status in AT_REST and server.task is None and not moves
+    return server.status in AT_REST and server.task is None and not _open_moves(nova, server.uuid)
 
 
 def rests_here(snapshot: Snapshot, guest: str) -> bool:
@@ -66,7 +65,7 @@ def rests_here(snapshot: Snapshot, guest: str) -> bool:
     nova, server = snapshot.nova, server_of(snapshot, guest)
     if nova is None or server is None or guest not in snapshot.doubted or doubt_of(snapshot, guest):
         return False
-    return server.status in AT_REST and not any(one.server == guest and one.is_open for one in nova.migrations.values())
+    return server.status in AT_REST and not _open_moves(nova, guest)
 
 
 def doubt_of(snapshot: Snapshot, guest: str) -> str:
@@ -83,9 +82,13 @@ def doubt_of(snapshot: Snapshot, guest: str) -> str:
         return why_undecided(snapshot, guest) or f"; nova does not know {guest}"
     if not nova.host or server.host != nova.host:
         return f"; nova has it on host {server.host or 'none'}"
-    moves = (one for one in nova.migrations.values() if one.server == guest and one.is_open)
-    busy = server.in_action or server.status == "UNKNOWN" or any(one.status != FINISHED for one in moves)
+    moving = any(one.status != FINISHED for one in _open_moves(nova, guest))
+    busy = server.in_action or server.status == "UNKNOWN" or moving
     return f"; nova has it in the state {server.status}, and not at rest" if busy else ""
+
+
+def _open_moves(nova: NovaWitness, server: str) -> list[NovaMigration]:
+    return [one for one in nova.migrations.values() if one.server == server and one.is_open]
 
 
 def is_migration_of(snapshot: Snapshot, uuid: str, guest: str) -> bool | None:

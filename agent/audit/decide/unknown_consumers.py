@@ -5,11 +5,10 @@ Placement does not tell to which guest a migration belongs. Nova tells it where 
 user and allocations tell it in most cases; where a doubt is left, a person decides.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
 from agent.allocations.decide.sets import INSTANCE, MIGRATION, rewrite
-from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows
+from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows, of_each_row
 from agent.audit.decide.snapshot import Snapshot
 from agent.audit.decide.testimony import (
     Testimony,
@@ -65,30 +64,12 @@ def audit_strangers(snapshot: Snapshot) -> list[Finding]:
             continue
         if _is_explained(snapshot, one, several):
             continue
-        judged = _judge(snapshot, one)
-        shown: Mapping[tuple[str, str], tuple[int | None, int]]
+        judged = replace(_judge(snapshot, one), consumer=one.uuid, untyped=one.kind is None)
         if judged.kind is Kind.GUEST_LOST:
-            repair, shown = None, {row: (None, amount) for row, amount in snapshot.rows(one.uuid).items()}
+            found += of_each_row(judged, {row: (None, amount) for row, amount in snapshot.rows(one.uuid).items()})
         else:
             repair = _take_away(snapshot, one)
-            shown = changed_rows(repair.rewrites[0], snapshot.names)
-        found += [
-            Finding(
-                kind=judged.kind,
-                consumer=one.uuid,
-                provider=place,
-                resource_class=name,
-                expected=after,
-                actual=before,
-                seen=judged.seen,
-                repair=repair,
-                safe=judged.safe,
-                arriving=judged.arriving,
-                untyped=one.kind is None,
-                by_nova=judged.by_nova,
-            )
-            for (place, name), (after, before) in sorted(shown.items())
-        ]
+            found += of_each_row(replace(judged, repair=repair), changed_rows(repair.rewrites[0], snapshot.names))
     return found
 
 
@@ -167,19 +148,8 @@ def surely_stays(snapshot: Snapshot, guest: str) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Judged:
-    """What a consumer without a guest on this host is."""
-
-    kind: Kind
-    seen: str
-    safe: bool  # its allocations may go
-    arriving: bool  # a guest that is on its way looks the same
-    by_nova: bool  # it rests on nova's answer
-
-
-def _judge(snapshot: Snapshot, one: Consumer) -> _Judged:
-    """Classify a consumer that has no guest on this host."""
+def _judge(snapshot: Snapshot, one: Consumer) -> Finding:
+    """Classify a consumer that has no guest on this host; ``safe``: its allocations may go."""
     word, abroad = word_of(snapshot, one.uuid), bool(snapshot.elsewhere(one))
     if server := server_of(snapshot, one.uuid):
         return _judge_server(snapshot, server, abroad=abroad)
@@ -200,7 +170,7 @@ def _judge(snapshot: Snapshot, one: Consumer) -> _Judged:
         kind, seen = Kind.ORPHANED, f"its guest is neither defined nor running on this host{stored}"
         doubt += stored
     by_nova = word is Testimony.NEITHER  # else a resize that awaits its confirmation, or a claim, may look the same
-    return _Judged(kind=kind, seen=seen + told, safe=not doubt, arriving=not by_nova, by_nova=by_nova)
+    return Finding(kind=kind, seen=seen + told, safe=not doubt, arriving=not by_nova, by_nova=by_nova)
 
 
 _REBOOT = "openstack server reboot --hard {} makes its guest again"
@@ -214,19 +184,19 @@ _REMAKING = {
 """How nova makes a guest again, by the state of the server: it refuses a reboot in these."""
 
 
-def _judge_server(snapshot: Snapshot, server: NovaServer, *, abroad: bool) -> _Judged:
+def _judge_server(snapshot: Snapshot, server: NovaServer, *, abroad: bool) -> Finding:
     """Classify a consumer of which nova has a server, and that has no guest on this host."""
     state = f"{server.status}, task {server.task}" if server.task else server.status
     place = f"on host {server.host}" if server.host else "on no host"
     if abroad and lives_elsewhere(snapshot, server):
         seen = f"nova has its server {place} ({state}), and the consumer has allocations here too"
-        return _Judged(kind=Kind.DOUBLED, seen=seen, safe=True, arriving=False, by_nova=True)
+        return Finding(kind=Kind.DOUBLED, seen=seen, safe=True, by_nova=True)
     seen = (
         f"nova has server {server.uuid} {place} ({state}), and its guest is neither defined nor running on this host: "
         f"run openstack server show {server.uuid}. If nova has the server on this host and does not move it, "
         f"{_REMAKING.get(server.status, _REBOOT).format(server.uuid)}"
     )
-    return _Judged(kind=Kind.GUEST_LOST, seen=seen, safe=False, arriving=True, by_nova=True)
+    return Finding(kind=Kind.GUEST_LOST, seen=seen, arriving=True, by_nova=True)
 
 
 def _doubtful(snapshot: Snapshot, stranger: Consumer) -> list[str]:
