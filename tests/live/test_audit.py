@@ -408,8 +408,8 @@ def test_nothing_is_healed_before_the_second_look_nor_outside_the_policy(
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        pytest.param("heal: [everything]", "heal[0] has 'everything', which is none of ", id="no such kind"),
-        pytest.param("grace_s: 5", "the file lacks heal", id="no kinds"),
+        pytest.param("heal: [everything]", "heal[0]: 'everything' is not one of [", id="no such kind"),
+        pytest.param("grace_s: 5", "the file: 'heal' is a required property", id="no kinds"),
         pytest.param("heal: [", "is not YAML", id="no YAML"),
         pytest.param("heal: []\ngrace_s: .nan", "grace_s is no number", id="not a number"),
         pytest.param("heal: []\ngrace_s: 2024-99-99", "is not YAML", id="no date"),

@@ -126,13 +126,13 @@ HEAD = "meta:\n  schema_version: '1.0'\nproviders:\n- identification:\n    uuid:
         pytest.param(
             f"{HEAD}  inventories:\n    additional:\n      CUSTOM_X:\n        total: 2\n",
             1,
-            "providers[0].inventories.additional must be a list, and is a group of keys",
+            "providers[0].inventories.additional: {'CUSTOM_X': {'total': 2}} is not of type 'array'",
             id="a group instead of a list",
         ),
         pytest.param(
             f"{HEAD}  inventories:\n    additional:\n    - CUSTOM_X:\n        total: two\n",
             1,
-            "CUSTOM_X.total must be a whole number, and is 'two'",
+            "CUSTOM_X.total: 'two' is not of type 'integer'",
             id="text instead of a number",
         ),
     ],
@@ -151,7 +151,7 @@ def test_a_mistake_in_a_provider_file(text: str, code: int, told: str, tmp_path:
     ("text", "told"),
     [
         pytest.param("heal: [over-capacity]\n", "no audit repairs over-capacity: take it out of heal", id="in vain"),
-        pytest.param("heal: missing\n", "heal must be a list, and is 'missing'", id="text instead of a list"),
+        pytest.param("heal: missing\n", "heal: 'missing' is not of type 'array'", id="text instead of a list"),
         pytest.param("heal: [misssing]\n", "is missing meant?", id="misspelt kind"),
     ],
 )

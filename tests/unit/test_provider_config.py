@@ -144,7 +144,9 @@ def test_no_folder_is_no_additions_unless_it_was_named(tmp_path: Path) -> None:
             id="nova's own key",
         ),
         pytest.param(
-            "meta: {schema_version: '1.0'}\nproviders: [{identification: {name: a, uuid: b}}]", "at ", id="two names"
+            "meta: {schema_version: '1.0'}\nproviders: [{identification: {name: a, uuid: b}}]",
+            "has too many",
+            id="two names",
         ),
     ],
 )
