@@ -4,12 +4,11 @@ Runs placement in this process: on a SQLite file for trials and tests, or on a c
 It is placement's own application with its own rules, called without a socket.
 """
 
-import io
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import requests
+import webob
 from alembic.script import ScriptDirectory
 from oslo_config import cfg
 from oslo_db.exception import DBError
@@ -116,49 +115,17 @@ class _InProcess(BaseAdapter):
         self._application = application
 
     def send(self, request: requests.PreparedRequest, *_: object, **__: object) -> requests.Response:
-        status: list[Any] = []
-        chunks = self._application(_environment(request), lambda *given: status.extend(given))
-        try:
-            body = b"".join(chunks)
-        finally:
-            if hasattr(chunks, "close"):
-                chunks.close()
+        body = request.body or b""
+        data = body.encode() if isinstance(body, str) else bytes(body)
+        asked = webob.Request.blank(request.url, method=request.method, headers=dict(request.headers), body=data)
+        told = asked.send(self._application)
         response = requests.Response()
-        response.status_code = int(status[0].split()[0])
-        response.headers.update(dict(status[1]))
+        response.status_code = told.status_code
+        response.headers.update(told.headers)
         response.url = request.url or ""
         response.request = request
-        response._content = body
+        response._content = told.body
         return response
 
     def close(self) -> None:
         """Do nothing: no connection is open."""
-
-
-def _environment(request: requests.PreparedRequest) -> dict[str, object]:
-    """Return the WSGI environment (PEP 3333) of a request."""
-    url = urlsplit(request.url or "")
-    body = request.body or b""
-    data = body.encode() if isinstance(body, str) else bytes(body)
-    headers = {
-        "HTTP_" + name.upper().replace("-", "_"): value.decode() if isinstance(value, bytes) else value
-        for name, value in request.headers.items()
-    }
-    return headers | {
-        "REQUEST_METHOD": request.method,
-        "SCRIPT_NAME": "",
-        "PATH_INFO": unquote(url.path),
-        "QUERY_STRING": url.query,
-        "SERVER_NAME": url.hostname,
-        "SERVER_PORT": "80",
-        "SERVER_PROTOCOL": "HTTP/1.1",
-        "CONTENT_TYPE": request.headers.get("Content-Type", ""),
-        "CONTENT_LENGTH": str(len(data)),
-        "wsgi.version": (1, 0),
-        "wsgi.url_scheme": "http",
-        "wsgi.input": io.BytesIO(data),
-        "wsgi.errors": io.StringIO(),
-        "wsgi.multithread": True,
-        "wsgi.multiprocess": False,
-        "wsgi.run_once": False,
-    }
