@@ -10,6 +10,7 @@ from agent.sync.decide.shaped import Shaped, shape_host
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Shaper, View, Wishes
 from agent.sync.outcome import Condition, Status
+from reportclient.json_text import decode_as, encode
 from reportclient.ownership import Contest, contest
 from reportclient.tree import ObservedTree
 
@@ -70,6 +71,10 @@ class SecondWriter(Feature):
         return (Condition(kind="second-writer", text=text, provider=self.contest.provider),)
 
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
+        counted: dict[str, Any] = encode(self._count(end))
+        return counted
+
+    def _count(self, end: PassEnd) -> Strikes:
         """
         Count this pass: a strike for a sign of a second writer, or a quiet pass.
 
@@ -78,35 +83,20 @@ class SecondWriter(Feature):
         """
         before, refused, now_s = strikes_of(end.draft.memory), end.refused, end.terms.now_s
         if refused and isinstance(end.by, SecondWriter):
-            return _encode(replace(before, contested=refused.notes))
+            return replace(before, contested=refused.notes)
         if refused and refused.status in (Status.AUDIT_ONLY, Status.CONTESTED):
-            return _encode(before)
+            return before
         if end.wishes.take_over:
-            return _encode(replace(before, strikes=0, quiet=0, contested=()))
+            return replace(before, strikes=0, quiet=0, contested=())
         if self.contest:
-            return _encode(Strikes(strikes=before.strikes + 1, struck_s=now_s))
+            return Strikes(strikes=before.strikes + 1, struck_s=now_s)
         if not before.strikes:
-            return _encode(before)
+            return before
         forgiven = before.quiet + 1 >= FORGIVEN and now_s - before.struck_s >= FORGIVEN * end.terms.interval_s
         counted = (0, 0) if forgiven else (before.strikes, before.quiet + 1)
-        return _encode(Strikes(strikes=counted[0], struck_s=before.struck_s, quiet=counted[1]))
+        return Strikes(strikes=counted[0], struck_s=before.struck_s, quiet=counted[1])
 
 
 def strikes_of(memory: NodeState) -> Strikes:
     """Return what is remembered of second writers."""
-    body = memory.bodies
-    return Strikes(
-        strikes=body.get("strikes", 0),
-        struck_s=float(body.get("struck_s", 0.0)),  # files of 0.1.0 have none
-        quiet=body.get("quiet", 0),
-        contested=tuple(body.get("contested", ())),
-    )
-
-
-def _encode(one: Strikes) -> dict[str, Any]:
-    return {
-        "strikes": one.strikes,
-        "struck_s": one.struck_s,
-        "quiet": one.quiet,
-        "contested": list(one.contested),
-    }
+    return decode_as(Strikes, memory.bodies)
