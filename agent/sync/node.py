@@ -237,12 +237,9 @@ class ComputeNode:
     def terms(self) -> Terms:
         """Return the terms for ``judge``, with the time of now."""
         return Terms(
-            node=self.name,
             audits_only=self.settings.audits_only,
             now_s=self.clock().now_s(),
             interval_s=self.settings.service.interval_s,
-            shrink_fraction=self.settings.changes.shrink_fraction,
-            free_ratios=self.settings.policy.ratios.free,
             microversion=self.client.microversion,
         )
 

@@ -20,9 +20,7 @@ from reportclient.plan import Plan, Reparent, SetInventories, SetTraits
 from reportclient.tree import Inventory, Provider, ProviderTree
 
 HALF = replace(ROOT, inventories={"VCPU": Inventory(total=4)})
-TERMS = Terms(
-    node="host", now_s=10_000.0, interval_s=60, shrink_fraction=0.3, free_ratios=frozenset(), microversion=(1, 39)
-)
+TERMS = Terms(now_s=10_000.0, interval_s=60, microversion=(1, 39))
 CHANGED = Contest("host", ("VCPU total 8 became total 4",), nova=False, marked=False)
 
 

@@ -57,7 +57,7 @@ def _judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     end = PassEnd(draft=draft, wishes=wishes, terms=terms, refused=refused, by=by)
     memory = remember(draft.memory, end)
     if refused is None:
-        shrinking, loss = _shrinking(draft, terms.shrink_fraction)
+        shrinking, loss = _shrinking(draft)
         seen = (draft.memory.smaller_seen if draft.memory.smaller == loss else 0) + wishes.counts
         if not shrinking or wishes.force or wishes.agreed or seen >= PATIENCE:
             return Verdict(memory=replace(memory, smaller="", smaller_seen=0))
@@ -84,8 +84,8 @@ def remember(memory: NodeState, end: PassEnd) -> NodeState:
 def _refused(draft: Draft, wishes: Wishes, terms: Terms) -> tuple[Feature | None, Refusal | None]:
     """Return the first objection, and the feature that has it: the roles', each feature's, then the general ones."""
     if terms.audits_only and draft.plan.operations:
-        return None, Refusal(status=Status.AUDIT_ONLY, notes=(only_audits(terms.node),))
-    if draft.view.beside and (refusal := against_root(terms.node, draft.observed)):
+        return None, Refusal(status=Status.AUDIT_ONLY, notes=(only_audits(draft.view.node),))
+    if draft.view.beside and (refusal := against_root(draft.view.node, draft.observed)):
         return None, Refusal(status=Status.CONTESTED, notes=refusal)
     for feature in draft.features:
         if refused := feature.refuse(draft, wishes, terms):
@@ -96,7 +96,7 @@ def _refused(draft: Draft, wishes: Wishes, terms: Terms) -> tuple[Feature | None
         broken = tuple(one.law for one in draft.breaches)
         return None, Refusal(status=Status.UNSAFE, notes=sentences(draft.breaches), broken=broken)
     if draft.plan.moves and not wishes.reshape:
-        return None, Refusal(status=Status.RESHAPE_NEEDED, notes=_needs_reshape(draft, terms.node))
+        return None, Refusal(status=Status.RESHAPE_NEEDED, notes=_needs_reshape(draft))
     return None, None
 
 
@@ -104,21 +104,21 @@ def _general(draft: Draft, wishes: Wishes, terms: Terms) -> Iterator[tuple[str, 
     """Yield the reasons why any plan is unsafe, one check after the other."""
     yield _lacks_reparenting(draft.plan, terms.microversion)
     yield _twice(draft)
-    yield _unplaceable(draft)
-    yield _lost_settings(draft, terms.free_ratios)
+    yield (draft.way.unplaceable,) if draft.way.unplaceable else ()
+    yield _lost_settings(draft)
     yield () if wishes.agreed else _lost_names(draft)
     try:
         check_use(draft.plan, draft.observed, draft.allocations_after, force=wishes.force)
     except UnsafePlan as error:
         yield (str(error),)
     if wishes.undone:
-        yield _not_undone(draft, wishes.undone, terms.node)
+        yield _not_undone(draft, wishes.undone)
 
 
-def _shrinking(draft: Draft, fraction: float) -> tuple[tuple[str, ...], str]:
+def _shrinking(draft: Draft) -> tuple[tuple[str, ...], str]:
     """Return in which ways the host gets much smaller, a sentence each, and all that it loses."""
     lost = lost_root(draft)
-    shrinking = (*lost, *shrinkage(draft.plan, draft.observed, _limits(draft, fraction)))
+    shrinking = (*lost, *shrinkage(draft.plan, draft.observed, _limits(draft)))
     return shrinking, "; ".join((*lost, *losses(draft.plan, draft.observed)))
 
 
@@ -140,8 +140,9 @@ def lost_root(draft: Draft) -> tuple[str, ...]:
     )
 
 
-def _not_undone(draft: Draft, undone: Conversion, node: str) -> tuple[str, ...]:
+def _not_undone(draft: Draft, undone: Conversion) -> tuple[str, ...]:
     """Return why the plan does not take a conversion back; empty where it does, and where that is done."""
+    node = draft.view.node
     if undone.node != node:
         return (f"the last conversion {undone.name} is of {undone.node}, not of {node}: nothing is taken back",)
     if draft.plan.operations and draft.stands_in not in (undone.layout, undone.target):
@@ -206,7 +207,7 @@ def _twice(draft: Draft) -> tuple[str, ...]:
     )
 
 
-def _lost_settings(draft: Draft, free_ratios: frozenset[str]) -> tuple[str, ...]:
+def _lost_settings(draft: Draft) -> tuple[str, ...]:
     """Return why the plan would lose what an operator set by hand; empty when it loses nothing."""
     ours, files = draft.wanted.ours, draft.keep.meanwhile.configured
     owned = {seen.name for seen in draft.observed if ours.writes(seen)}
@@ -217,7 +218,7 @@ def _lost_settings(draft: Draft, free_ratios: frozenset[str]) -> tuple[str, ...]
         draft.said,
         draft.desired,
         owned,
-        free_ratios,
+        draft.view.policy.ratios.free,
         elsewhere=draft.shaped.holdings.backing.elsewhere,
         away=draft.shaped.holdings.backing.away,
         apart=apart,
@@ -262,16 +263,12 @@ def _lacks_reparenting(plan: Plan, microversion: tuple[int, int]) -> tuple[str, 
     )
 
 
-def _unplaceable(draft: Draft) -> tuple[str, ...]:
-    return (draft.way.unplaceable,) if draft.way.unplaceable else ()
-
-
-def _needs_reshape(draft: Draft, node: str) -> tuple[str, ...]:
+def _needs_reshape(draft: Draft) -> tuple[str, ...]:
     count = len({move.consumer for move in draft.plan.moves})
     return (
-        f"the tree of {node} changes its shape, so the allocations of {count} consumer{'s' * (count > 1)} must move: "
-        f"look at the plan with compute-node-agent reshape, and carry the plan out with --apply, or set [compute] "
-        f"layout back",
+        f"the tree of {draft.view.node} changes its shape, so the allocations of {count} consumer{'s' * (count > 1)} "
+        f"must move: look at the plan with compute-node-agent reshape, and carry the plan out with --apply, or set "
+        f"[compute] layout back",
     )
 
 
@@ -290,14 +287,15 @@ def _unexplained(draft: Draft, root: ObservedProvider) -> list[str]:
     return sorted(name for name in strange if name in BANDWIDTH or (ours and name.startswith("CUSTOM_")))
 
 
-def _limits(draft: Draft, shrink_fraction: float) -> Limits:
+def _limits(draft: Draft) -> Limits:
+    fraction = draft.view.changes.shrink_fraction
     withdrawn = {
         provider: names.classes - draft.keep.lasting.configured.get(provider, Names()).classes
         for provider, names in draft.memory.configured.items()
     }
     by_option = {draft.desired.root.name: draft.shaped.holdings.backing.withdrawn}
     elsewhere = [feature.withdrawn(draft) for feature in draft.features]
-    for each in (by_option, *elsewhere, excused(draft.observed, draft.desired, shrink_fraction)):
+    for each in (by_option, *elsewhere, excused(draft.observed, draft.desired, fraction)):
         for provider, classes in each.items():
             withdrawn[provider] = withdrawn.get(provider, frozenset()) | classes
-    return Limits(fraction=shrink_fraction, withdrawn=withdrawn, present=draft.shaped.present)
+    return Limits(fraction=fraction, withdrawn=withdrawn, present=draft.shaped.present)

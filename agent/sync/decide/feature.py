@@ -24,14 +24,11 @@ from reportclient.tree import ObservedTree, ProviderTree
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """Terms on which a plan may be carried out, from the configuration and from this placement."""
+    """Terms on which a plan may be carried out, beside those of the view."""
 
-    node: str
     audits_only: bool = False  # True: nothing is written on this host but repairs of audits
     now_s: float = field(compare=False)  # seconds since the epoch; counts only after a strike
     interval_s: float  # seconds between two passes of the service
-    shrink_fraction: float  # the part (0 to 1) of a class's total that may go without a person's consent
-    free_ratios: frozenset[str]  # classes whose allocation ratio the operator sets
     microversion: tuple[int, int]  # the one agreed on with this placement
 
 
