@@ -96,6 +96,7 @@ class Versions:
 
     libvirt: int
     hypervisor: int
+    type: str = field(default="", compare=False)  # libvirt's name of the hypervisor, for instance "QEMU", for people
 
 
 @dataclass(frozen=True, slots=True)

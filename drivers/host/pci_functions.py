@@ -1,9 +1,8 @@
 """Adds to PCI functions and their interfaces what only the kernel has: power state, host traffic, driver's files."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from drivers.devices.odd import set_apart
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
@@ -17,85 +16,43 @@ LONGEST_TYPE = 9  # digits
 POWER_STATES = frozenset({"D0", "D1", "D2", "D3hot", "D3cold", "unknown", "error"})  # sysfs-bus-pci, power_state
 
 
-class NetReading(NamedTuple):
-    """What the kernel says of one interface."""
-
-    carries_host_traffic: bool | None  # None: not known
-    port_name: Document | None
-
-
-class PciReading(NamedTuple):
-    """What the kernel says of one function, as texts."""
-
-    power_state: Document | None
-    attributes: tuple[tuple[str, Document | None], ...]
-    nets: tuple[NetReading, ...]
-
-
-def probe_pci(
-    files: KernelFiles, functions: Iterable[PciFunction], attributes: Mapping[str, frozenset[str]]
-) -> tuple[PciReading | str | None, ...]:
+def complete(files: KernelFiles, devices: Devices, attributes: Mapping[str, frozenset[str]]) -> Devices:
     """
-    Read power state, host traffic and the vendor driver's files of each function.
+    Return the devices with power state, host traffic and the vendor driver's files of each function but bridges.
 
-    None for a bridge; a text says why a function cannot be read, and is the same as long as that lasts.
-
-    ``attributes``: vendor id -> files to read below the folder of each function of this vendor.
+    Functions of which a file cannot be read or understood are odd. ``attributes``: vendor id -> files to read below the
+    folder of each function of this vendor.
     """
     host_interfaces = _probe_host_interfaces(files)
-    found: list[PciReading | str | None] = []
-    for function in functions:
-        try:
-            names = attributes.get(function.ids.vendor, frozenset())
-            found.append(None if function.ids.is_bridge else _probe(files, function, host_interfaces, names))
-        except DiscoveryError as error:
-            found.append(str(error))
-    return tuple(found)
-
-
-def completed(devices: Devices, readings: Iterable[PciReading | str | None]) -> Devices:
-    """
-    Return the devices, each function with what ``probe_pci`` read of it; bridges stay as they are.
-
-    Functions of which a file cannot be read or understood are odd.
-    """
     functions: list[PciFunction] = []
     odd: list[OddDevice] = []
-    for function, reading in zip(devices.functions, readings, strict=True):
+    for function in devices.functions:
         try:
-            functions.append(_complete(function, reading) if isinstance(reading, PciReading) else function)
-            why = reading if isinstance(reading, str) else ""
-        except MalformedFact as error:
+            names = attributes.get(function.ids.vendor, frozenset())
+            functions.append(function if function.ids.is_bridge else _complete(files, function, host_interfaces, names))
+        except DiscoveryError as error:
             functions.append(function)
-            why = str(error)
-        odd += [OddDevice(str(function.address), why, address=function.address)] if why else []
+            odd.append(OddDevice(str(function.address), str(error), address=function.address))
     found = replace(devices, functions=tuple(functions))
     return set_apart(found, odd) if odd else found
 
 
-def _probe(
+def _complete(
     files: KernelFiles, function: PciFunction, host_interfaces: frozenset[str] | None, attributes: frozenset[str]
-) -> PciReading:
+) -> PciFunction:
     folder = f"sys/bus/pci/devices/{function.address}"
     power_state = files.read(f"{folder}/power_state")
     if power_state is None and files.live and files.read(f"{folder}/vendor") is None:
         raise Vanished(f"/{folder} went away while the host was read")
     several = len(function.net_devices) > 1  # the card's ports, or an uplink and its representors
-    return PciReading(
-        power_state,
-        tuple((name, files.read(f"{folder}/{name}")) for name in sorted(attributes)),
-        tuple(_probe_net(files, one, host_interfaces, port=several and function.is_pf) for one in function.net_devices),
-    )
-
-
-def _complete(function: PciFunction, reading: PciReading) -> PciFunction:
+    numbers = ((name, files.read(f"{folder}/{name}")) for name in sorted(attributes))
     return replace(
         function,
-        power_state=parse_power_state(reading.power_state) if reading.power_state else None,
+        power_state=parse_power_state(power_state) if power_state else None,
+        attributes=tuple((name, parse_type(text)) for name, text in numbers if text),
         net_devices=tuple(
-            _complete_net(device, net) for device, net in zip(function.net_devices, reading.nets, strict=True)
+            _complete_net(files, one, host_interfaces, port=several and function.is_pf) for one in function.net_devices
         ),
-        attributes=tuple((name, parse_type(text)) for name, text in reading.attributes if text),
     )
 
 
@@ -107,11 +64,11 @@ def parse_power_state(document: Document) -> str:
     return state
 
 
-def _probe_net(
+def _complete_net(
     files: KernelFiles, device: NetDevice, host_interfaces: frozenset[str] | None, *, port: bool
-) -> NetReading:
+) -> NetDevice:
     """
-    Read one interface; of what lies above it, bonds and bridges are its master, VLANs and the like only its upper_NAME.
+    Complete one interface; of what lies above it, bonds and bridges are its master, VLANs and the like its upper_NAME.
 
     The kernel makes these links in net/core/dev.c (netdev_adjacent_sysfs_add).
     """
@@ -119,16 +76,12 @@ def _probe_net(
     enslaved = files.read(f"{folder}/master/ifindex") is not None
     above = sorted((host_interfaces or frozenset()) - {device.name})
     used = device.name in (host_interfaces or ()) or any(files.read(f"{folder}/upper_{one}/ifindex") for one in above)
-    return NetReading(
-        enslaved or (None if host_interfaces is None else used),
-        files.read(f"{folder}/phys_port_name") if port else None,
+    represented = files.read(f"{folder}/phys_port_name") if port else None
+    return replace(
+        device,
+        carries_host_traffic=enslaved or (None if host_interfaces is None else used),
+        represents=parse_represented(represented) if represented else None,
     )
-
-
-def _complete_net(device: NetDevice, reading: NetReading) -> NetDevice:
-    if reading.carries_host_traffic is not False:
-        device = replace(device, carries_host_traffic=reading.carries_host_traffic)
-    return replace(device, represents=parse_represented(reading.port_name)) if reading.port_name else device
 
 
 def parse_represented(document: Document) -> str | None:

@@ -46,10 +46,6 @@ class Connection(Protocol):
         """Return the versions of libvirt and of the hypervisor."""
         ...
 
-    def hypervisor_type(self) -> str:
-        """Return libvirt's name of the hypervisor, for instance "QEMU"; only people read it."""
-        ...
-
     def cpu_map(self) -> CpuMap:
         """Return which logical CPUs exist, and which of them are online."""
         ...
@@ -129,11 +125,9 @@ class LiveConnection:
 
         ``told`` is called after each operation with the name of libvirt's call; several calls may count as one
         operation. ``opening_s`` limits the seconds that libvirtd may take to accept a connection. ``borrow`` returns an
-        open ``virConnect`` that belongs to the caller, whose process runs libvirt's event loop; None: open one. Answers
-        about installed programs are kept only on a connection that this object opened.
+        open ``virConnect`` that belongs to the caller, whose process runs libvirt's event loop; None: open one.
         """
         self._session = Session(uri, told, opening_s, borrow)
-        self._keeps = borrow is None
 
     @property
     def uri(self) -> str:
@@ -149,35 +143,18 @@ class LiveConnection:
         does not complete (src/util/virutil.c, virGetHostname).
         """
         kernels = os.uname().nodename
-        completed = self._session.kept.completed
+        completed = self._session.completed
         if completed and completed[0] == kernels:
             return completed[1]
         with self._session.explained("the host name", "virConnectGetHostname"):
             name = str(self._session.libvirt.getHostname())
-        self._session.kept.completed = (kernels, name) if name != kernels or "." in name else None
+        self._session.completed = (kernels, name) if name != kernels or "." in name else None
         return name
 
     def versions(self) -> Versions:
-        kept = self._session.kept.versions
-        if kept is None:
-            with self._session.explained("the versions of libvirt and the hypervisor", "virConnectGetVersion"):
-                kept = Versions(libvirt=self._lib_version(), hypervisor=self._session.libvirt.getVersion())
-            if self._keeps:
-                self._session.kept.versions = kept
-        return kept
-
-    def _lib_version(self) -> int:
-        """Return the version of libvirtd, which is read once for each connection."""
-        connection = self._session.libvirt
-        if self._session.kept.version is None:
-            self._session.kept.version = int(connection.getLibVersion())
-        return self._session.kept.version
-
-    def hypervisor_type(self) -> str:
-        if self._session.kept.type is None:
-            with self._session.explained("the hypervisor's type", "virConnectGetType"):
-                self._session.kept.type = str(self._session.libvirt.getType())
-        return self._session.kept.type
+        with self._session.explained("the versions of libvirt and the hypervisor", "virConnectGetVersion"):
+            connection = self._session.libvirt
+            return Versions(connection.getLibVersion(), connection.getVersion(), connection.getType())
 
     def cpu_map(self) -> CpuMap:
         with self._session.explained("the CPU map", "virNodeGetCPUMap"):
@@ -189,23 +166,11 @@ class LiveConnection:
             return int(self._session.libvirt.getInfo()[1])
 
     def capabilities(self) -> Document:
-        self._session.forget_outdated()
         with self._session.explained("the host's capabilities", "virConnectGetCapabilities"):
-            text = self._session.libvirt.getCapabilities()
-        self._session.agree_with(text)
-        return self._session.document("capabilities", text)
+            return self._session.document("capabilities", self._session.libvirt.getCapabilities())
 
     def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[tuple[str, Document], ...]:
-        return tuple((f"{one.arch}-{one.machine}-{one.virt_type}", self.offered(one)) for one in offers)
-
-    def offered(self, offer: Offer) -> Document:
-        """Return the XML of the domain capabilities of one offer."""
-        document = self._session.kept.offered.get(offer)
-        if document is None:
-            document = self._offered(offer)
-            if self._keeps:
-                self._session.kept.offered[offer] = document
-        return document
+        return tuple((f"{one.arch}-{one.machine}-{one.virt_type}", self._offered(one)) for one in offers)
 
     def _offered(self, offer: Offer) -> Document:
         what = f"the capabilities of {offer.virt_type} guests of {offer.arch} {offer.machine}"
@@ -219,12 +184,6 @@ class LiveConnection:
             return tuple(self._session.libvirt.getCPUModelNames(arch))
 
     def expand(self, name: str, cpu: str) -> Document:
-        if (name, cpu) not in self._session.kept.expanded:
-            document = self._expand(name, cpu)
-            self._session.kept.expanded[name, cpu] = document
-        return self._session.kept.expanded[name, cpu]
-
-    def _expand(self, name: str, cpu: str) -> Document:
         with self._session.explained(f"the features of CPU {name}", "virConnectBaselineCPU"):
             text = self._session.libvirt.baselineCPU([cpu], libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES)
         return self._session.document(f"features of CPU {name}", text)
@@ -260,11 +219,12 @@ class LiveConnection:
         Only devices that exist: a mediated device that is only defined takes nothing of its card.
         """
         with self._session.explained("the node devices", "virConnectListAllNodeDevices"):
-            lists_defined = self._lib_version() >= LIBVIRT_DEFINED_DEVICES
-            active = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE if lists_defined else 0
-            if kinds and self._lib_version() >= LIBVIRT_VDPA_DEVICES:
+            connection = self._session.libvirt
+            version = connection.getLibVersion()
+            active = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE if version >= LIBVIRT_DEFINED_DEVICES else 0
+            if kinds and version >= LIBVIRT_VDPA_DEVICES:
                 kinds |= libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_VDPA
-            return list(self._session.libvirt.listAllDevices(kinds | active))
+            return list(connection.listAllDevices(kinds | active))
 
     def _dump(self, device: Any, name: str) -> Document:
         """
@@ -295,10 +255,6 @@ class LiveConnection:
         name = DOMAIN_STATES[number]
         migrating = name != "shutoff" and _is_migrating(domain, number, reason)
         return Domain(domain.UUIDString(), name, document, migrating)
-
-    def outdate(self) -> None:
-        """Note an event of the host: the next look asks for everything. May be called from any thread."""
-        self._session.outdated = True
 
     @contextmanager
     def watching(self, wake: Wake) -> Iterator[None]:

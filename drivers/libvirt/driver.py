@@ -1,12 +1,11 @@
 """The libvirt driver: surveys one host through its libvirt connection, and shapes its provider tree."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import lru_cache
-from types import MappingProxyType
+from contextlib import contextmanager, nullcontext
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import ClassVar
 
-from drivers.base import Event, Survey, Wake
+from drivers.base import Survey, Wake
 from drivers.devices import idle, present
 from drivers.errors import DiscoveryError, Vanished
 from drivers.facts import Cpu, CpuMap, Devices, DiskFacts, DomainCapabilities, HostFacts, Hypervisor
@@ -15,7 +14,7 @@ from drivers.host.archive import DISK, Document, encode_disk
 from drivers.host.commands import NAMESPACES, parse_namespaces
 from drivers.host.kernel import probe_boot, probe_offline, probe_residency, probe_sev, probe_tdx
 from drivers.host.parse import format_cpu_set
-from drivers.host.pci_functions import PciReading, completed, probe_pci
+from drivers.host.pci_functions import complete
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt import shape
 from drivers.libvirt.capabilities import (
@@ -29,81 +28,51 @@ from drivers.libvirt.capabilities import (
 from drivers.libvirt.connection import HOST_CPU, Connection, LiveConnection
 from drivers.libvirt.domains import machine_of, parse_guest
 from drivers.libvirt.nodedev import parse_devices
-from drivers.libvirt.recorded import RecordingConnection
+from drivers.libvirt.recorded import expanded_file, recorded_files
 from drivers.libvirt.refusals import check_virt_type, known_models, refusals, unusable_models, with_machines
 from drivers.policy import GuestPolicy, Policy
 from drivers.reasons import Explained
 from reportclient.allocations import Holdings
+from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
 
 X86 = ("i686", "x86_64")
 DEFAULT_MODELS = {"i686": "qemu32", "ppc64le": "POWER8", "aarch64": "max"}  # QEMU's defaults, for cpu_mode none
 
 
+@dataclass
 class LibvirtDriver:
-    """Driver for one host, behind one libvirt connection."""
+    """Driver for one host, behind one libvirt connection; nothing is read before a method is called."""
 
-    emitted = shape.EMITTED
+    emitted: ClassVar[Names] = shape.EMITTED
 
-    def __init__(
-        self,
-        connection: Connection,
-        guests: GuestPolicy,
-        disk: Callable[[], DiskFacts],
-        compute_id: Callable[[], str | None] = lambda: None,
-        files: KernelFiles | None = None,
-        attributes: Mapping[str, frozenset[str]] = MappingProxyType({}),
-        *,
-        residency: bool = False,
-        namespaces: Callable[[], Document] | None = None,
-    ) -> None:
-        """
-        Make the driver; nothing is read yet.
-
-        ``disk`` reads what has the disks of guests. ``compute_id`` reads the identity of a recorded host. ``files``
-        are the kernel's files, None where only libvirt can be read. ``attributes`` is passed to ``probe_pci``. With
-        ``residency`` the kernel is also read for the cells in which each guest's memory is. ``namespaces`` reads what
-        ``ndctl list`` answers; None: persistent memory is of no interest.
-        """
-        self._connection = connection
-        self._guests = guests
-        self._disk = disk
-        self._compute_id = compute_id
-        self._files = files
-        self._attributes = attributes
-        self._residencies = residency
-        self._namespaces = namespaces
-        self._parsers = _Parsers()
-        self._facts: HostFacts | None = None  # of the last survey
-        self._asked: tuple[object, ...] = (None, None, None)
-        self._answer: tuple[ProviderTree, Holdings]
-        self._odd: frozenset[str] = frozenset()  # names of odd devices at the last look
-        self._seen: tuple[Survey | None, frozenset[str]] = None, frozenset()  # the names of the last survey
+    connection: Connection
+    guests: GuestPolicy
+    disk: Callable[[], DiskFacts]  # reads what has the disks of guests
+    compute_id: Callable[[], str | None] = lambda: None  # reads the identity of a recorded host
+    _: KW_ONLY
+    files: KernelFiles | None = None  # the kernel's; None: only libvirt can be read
+    attributes: Mapping[str, frozenset[str]] = field(default_factory=dict)  # as ``complete`` needs them
+    residency: bool = False  # read too in which cells each guest's memory is
+    namespaces: Callable[[], Document] | None = None  # reads what ``ndctl list`` answers; None: of no interest
+    _odd: frozenset[str] = field(default=frozenset(), init=False)  # names of odd devices at the last look
 
     def nodes(self) -> tuple[str, ...]:
-        return (self._connection.hostname(),)
+        return (self.connection.hostname(),)
 
     def survey(self, node: str) -> Survey:
-        files: dict[str, str] = {}
-        look = _Look(
-            RecordingConnection(self._connection, files),
-            self._files.recording(files) if self._files else None,
-            self._parsers,
-            self._guests,
-            self._attributes,
-            residency=self._residencies,
-        )
-        disk, identity = self._disk(), self._compute_id()
+        texts: dict[str, str] = {}
+        kernel = self.files.recording(texts) if self.files else None
+        look = _Look(self.connection, kernel, self.guests, self.attributes, self.residency, texts)
+        disk, identity = self.disk(), self.compute_id()
         facts = look.facts(node, disk)
         self._check_odd(facts.devices)
-        files[DISK] = encode_disk(disk)
-        if self._namespaces:
-            listed = self._namespaces()
+        texts[DISK] = encode_disk(disk)
+        if self.namespaces:
+            listed = self.namespaces()
             devices = replace(facts.devices, namespaces=parse_namespaces(listed))
-            facts, files[NAMESPACES] = replace(facts, devices=devices), listed.text
-        if facts != self._facts:
-            self._facts = facts  # equal facts stay one object, so that what rests on them is compared at once
-        return Survey(self._facts, identity, files)
+            facts, texts[NAMESPACES] = replace(facts, devices=devices), listed.text
+        return Survey(facts, identity, texts)
 
     def _check_odd(self, devices: Devices) -> None:
         """
@@ -114,23 +83,18 @@ class LibvirtDriver:
         """
         before, self._odd = self._odd, frozenset(one.name for one in devices.odd)
         passing = [one for one in devices.odd if one.name not in before and not one.hangs]
-        if passing and (self._files is None or self._files.live):
+        if passing and (self.files is None or self.files.live):
             raise Vanished(f"{passing[0].name}: {passing[0].because}: did it come or go while the host was read?")
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
-        asked = (survey, policy, observed)
-        if asked != self._asked:  # the same survey, policy and tree in placement give the same result
-            shaped = shape.shape(survey.facts, policy, observed)
-            self._asked, self._answer = asked, (shaped.tree, shaped.holdings)
-        return self._answer
+        shaped = self.explain(survey, policy, observed)
+        return shaped.tree, shaped.holdings
 
     def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
         return shape.shape(survey.facts, policy, observed)
 
     def present(self, survey: Survey) -> frozenset[str]:
-        if self._seen[0] is not survey:  # a pass asks several times
-            self._seen = survey, frozenset(f"{survey.facts.hostname}_{suffix}" for suffix in present(survey.facts))
-        return self._seen[1]
+        return frozenset(f"{survey.facts.hostname}_{suffix}" for suffix in present(survey.facts))
 
     def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
         cells = shape.unknown_cells(survey.facts, policy)
@@ -138,98 +102,54 @@ class LibvirtDriver:
 
     @contextmanager
     def watching(self, wake: Wake) -> Iterator[None]:
-        if not isinstance(self._connection, LiveConnection):
+        if not isinstance(self.connection, LiveConnection):
             raise DiscoveryError("a host archive has no events: only a live host can be watched")
-        connection = self._connection
-
-        def woken(event: Event) -> None:
-            connection.outdate()
-            wake(event)
-
-        with connection.watching(woken):
-            if self._files is None:
-                yield
-            else:
-                with udev.watching(woken):
-                    yield
+        with self.connection.watching(wake), udev.watching(wake) if self.files else nullcontext():
+            yield
 
 
-class _Parsers:
-    """
-    Parsers of documents that seldom change and are read at each pass; each keeps the results for one host.
-
-    Every driver has its own parsers, so that several hosts in one process do not evict each other's results.
-    """
-
-    def __init__(self) -> None:
-        self.capabilities = lru_cache(1)(parse_capabilities)
-        self.domain_capabilities = lru_cache(64)(parse_domain_capabilities)
-        self.cpu_features = lru_cache(16)(parse_cpu_features)
-        self.devices = lru_cache(1)(parse_devices)
-        self._completed: tuple[Devices, tuple[PciReading | str | None, ...], Devices] | None = None
-
-    def completed(self, found: Devices, readings: tuple[PciReading | str | None, ...]) -> Devices:
-        """Return devices with what the kernel says of them; the same object where both are as at the last pass."""
-        last = self._completed
-        if last is None or last[0] is not found or last[1] != readings:
-            last = found, readings, completed(found, readings)
-            self._completed = last
-        return last[2]
-
-
+@dataclass(frozen=True, slots=True)
 class _Look:
-    """One look at a host, through one connection."""
+    """One look at a host."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        files: KernelFiles | None,
-        parsers: _Parsers,
-        guests: GuestPolicy,
-        attributes: Mapping[str, frozenset[str]],
-        *,
-        residency: bool = False,
-    ) -> None:
-        self._connection = connection
-        self._files = files
-        self._parsers = parsers
-        self._guests = guests
-        self._attributes = attributes
-        self._residencies = residency
+    connection: Connection
+    files: KernelFiles | None
+    guests: GuestPolicy
+    attributes: Mapping[str, frozenset[str]]
+    residency: bool
+    texts: dict[str, str]  # what is read, as the files of a host archive: path -> text
 
     def facts(self, node: str, disk: DiskFacts) -> HostFacts:
         """Read all facts of the host; errors as ``Driver.survey``."""
-        capabilities = self._parsers.capabilities(self._connection.capabilities())
-        documents = self._connection.domain_capabilities(self._guests.virt_type, self._offers(capabilities))
-        offered = tuple(self._parsers.domain_capabilities(document) for _, document in documents)
+        document = self.connection.capabilities()
+        capabilities = parse_capabilities(document)
+        documents = self.connection.domain_capabilities(self.guests.virt_type, self._offers(capabilities))
+        offered = tuple(parse_domain_capabilities(text) for _, text in documents)
         features = self._features(capabilities, offered)
-        cpu_map = self._connection.cpu_map()
+        versions, cpu_map = self.connection.versions(), self.connection.cpu_map()
+        whole_memory_mib = None if capabilities.cells else self.connection.memory_mib()
+        devices, domains = self.connection.node_devices(), self.connection.domains()
+        self.texts.update(recorded_files(versions, cpu_map, whole_memory_mib, document, documents, devices, domains))
         return HostFacts(
             hostname=node,
-            hypervisor=Hypervisor(self._connection.versions(), offered, refusals(self._guests, capabilities, offered)),
+            hypervisor=Hypervisor(versions, offered, refusals(self.guests, capabilities, offered)),
             cpu=Cpu(
                 capabilities.arch,
                 features or self._listed(capabilities),
                 capabilities.vendor,
-                sev=probe_sev(self._files) if self._files else None,
-                tdx_guests=probe_tdx(self._files) if self._files else None,
+                sev=probe_sev(self.files) if self.files else None,
+                tdx_guests=probe_tdx(self.files) if self.files else None,
             ),
             cpu_map=cpu_map,
             cells=capabilities.cells,
-            whole_memory_mib=None if capabilities.cells else self._connection.memory_mib(),
+            whole_memory_mib=whole_memory_mib,
             disk=disk,
-            devices=self.devices(),
+            devices=self._devices(devices),
             guests=tuple(
-                parse_guest(
-                    domain.document,
-                    domain.uuid,
-                    domain.state,
-                    self._residency(domain.document),
-                    migrating=domain.migrating,
-                )
-                for domain in self._connection.domains()
+                parse_guest(one.document, one.uuid, one.state, self._residency(one.document), migrating=one.migrating)
+                for one in domains
             ),
-            boot=probe_boot(self._files) if self._files else None,
+            boot=probe_boot(self.files) if self.files else None,
             product=capabilities.uuid,
             offline_cpus=self._homes(capabilities, cpu_map),
         )
@@ -243,27 +163,20 @@ class _Look:
         """
         placed = _placed(capabilities)
         cells = (cell.id for cell in capabilities.cells)
-        homes = probe_offline(self._files, cpu_map, cells, unplaced=cpu_map.online - placed) if self._files else ()
+        homes = probe_offline(self.files, cpu_map, cells, unplaced=cpu_map.online - placed) if self.files else ()
         homeless = cpu_map.online - placed - {cpu for cpu, _ in homes}
-        if homeless and _placed(self._parsers.capabilities(self._connection.capabilities())) != placed:
+        if homeless and _placed(parse_capabilities(self.connection.capabilities())) != placed:
             raise Vanished(f"CPU {format_cpu_set(homeless)} came online while the host was read")
         return homes
 
-    def devices(self) -> Devices:
-        """
-        Return all PCI functions and mediated devices, from libvirt and, where they can be read, the kernel's files.
-
-        Raises:
-            DiscoveryError: the list of devices could not be read.
-        """
-        found = self._parsers.devices(self._connection.node_devices())
-        if self._files is None:
-            return found
-        return self._parsers.completed(found, probe_pci(self._files, found.functions, self._attributes))
+    def _devices(self, documents: tuple[tuple[str, Document], ...]) -> Devices:
+        """Return all PCI functions and mediated devices, with what the kernel's files say where they can be read."""
+        found = parse_devices(documents)
+        return complete(self.files, found, self.attributes) if self.files else found
 
     def _residency(self, domain: Document) -> tuple[tuple[int, int], ...]:
-        machine = machine_of(domain) if self._files and self._residencies else None
-        return probe_residency(self._files, *machine) if self._files and machine else ()
+        machine = machine_of(domain) if self.files and self.residency else None
+        return probe_residency(self.files, *machine) if self.files and machine else ()
 
     def _offers(self, capabilities: Capabilities) -> tuple[Offer, ...]:
         """
@@ -272,8 +185,8 @@ class _Look:
         Raises:
             PolicyError: libvirt runs no guests of this virt type on the host's own architecture.
         """
-        check_virt_type(self._guests, capabilities)
-        every = offers(capabilities.guests, self._guests.virt_type, dict(self._guests.machine_types))
+        check_virt_type(self.guests, capabilities)
+        every = offers(capabilities.guests, self.guests.virt_type, dict(self.guests.machine_types))
         return with_machines(every, capabilities)
 
     def _features(self, capabilities: Capabilities, offered: tuple[DomainCapabilities, ...]) -> frozenset[str]:
@@ -284,9 +197,9 @@ class _Look:
         Without it QEMU leaves out what it does not emulate.
         """
         arch = capabilities.arch
-        custom = self._guests.cpu_mode == "custom"
+        custom = self.guests.cpu_mode == "custom"
         unusable = {f"{arch}-{name}" for name in unusable_models(arch, offered)} if custom else set[str]()
-        emulated = self._emulated(arch, offered) if unusable and self._guests.virt_type == "qemu" else frozenset[str]()
+        emulated = self._emulated(arch, offered) if unusable and self.guests.virt_type == "qemu" else frozenset[str]()
         found = frozenset[str]()
         for name, cpu in self._models(capabilities, offered).items():
             if name not in unusable:
@@ -298,12 +211,14 @@ class _Look:
     def _emulated(self, arch: str, offered: tuple[DomainCapabilities, ...]) -> frozenset[str]:
         """Return what QEMU emulates, which is the host-model of guests without KVM; empty: it is not told."""
         best = next((one.host_model for one in offered if one.arch == arch and one.host_model), None)
-        if best is None or best.model not in self._connection.cpu_models(arch):
+        if best is None or best.model not in self.connection.cpu_models(arch):
             return frozenset()
         return (self._expanded(f"{arch}-{best.model}", _model(arch, best.model)) | best.has) - best.lacks
 
     def _expanded(self, name: str, cpu: str) -> frozenset[str]:
-        return self._parsers.cpu_features(self._connection.expand(name, cpu))
+        document = self.connection.expand(name, cpu)
+        self.texts[expanded_file(name)] = document.text
+        return parse_cpu_features(document)
 
     def _models(self, capabilities: Capabilities, offered: tuple[DomainCapabilities, ...]) -> dict[str, str]:
         """
@@ -315,10 +230,10 @@ class _Look:
             PolicyError: libvirt does not know a configured model.
         """
         arch = capabilities.arch
-        if self._guests.cpu_mode == "none":
+        if self.guests.cpu_mode == "none":
             models: tuple[str, ...] = (DEFAULT_MODELS.get(arch, "qemu64"),)
-        elif self._guests.cpu_mode == "custom":
-            models = known_models(self._guests, arch, self._connection.cpu_models(arch), offered)
+        elif self.guests.cpu_mode == "custom":
+            models = known_models(self.guests, arch, self.connection.cpu_models(arch), offered)
             models = models or (("max",) if arch == "aarch64" else ())
         elif arch in X86 and capabilities.cpu:
             return {HOST_CPU: capabilities.cpu}
@@ -328,7 +243,7 @@ class _Look:
 
     def _listed(self, capabilities: Capabilities) -> frozenset[str]:
         """Return the features in the capabilities' ``<cpu>``; empty where guests get another CPU than the host's."""
-        return frozenset() if self._guests.cpu_mode in ("custom", "none") else capabilities.features
+        return frozenset() if self.guests.cpu_mode in ("custom", "none") else capabilities.features
 
 
 def _model(arch: str, name: str) -> str:

@@ -1,14 +1,14 @@
-"""Reads and writes libvirt's part of a host archive, behind the same interface as a live connection."""
+"""Libvirt's part of a host archive: read behind the same interface as a live connection, and written."""
 
 import json
-from collections.abc import MutableMapping
+from collections.abc import Iterable
 
 from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import CpuMap, DiskFacts, DiskSpace, DiskUnread, PoolSpace, Versions
 from drivers.host.archive import Document, HostArchive, fields, whole
 from drivers.host.parse import HIGHEST_CPU
 from drivers.libvirt.capabilities import Offer
-from drivers.libvirt.connection import HOST_CPU, Connection, Domain
+from drivers.libvirt.connection import HOST_CPU, Domain
 from drivers.libvirt.xml import unread
 from drivers.policy import CephPool, DiskPlace, InstancesFolder, VolumeGroup
 
@@ -36,10 +36,7 @@ class RecordedConnection:
     def versions(self) -> Versions:
         record = self._archive.read_json(_VERSION)
         with fields(f"{self._archive.root}/{_VERSION}"):
-            return Versions(libvirt=whole(record["libvirt"]), hypervisor=whole(record["hypervisor"]))
-
-    def hypervisor_type(self) -> str:
-        return str(self._archive.read_json(_VERSION).get("type", ""))
+            return Versions(whole(record["libvirt"]), whole(record["hypervisor"]), str(record.get("type", "")))
 
     def cpu_map(self) -> CpuMap:
         record = self._archive.read_json(CPU_MAP)
@@ -83,7 +80,7 @@ class RecordedConnection:
 
     def expand(self, name: str, cpu: str) -> Document:
         """Return the recorded answer; for the host's CPU without a record, ``cpu`` as it is."""
-        path = f"{MODELS}/{name}.xml"
+        path = expanded_file(name)
         if name == HOST_CPU and not (self._archive.root / path).exists():
             return Document(cpu, f"{self._archive.root}/{CAPABILITIES}")
         return self._archive.read(path)
@@ -154,67 +151,33 @@ def _wanted(place: DiskPlace) -> str:
     return f"the volume group {place.name}" if isinstance(place, VolumeGroup) else "a file system"
 
 
-class RecordingConnection:
-    """Connection that passes each answer on, and stores it in ``files`` as a host archive has it: name -> text."""
-
-    def __init__(self, connection: Connection, files: MutableMapping[str, str]) -> None:
-        self._connection = connection
-        self._files = files
-
-    def hostname(self) -> str:
-        return self._connection.hostname()
-
-    def versions(self) -> Versions:
-        found = self._connection.versions()
-        record = {"libvirt": found.libvirt, "hypervisor": found.hypervisor, "type": self.hypervisor_type()}
-        self._files[_VERSION] = _json(record)
-        return found
-
-    def hypervisor_type(self) -> str:
-        return self._connection.hypervisor_type()
-
-    def cpu_map(self) -> CpuMap:
-        found = self._connection.cpu_map()
-        self._files[CPU_MAP] = _json({"total": found.total, "online": sorted(found.online)})
-        return found
-
-    def memory_mib(self) -> int | None:
-        found = self._connection.memory_mib()
-        if found is not None:
-            self._files[MEMORY] = _json({"mib": found})
-        return found
-
-    def capabilities(self) -> Document:
-        found = self._connection.capabilities()
-        self._files[CAPABILITIES] = found.text
-        return found
-
-    def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[tuple[str, Document], ...]:
-        found = self._connection.domain_capabilities(virt_type, offers)
-        self._files.update((f"{_OFFERS}/{name}.xml", document.text) for name, document in found)
-        return found
-
-    def cpu_models(self, arch: str) -> tuple[str, ...]:
-        return self._connection.cpu_models(arch)
-
-    def expand(self, name: str, cpu: str) -> Document:
-        found = self._connection.expand(name, cpu)
-        self._files[f"{MODELS}/{name}.xml"] = found.text
-        return found
-
-    def node_devices(self) -> tuple[tuple[str, Document], ...]:
-        found = self._connection.node_devices()
-        self._files.update((f"{DEVICES}/{name}.xml", document.text) for name, document in found)
-        return found
-
-    def domains(self) -> tuple[Domain, ...]:
-        found = self._connection.domains()
-        self._files.update((f"{DOMAINS}/{domain.uuid}.xml", domain.document.text) for domain in found)
-        self._files[STATES] = _json({domain.uuid: domain.state for domain in found})
-        if migrating := [domain.uuid for domain in found if domain.migrating]:
-            self._files[MIGRATING] = _json({"migrating": migrating})
-        return found
+def recorded_files(
+    versions: Versions,
+    cpu_map: CpuMap,
+    memory_mib: int | None,
+    capabilities: Document,
+    offered: Iterable[tuple[str, Document]],
+    devices: Iterable[tuple[str, Document]],
+    domains: tuple[Domain, ...],
+) -> dict[str, str]:
+    """Return the files of a host archive with these answers of a connection, but for ``expand``: path -> text."""
+    migrating = [domain.uuid for domain in domains if domain.migrating]
+    records: dict[str, object] = {
+        _VERSION: {"libvirt": versions.libvirt, "hypervisor": versions.hypervisor, "type": versions.type},
+        CPU_MAP: {"total": cpu_map.total, "online": sorted(cpu_map.online)},
+        STATES: {domain.uuid: domain.state for domain in domains},
+        **({} if memory_mib is None else {MEMORY: {"mib": memory_mib}}),
+        **({MIGRATING: {"migrating": migrating}} if migrating else {}),
+    }
+    return {
+        CAPABILITIES: capabilities.text,
+        **{f"{_OFFERS}/{name}.xml": document.text for name, document in offered},
+        **{f"{DEVICES}/{name}.xml": document.text for name, document in devices},
+        **{f"{DOMAINS}/{domain.uuid}.xml": domain.document.text for domain in domains},
+        **{name: json.dumps(record) + "\n" for name, record in records.items()},
+    }
 
 
-def _json(value: object) -> str:
-    return json.dumps(value) + "\n"
+def expanded_file(name: str) -> str:
+    """Return the path of the file with the answer of ``expand`` for this name."""
+    return f"{MODELS}/{name}.xml"

@@ -1,43 +1,20 @@
-"""The open connection to libvirt, and what is kept of its answers; explains its errors."""
+"""The open connection to libvirt; explains its errors."""
 
 import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from drivers.base import OnOperation
 from drivers.errors import DiscoveryError, Vanished
-from drivers.facts import Versions
 from drivers.host.archive import Document
-from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.event_loop import event_loop
 from drivers.libvirt.library import libvirt
 from drivers.libvirt.opening import aside, open_connection
 from reportclient.errors import mask
 
 LOG = logging.getLogger(__name__)
-KEPT_S = 600.0  # after so long, the answers about installed programs are read again
-
-
-@dataclass(slots=True)
-class Kept:
-    """
-    Answers that are not read at each pass; None where not read yet.
-
-    Those up to ``expanded`` are read once for each connection. The others rest on installed programs, and are read
-    again when the host's capabilities, which name the machine types of these, are not ``beside`` any more.
-    """
-
-    version: int | None = None  # of libvirtd, as libvirt counts versions
-    type: str | None = None  # of the hypervisor
-    completed: tuple[str, str] | None = None  # the kernel's host name, and the name that libvirt completed it to
-    expanded: dict[tuple[str, str], Document] = field(default_factory=dict)  # by (name, <cpu>); depends on libvirt only
-    versions: Versions | None = None
-    offered: dict[Offer, Document] = field(default_factory=dict)
-    beside: str = ""
-    until_s: float = 0.0  # monotonic
 
 
 class Session:
@@ -51,9 +28,8 @@ class Session:
         borrow: Callable[[], Any] | None,
     ) -> None:
         self.uri = uri
-        self.outdated = False  # an event of the host came, in any thread
+        self.completed: tuple[str, str] | None = None  # the kernel's host name, and libvirt's; None: not known
         self._shown = mask(uri)
-        self.kept = Kept()
         self._told = told
         self._opening_s = opening_s
         self._borrow = borrow
@@ -63,47 +39,23 @@ class Session:
     def libvirt(self) -> Any:
         """The open ``virConnect``; opens or borrows one if there is none."""
         if self._borrow:
-            return self._borrowed(self._borrow())
+            return self._use(self._borrow())
         if self._open is None:
             event_loop().start()  # keep-alive needs the event loop
-            self._open = open_connection(self.uri, seconds=self._opening_s)
-            self._forget()
+            self._use(open_connection(self.uri, seconds=self._opening_s))
         return self._open
 
-    def _borrowed(self, lent: Any) -> Any:
-        """Return the owner's connection; answers that were kept for another one are forgotten."""
-        if lent is not self._open:
-            self._open = lent
-            self._forget()
-        return lent
-
-    def forget_outdated(self) -> None:
-        """Forget answers about programs after an event of the host, and after ``KEPT_S``."""
-        if self.outdated or time.monotonic() >= self.kept.until_s:
-            self.outdated = False
-            self._ask_again()
-
-    def agree_with(self, capabilities: str) -> None:
-        """Forget answers about programs if the host had other capabilities."""
-        if capabilities != self.kept.beside:
-            self._ask_again()
-            self.kept.beside = capabilities
-
-    def _ask_again(self) -> None:
-        """Keep no answer about programs."""
-        until_s = time.monotonic() + KEPT_S
-        self.kept = replace(self.kept, versions=None, offered={}, beside="", until_s=until_s)
-
-    def _forget(self) -> None:
-        """Keep nothing, as the connection is another one."""
-        self.kept = Kept(until_s=time.monotonic() + KEPT_S)
+    def _use(self, connection: Any) -> Any:
+        """Return the connection; the host's name is read anew where it is another one."""
+        if connection is not self._open:
+            self._open, self.completed = connection, None
+        return connection
 
     def drop_broken(self) -> bool:
         """Return whether the connection broke; if so, drop it, and the next question opens another."""
         broken = self._open is not None and not self._open.isAlive()
         if broken:
             self._open = None
-            self._ask_again()
         return broken
 
     def close(self) -> None:

@@ -192,21 +192,17 @@ class Truth:
         return len(self.guest.vcpus) + bool(self.guest.emulator_cpus)
 
 
-@dataclass
 class WorldDriver(LibvirtDriver):
     """The libvirt driver over facts that a world makes up."""
 
-    world: "World"
+    def __init__(self, world: "World") -> None:
+        self.world = world
 
     def nodes(self) -> tuple[str, ...]:
         return (self.world.setup.name,)
 
     def survey(self, node: str) -> Survey:
         return Survey(self.world.facts(), ROOT)
-
-    def __post_init__(self) -> None:
-        self._asked = (None, None, None)
-        self._seen = None, frozenset()
 
 
 @dataclass

@@ -121,9 +121,9 @@ def test_what_vanishes_during_a_survey_is_looked_at_again() -> None:
 class FakeConnection:
     """The calls of a ``virConnect`` that registers callbacks."""
 
-    def __init__(self, *, silent: bool = False) -> None:
+    def __init__(self, *, silent: bool = False, name: str = "one.example.org") -> None:
         self.callbacks: dict[int, Callable[..., None]] = {}
-        self.silent = silent
+        self.silent, self.name = silent, name
 
     def nodeDeviceEventRegisterAny(self, _device: None, kind: int, callback: Callable[..., None], _: None) -> int:  # noqa: N802
         if self.silent:
@@ -134,8 +134,11 @@ class FakeConnection:
     def nodeDeviceEventDeregisterAny(self, number: int) -> None:  # noqa: N802
         del self.callbacks[number]
 
-    def getType(self) -> str:  # noqa: N802
-        return "QEMU"
+    def getHostname(self) -> str:  # noqa: N802
+        return self.name
+
+    def getInfo(self) -> list[int]:  # noqa: N802
+        return [0, 9000]
 
 
 def test_events_of_devices_are_heard_on_the_owner_s_present_connection() -> None:
@@ -173,16 +176,14 @@ def test_a_connection_without_events_is_told_once(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_borrowed_connection_is_asked_and_no_other_is_opened() -> None:
-    first, second = FakeConnection(), FakeConnection()
-    lent = [first]
+    lent = [FakeConnection()]
     connection = LiveConnection("nowhere:///", borrow=lambda: lent[-1])
 
-    assert connection.hypervisor_type() == "QEMU"
-    second.getType = lambda: "other"  # type: ignore[method-assign]
-    assert connection.hypervisor_type() == "QEMU"
-    lent.append(second)
-    connection._session.libvirt  # noqa: B018 - the next question notices the new connection
-    assert connection.hypervisor_type() == "other"
+    assert connection.hostname() == "one.example.org"
+    lent.append(FakeConnection(name="two.example.org"))
+    assert connection.hostname() == "one.example.org"
+    connection.memory_mib()  # the next question notices the new connection
+    assert connection.hostname() == "two.example.org"
 
 
 def host(inside: Inside, connection: FakeConnection, clock: Callable[[], float] = time.monotonic) -> Host:

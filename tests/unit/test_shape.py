@@ -1,23 +1,19 @@
 """Facts and policy into the tree that a host should have."""
 
 from dataclasses import replace
-from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.base import Survey
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import Cpu, CpuMap, DiskSpace, HostCpu, HostFacts, NumaCell, Versions
-from drivers.libvirt.connection import Connection
-from drivers.libvirt.driver import LibvirtDriver
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.policy import OF_CELLS, CpuPolicy, DiskPolicy, GuestPolicy, Layout, Policy, Ratio, Ratios
 from drivers.reasons import Reason
 from fakes import FACTS, GIB, PC, offering
 from reportclient.ownership import MARKER
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 
 def inventories(policy: Policy, facts: HostFacts = FACTS, observed: ObservedTree | None = None) -> dict[str, Inventory]:
@@ -47,23 +43,6 @@ def test_the_memory_of_guests_is_what_files_give_where_it_is_in_files(layout: La
 def test_memory_in_files_is_in_no_cell(layout: Layout) -> None:
     with pytest.raises(PolicyError, match="files are in no NUMA cell"):
         inventories(Policy(layout=layout, file_backed_mib=4096))
-
-
-def test_the_same_host_in_the_same_placement_has_the_same_tree_and_any_other_is_shaped_anew() -> None:
-    driver = LibvirtDriver(cast(Connection, None), GuestPolicy(), lambda: FACTS.disk)
-    policy, observed = Policy(), ObservedTree()
-
-    def tree(**changes: Any) -> ProviderTree:
-        return driver.shape(Survey(replace(FACTS, **changes)), policy, observed)[0]
-
-    first = tree()
-    assert isinstance(FACTS.disk, DiskSpace)
-    assert tree(disk=replace(FACTS.disk, free_bytes=FACTS.disk.free_bytes + 1)) is first
-    assert tree(cpu_map=CpuMap(4, frozenset({0, 1, 2}))).root.inventories["VCPU"].total == 3
-    assert tree() == first
-    with_ratio = Provider(name="host", inventories={"VCPU": Inventory(total=4, max_unit=4, allocation_ratio=9.0)})
-    observed = ObservedTree((ObservedProvider(uuid="u", generation=1, provider=with_ratio),))
-    assert tree().root.inventories["VCPU"].allocation_ratio == 9.0
 
 
 @pytest.mark.parametrize(

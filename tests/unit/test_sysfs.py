@@ -17,7 +17,7 @@ from drivers.facts import CpuMap, Devices, NetDevice, PciFunction, SevKernel
 from drivers.host.archive import Document
 from drivers.host.kernel import probe_offline, probe_sev, probe_tdx
 from drivers.host.parse import format_cpu_set, parse_id_list, parse_inet6, parse_routes
-from drivers.host.pci_functions import completed, probe_pci
+from drivers.host.pci_functions import complete
 from drivers.host.sysfs import MAX_FILE_BYTES, KernelFiles
 from hardware import card, plain
 
@@ -38,7 +38,7 @@ def probe(root: Path, *functions: PciFunction, live: bool = False) -> tuple[PciF
 def probe_devices(root: Path, *functions: PciFunction, live: bool = False) -> Devices:
     functions = functions or (plain(),)
     files = KernelFiles(root, live=live)
-    return completed(Devices(functions=functions), probe_pci(files, functions, {"8086": frozenset({"vendor/kind"})}))
+    return complete(files, Devices(functions=functions), {"8086": frozenset({"vendor/kind"})})
 
 
 def why_odd(root: Path, *, live: bool = False) -> str:
@@ -100,7 +100,7 @@ def test_where_no_function_can_be_read_all_are_odd(tmp_path: Path) -> None:
 def test_what_could_not_be_read_cannot_be_read_in_its_record_either(tmp_path: Path) -> None:
     (tmp_path / FOLDER / "power_state").mkdir(parents=True)
     recorded: dict[str, str] = {}
-    probe_pci(KernelFiles(tmp_path, record=recorded), (plain(),), {})
+    complete(KernelFiles(tmp_path, record=recorded), Devices(functions=(plain(),)), {})
 
     for name, text in recorded.items():
         write(tmp_path / "archive", name, text)
@@ -238,7 +238,7 @@ def test_an_interface_below_one_that_has_the_hosts_routes_carries_that_traffic_t
     function = plain(net_devices=(NetDevice("ens1"), NetDevice("ens2")))
     kept: dict[str, str] = {}
 
-    probe_pci(KernelFiles(tmp_path, record=kept), (function,), {})
+    complete(KernelFiles(tmp_path, record=kept), Devices(functions=(function,)), {})
     (found,) = probe(tmp_path, function)
 
     assert [net.name for net in found.net_devices if net.carries_host_traffic] == ["ens1"]

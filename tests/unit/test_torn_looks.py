@@ -132,13 +132,3 @@ def test_a_recorded_host_with_an_odd_device_is_looked_at_once(tmp_path: Path) ->
     driver = LibvirtDriver(connection, GuestPolicy(virt_type="qemu"), HostArchive(RECORDED).disk, files=files)
 
     assert len(driver.survey("host").facts.devices.odd) == 2
-
-
-def test_a_host_that_stays_is_one_object_and_one_that_changes_is_read_in_full() -> None:
-    connection = Moving(topologies=[[[0, 1]], [[0, 1]], [[0], [1]]], cpus=2)
-    driver = LibvirtDriver(connection, GuestPolicy(virt_type="qemu"), HostArchive(RECORDED).disk)
-
-    first, second, third = (driver.survey("full-guest").facts for _ in range(3))
-
-    assert second is first
-    assert [len(facts.cells) for facts in (first, third)] == [1, 2]

@@ -1,4 +1,4 @@
-"""Answers of libvirt that are kept over passes: asked once, and again where they may have changed."""
+"""What libvirt is asked for, and what its answers mean."""
 
 import logging
 import os
@@ -9,23 +9,17 @@ import libvirt
 import pytest
 
 from agent.settings.log import QUIET
-from beds.clock import Clock
 from beds.function import NAME, xml
 from drivers.errors import DiscoveryError, Vanished
-from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.connection import LiveConnection
 from drivers.libvirt.nodedev import parse_devices
-from drivers.libvirt.session import KEPT_S
-
-OFFERS = (Offer("/usr/bin/qemu", "x86_64", "pc", "qemu"), Offer("/usr/bin/qemu", "i686", "pc", "qemu"))
 
 
 class Libvirt:
-    """An open connection, as libvirt-python has it; ``machines`` stands for what its capabilities say of QEMU."""
+    """An open connection, as libvirt-python has it."""
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
-        self.machines = "pc-7.2"
         self.alive = True
         self.domain = ""  # suffix of the completed host name
         self.states = [1]  # of its domains (virDomainState)
@@ -33,19 +27,10 @@ class Libvirt:
         self.broken = ""  # why it has no XML of its device
 
     def getCapabilities(self) -> str:  # noqa: N802 - libvirt's name
-        self.asked["capabilities"] += 1
-        return f"<capabilities><machine>{self.machines}</machine></capabilities>"
-
-    def getDomainCapabilities(self, _emulator: str, arch: str, *_: object) -> str:  # noqa: N802 - libvirt's name
-        self.asked["offers"] += 1
-        return f"<domainCapabilities><arch>{arch}</arch>{self.asked['offers']}</domainCapabilities>"
+        return "<capabilities/>"
 
     def getInfo(self) -> list[object]:  # noqa: N802 - libvirt's name
         return ["x86_64", 9000, 4, 2600, 1, 1, 4, 1]
-
-    def getVersion(self) -> int:  # noqa: N802 - libvirt's name
-        self.asked["version"] += 1
-        return 7_002_000 + self.asked["version"]
 
     def getLibVersion(self) -> int:  # noqa: N802 - libvirt's name
         return 9_000_000
@@ -61,7 +46,6 @@ class Libvirt:
         return NAME
 
     def XMLDesc(self, _flags: int) -> str:  # noqa: N802 - libvirt's name
-        self.asked["devices"] += 1
         if self.broken:
             raise libvirt.libvirtError(self.broken)
         return xml()
@@ -102,16 +86,7 @@ class Domain:
         return "guest"
 
 
-ONCE = {"capabilities": 1, "offers": 2, "version": 1, "devices": 1}
-TWICE = {"capabilities": 2, "offers": 4, "version": 2, "devices": 2}
 Live = Callable[..., LiveConnection]
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr("time.monotonic", clock)
-    return clock
 
 
 @pytest.fixture
@@ -121,26 +96,11 @@ def opened() -> list[Libvirt]:
 
 
 @pytest.fixture
-def live(monkeypatch: pytest.MonkeyPatch, clock: Clock, opened: list[Libvirt]) -> Live:
+def live(monkeypatch: pytest.MonkeyPatch, opened: list[Libvirt]) -> Live:
     """Makes connections of our own, on a host with one VF."""
     monkeypatch.setattr("drivers.libvirt.session.open_connection", lambda *_, **__: opened.pop())
     monkeypatch.setattr("drivers.libvirt.event_loop.EventLoop.start", lambda _self: None)
     return lambda uri="qemu:///system", **more: LiveConnection(uri, **more)
-
-
-def take_pass(connection: LiveConnection) -> object:
-    connection.capabilities()
-    offered = connection.domain_capabilities("qemu", OFFERS)
-    return offered, connection.versions(), connection.node_devices()
-
-
-def test_passes_after_the_first_ask_for_the_capabilities_and_the_devices(live: Live, opened: list[Libvirt]) -> None:
-    hypervisor, connection = opened[-1], live()
-
-    seen = [take_pass(connection) for _ in range(3)]
-
-    assert seen[0] == seen[1] == seen[2]
-    assert hypervisor.asked == {**ONCE, "capabilities": 3, "devices": 3}
 
 
 def test_a_device_without_xml_is_odd_as_long_as_the_connection_lives(live: Live, opened: list[Libvirt]) -> None:
@@ -152,59 +112,9 @@ def test_a_device_without_xml_is_odd_as_long_as_the_connection_lives(live: Live,
     assert "unknown PCI header type '127'" in parse_devices(((name, document),)).odd[0].because
     hypervisor.broken = ""
     assert "unread" not in connection.node_devices()[0][1].text
-    connection.outdate()
     hypervisor.broken, hypervisor.alive = "no answer", False
     with pytest.raises(DiscoveryError, match="no answer"):
         connection.node_devices()
-
-
-def test_another_qemu_is_asked_for_all(live: Live, opened: list[Libvirt]) -> None:
-    hypervisor, connection = opened[-1], live()
-    before = take_pass(connection)
-
-    hypervisor.machines = "pc-10.0"
-
-    assert take_pass(connection) != before
-    assert hypervisor.asked == TWICE
-
-
-def test_all_is_asked_again_after_an_event_of_the_host(live: Live, opened: list[Libvirt]) -> None:
-    hypervisor, connection = opened[-1], live()
-    take_pass(connection)
-
-    connection.outdate()
-
-    take_pass(connection)
-    take_pass(connection)
-    assert hypervisor.asked == {**TWICE, "capabilities": 3, "devices": 3}
-
-
-def test_all_is_asked_again_after_a_while(live: Live, opened: list[Libvirt], clock: Clock) -> None:
-    hypervisor, connection = opened[-1], live()
-    take_pass(connection)
-
-    clock.now += KEPT_S - 1
-    take_pass(connection)
-    assert hypervisor.asked == {**ONCE, "capabilities": 2, "devices": 2}
-
-    clock.now += 1
-    take_pass(connection)
-    assert hypervisor.asked == {**TWICE, "capabilities": 3, "devices": 3}
-
-
-def test_a_connection_that_broke_leaves_no_answer_behind(live: Live, opened: list[Libvirt]) -> None:
-    second, first = opened
-    connection = live()
-    connection.capabilities()
-    connection.versions()
-
-    first.alive = False
-    assert connection._session.drop_broken()
-
-    connection.versions()  # in the same pass
-    take_pass(connection)
-    assert first.asked == {"capabilities": 1, "version": 1}
-    assert second.asked == {**ONCE, "version": 2}
 
 
 def test_a_connection_that_broke_leaves_the_name_that_libvirt_completed(live: Live, opened: list[Libvirt]) -> None:
@@ -278,19 +188,10 @@ def test_a_job_that_cannot_be_read_is_an_error(live: Live, opened: list[Libvirt]
         connection.domains()
 
 
-def test_a_borrowed_connection_is_asked_for_all_each_time(live: Live) -> None:
-    """Inside nova-compute, whose calls keep a whole survey."""
-    hypervisor = Libvirt()
-    connection = live(borrow=lambda: hypervisor)
-    take_pass(connection)
-    take_pass(connection)
-    assert hypervisor.asked == TWICE
-
-
 def test_the_service_logs_no_answer_of_libvirt(live: Live, caplog: pytest.LogCaptureFixture) -> None:
     """There are many in each pass; the verbs show them with -v."""
     caplog.set_level(logging.INFO)
-    take_pass(live())
+    live().capabilities()
     names = {record.name for record in caplog.records}
 
     assert names
