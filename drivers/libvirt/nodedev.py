@@ -24,27 +24,31 @@ def parse_devices(listed: tuple[tuple[str, Document], ...]) -> Devices:
     """
     Parse the XML of all node devices, each with the name in the list; other kinds (storage, USB ...) are skipped.
 
-    What is not in libvirt's form, or is there twice, is odd, and so is what hangs on it.
+    What is not in libvirt's form is odd, and so is what hangs on it.
     """
     found = [_parse_device(name, document) for name, document in listed]
     nets: dict[str, list[NetDevice]] = {}
     vdpa: dict[str, list[str]] = {}
     for one in found:
-        for net in one.nets:
-            nets.setdefault(one.parent, []).append(net)
+        if one.net:
+            nets.setdefault(one.parent, []).append(one.net)
         if one.vdpa:
             vdpa.setdefault(one.parent, []).append(one.vdpa)
     functions = [
-        replace(one.function, net_devices=_by_name(nets.get(one.name, [])), vdpa=tuple(sorted(vdpa.get(one.name, ()))))
+        replace(
+            one.function,
+            net_devices=tuple(sorted(nets.get(one.name, ()), key=lambda net: net.name)),
+            vdpa=tuple(sorted(vdpa.get(one.name, ()))),
+        )
         for one in found
         if one.function
     ]
     everything = Devices(
-        functions=tuple(sorted(functions, key=_by_address)),
+        functions=tuple(sorted(functions, key=lambda function: function.address)),
         mdev_parents=tuple(sorted((one.maker for one in found if one.maker), key=lambda maker: maker.name)),
-        mdevs=tuple(sorted((mdev for one in found for mdev in one.mdevs), key=lambda mdev: mdev.uuid)),
+        mdevs=tuple(sorted((one.mdev for one in found if one.mdev), key=lambda mdev: mdev.uuid)),
     )
-    return set_apart(everything, (*_unparsed(found, everything), *_twofold(found)))
+    return set_apart(everything, _unparsed(found, everything))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +58,10 @@ class _Parsed:
     name: str
     parent: str = ""
     function: PciFunction | None = None
-    nets: tuple[NetDevice, ...] = ()
+    net: NetDevice | None = None
     vdpa: str = ""  # path of the vhost-vdpa device that this is; empty: it is none
     maker: MdevParent | None = None
-    mdevs: tuple[Mdev, ...] = ()
+    mdev: Mdev | None = None
     odd: str = ""  # why it cannot be understood
 
 
@@ -73,30 +77,18 @@ def _parse_device(listed: str, document: Document) -> _Parsed:
 
 def _parse_parts(device: Element, name: str, parent: str, source: str) -> _Parsed:
     text_of(device, "name", source)
-    function = None
-    nets: list[NetDevice] = []
-    mdevs: list[Mdev] = []
-    vdpa = ""
-    for capability in device.iterfind("capability"):
-        kind = capability.get("type")
-        if kind == "pci":
-            function = _parse_function(device, capability, source)
-        elif kind == "net":
-            nets.append(_parse_net(capability, source))
-        elif kind == "mdev":
-            mdevs.append(_parse_mdev(device, capability, name, source))
-        elif kind == "vdpa":
-            vdpa = (capability.findtext("chardev") or "").strip()
+    pci, net, mdev, vdpa = (device.find(f"capability[@type='{kind}']") for kind in ("pci", "net", "mdev", "vdpa"))
+    function = None if pci is None else _parse_function(device, pci, source)
     types = device.findall(".//capability[@type='mdev_types']/type")
     address = function.address if function else None
     return _Parsed(
         name=name,
         parent=parent,
         function=function,
-        nets=tuple(nets),
-        vdpa=vdpa,
+        net=None if net is None else _parse_net(net, source),
+        vdpa="" if vdpa is None else (vdpa.findtext("chardev") or "").strip(),
         maker=MdevParent(name, address, _parse_types(types, source)) if types else None,
-        mdevs=tuple(mdevs),
+        mdev=None if mdev is None else _parse_mdev(device, mdev, name, source),
     )
 
 
@@ -122,25 +114,10 @@ def _unparsed(found: Iterable[_Parsed], devices: Devices) -> Iterator[OddDevice]
             yield from [OddDevice(one.name, one.odd)] if networks else ()  # tells it from another one at the next look
 
 
-def _twofold(found: Iterable[_Parsed]) -> Iterator[OddDevice]:
-    """Yield what libvirt lists twice: by its name, its address, or its uuid."""
-    names: dict[str, list[_Parsed]] = {}
-    for one in found:
-        units = (*((str(one.function.address),) if one.function else ()), *(mdev.uuid for mdev in one.mdevs))
-        for unit in (one.name, *units):
-            names.setdefault(unit, []).append(one)
-    for unit, several in names.items():
-        for one in several if len(several) > 1 else ():
-            why = f"libvirt lists two devices called {unit}"
-            cards = [mdev.parent for mdev in one.mdevs]
-            yield OddDevice(one.name, why, card=cards[0]) if cards else _odd(one.name, why, one.function)
-
-
-def _odd(name: str, why: str, function: PciFunction | None = None) -> OddDevice:
+def _odd(name: str, why: str) -> OddDevice:
     """Return an odd device by libvirt's name, which for functions tells the address."""
     found = _NAME.fullmatch(name)
     address = PciAddress(*(int(part, 16) for part in found.groups())) if found else None
-    address = function.address if function else address
     return OddDevice(str(address or name), why, address=address, card="" if address else name)
 
 
@@ -247,11 +224,3 @@ def _parse_types(types: Iterable[Element], source: str) -> tuple[MdevType, ...]:
             raise MalformedFact(f"{source} can make {available} of {id_}, more than any card can")
         found.setdefault(id_, MdevType(id_, (one.findtext("name") or "").strip(), available))
     return tuple(found[id_] for id_ in sorted(found))
-
-
-def _by_name(nets: list[NetDevice]) -> tuple[NetDevice, ...]:
-    return tuple(sorted(nets, key=lambda net: net.name))
-
-
-def _by_address(function: PciFunction) -> PciAddress:
-    return function.address

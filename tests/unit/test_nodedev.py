@@ -159,27 +159,6 @@ def test_other_kinds_of_devices_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("again", "odd"),
-    [
-        pytest.param(PF, {"0000:81:00.0"}, id="the same document"),
-        pytest.param(PF.replace("pci_0000_81_00_0<", "another<"), {"0000:81:00.0"}, id="another name"),
-        pytest.param(PF.replace("<bus>129</bus>", "<bus>130</bus>"), {"0000:81:00.0", "0000:82:00.0"}, id="a name"),
-        pytest.param(
-            MDEV.format(uuid="").replace("_84_", "_85_", 1), {MDEV_NAME, MDEV_NAME.replace("_84_", "_85_")}, id="a uuid"
-        ),
-    ],
-)
-def test_what_is_told_twice_is_odd_and_counted_not_at_all(again: str, odd: set[str]) -> None:
-    found = parse(PF, VF, VF2, GPU, MDEV.format(uuid=""), again)
-
-    assert {one.name for one in found.odd if not one.hangs} == odd
-    left = {"0000:81:00.0", "0000:81:10.0", "0000:81:10.2", "0000:84:00.0"}
-    gone = {one.name for one in found.odd}
-    assert {str(one.address) for one in found.functions} == left - gone
-    assert bool(found.mdevs) is (MDEV_NAME not in odd)
-
-
-@pytest.mark.parametrize(
     ("text", "message"),
     [
         pytest.param(PF[:200], "document 0 is not well-formed", id="truncated"),
