@@ -72,9 +72,7 @@ class PlacementClient:
 
     def find(self, name: str) -> str | None:
         """Return the uuid of the provider with exactly this name, None when there is none. One request."""
-        body, _ = self._transport.get(f"/resource_providers?{urlencode({'name': name})}")
-        with payload.in_form(f"the provider named {name}"):
-            rows = payload.decode_listing(body)
+        rows, _ = self._list(f"the provider named {name}", name=name)
         return next((uuid for uuid, found, _, _ in rows if found == name), None)
 
     def exists(self, name_or_uuid: str) -> bool:
@@ -85,9 +83,7 @@ class PlacementClient:
             uuid = str(UUID(name_or_uuid))
         except ValueError:
             return False
-        body, _ = self._transport.get(f"/resource_providers?{urlencode({'uuid': uuid})}")
-        with payload.in_form(f"the provider {uuid}"):
-            return bool(payload.decode_listing(body))
+        return bool(self._list(f"the provider {uuid}", uuid=uuid)[0])
 
     def generations(self, trait: str | None = None, *, uuid: str | None = None) -> dict[str, int]:
         """
@@ -100,26 +96,21 @@ class PlacementClient:
         """
         query = {"required": trait} if trait else {"uuid": uuid} if uuid else {}
         try:
-            body, _ = self._transport.get(f"/resource_providers{'?' if query else ''}{urlencode(query)}")
+            rows, _ = self._list("a list of providers", **query)
         except Rejected:
             if trait and trait not in self.known_traits([trait]):
                 return {}  # no provider has a trait that placement does not know
             raise
-        with payload.in_form("a list of providers"):
-            rows = payload.decode_listing(body)
         return {uuid: generation for uuid, name, parent, generation in rows if name == uuid and parent is None}
 
     def tree_of(self, uuid: str) -> dict[str, tuple[str, str | None]]:
         """Return (name, parent's uuid) of all providers in the tree of this one, by uuid; empty: none. One request."""
-        body, _ = self._transport.get(f"/resource_providers?{urlencode({'in_tree': uuid})}")
-        with payload.in_form(f"the tree of provider {uuid}"):
-            return {own: (name, parent) for own, name, parent, _ in payload.decode_listing(body)}
+        rows, _ = self._list(f"the tree of provider {uuid}", in_tree=uuid)
+        return {own: (name, parent) for own, name, parent, _ in rows}
 
     def root(self, uuid: str) -> ObservedProvider | None:
         """Return one root by its uuid, without its children; None where there is none. One request, or four."""
-        body, _ = self._transport.get(f"/resource_providers?{urlencode({'uuid': uuid})}")
-        with payload.in_form(f"the provider {uuid}"):
-            rows = payload.decode_listing(body)
+        rows, _ = self._list(f"the provider {uuid}", uuid=uuid)
         return next((self.read(uuid, name, generation) for _, name, _, generation in rows), None)
 
     def named(self, name_or_uuid: str) -> ObservedProvider | None:
@@ -144,10 +135,9 @@ class PlacementClient:
         """
         if not aggregates:
             return ()
-        asked = {"member_of": f"in:{','.join(sorted(aggregates))}", "required": SHARES}
-        body, _ = self._transport.get(f"/resource_providers?{urlencode(asked)}")
-        with payload.in_form("the providers that share their stock"):
-            rows = sorted(payload.decode_listing(body), key=lambda row: row[1])
+        near = f"in:{','.join(sorted(aggregates))}"
+        rows, _ = self._list("the providers that share their stock", member_of=near, required=SHARES)
+        rows.sort(key=lambda row: row[1])
         return tuple(each(lambda row: self.read(row[0], row[1], row[3]), rows, self._workers))
 
     def read(self, uuid: str, name: str, generation: int) -> ObservedProvider:
@@ -168,10 +158,7 @@ class PlacementClient:
             Unavailable: no complete answer; never a shorter tree.
             Conflict: a provider was deleted while the tree was read.
         """
-        body, modified = self._transport.get(f"/resource_providers?{urlencode({'in_tree': root_uuid})}")
-        with payload.in_form("the tree of a root"):
-            rows = payload.decode_listing(body)
-        _check_tree(rows, root_uuid)
+        rows, modified = self._list_tree(root_uuid)
         left = self._without_deleted(since) if since else None
         if left and _is_older(rows, modified, left):
             # An older date alone can come from a server whose clock is behind; reading again gives the same then.
@@ -213,10 +200,7 @@ class PlacementClient:
         Raises:
             as ``observe``.
         """
-        body, modified = self._transport.get(f"/resource_providers?{urlencode({'in_tree': root_uuid})}")
-        with payload.in_form("the tree of a root"):
-            rows = payload.decode_listing(body)
-        _check_tree(rows, root_uuid)
+        rows, modified = self._list_tree(root_uuid)
         names = {uuid: name for uuid, name, _, _ in rows}
         known = {} if _is_older(rows, modified, since) else since.by_uuid
         found = []
@@ -289,9 +273,8 @@ class PlacementClient:
 
     def sharing(self) -> frozenset[str]:
         """Return the uuids of all providers that share their resources with others, as storage does. One request."""
-        body, _ = self._transport.get(f"/resource_providers?{urlencode({'required': SHARES})}")
-        with payload.in_form("the providers that share resources"):
-            return frozenset(row[0] for row in payload.decode_listing(body))
+        rows, _ = self._list("the providers that share resources", required=SHARES)
+        return frozenset(row[0] for row in rows)
 
     def usages(self, project: str, user: str | None = None) -> dict[str, dict[str, int]]:
         """
@@ -354,15 +337,7 @@ class PlacementClient:
 
         Sends an empty body, which changes nothing: malformed with the role, forbidden without it.
         """
-        try:
-            self._transport.send("POST", "/reshaper", {})
-        except Forbidden:
-            return False
-        except Rejected:
-            return True
-        raise Unavailable(
-            "placement accepted an empty reshape, which no known placement does: does the endpoint lead to placement?"
-        )
+        return self._may_post("/reshaper", "an empty reshape")
 
     def may_write(self) -> bool:
         """
@@ -370,16 +345,30 @@ class PlacementClient:
 
         Sends a provider without a name, which changes nothing: malformed with the role, forbidden without it.
         """
+        return self._may_post("/resource_providers", "a provider without a name")
+
+    def _may_post(self, path: str, what: str) -> bool:
+        """Return whether the user's role allows a request, by sending it with an empty body; ``what`` that means."""
         try:
-            self._transport.send("POST", "/resource_providers", {})
+            self._transport.send("POST", path, {})
         except Forbidden:
             return False
         except Rejected:
             return True
         raise Unavailable(
-            "placement accepted a provider without a name, which no known placement does: does the endpoint lead to "
-            "placement?"
+            f"placement accepted {what}, which no known placement does: does the endpoint lead to placement?"
         )
+
+    def _list(self, what: str, **query: str) -> tuple[list[Row], str]:
+        """Return the providers that match a query, and when the last of them changed; ``what`` names them."""
+        body, modified = self._transport.get(f"/resource_providers{'?' if query else ''}{urlencode(query)}")
+        with payload.in_form(what):
+            return payload.decode_listing(body), modified
+
+    def _list_tree(self, root_uuid: str) -> tuple[list[Row], str]:
+        rows, modified = self._list("the tree of a root", in_tree=root_uuid)
+        _check_tree(rows, root_uuid)
+        return rows, modified
 
     def _observe_one(
         self,
