@@ -32,11 +32,12 @@ def forecast(plan: Plan, observed: ObservedTree) -> ObservedTree:
     """
     stands = observed.by_uuid
     for operation in plan.operations:
-        _apply(operation, stands)
+        apply(operation, stands)
     return ObservedTree(_parents_first(tuple(stands.values())), observed.last_modified)
 
 
-def _apply(operation: Operation, stands: dict[str, ObservedProvider]) -> None:
+def apply(operation: Operation, stands: dict[str, ObservedProvider]) -> None:
+    """Carry out one operation on what stands, by uuid; generations stay, and a new provider has 0."""
     match operation:
         case EnsureClasses() | EnsureTraits() | Claim() | ReplaceAllocations() | DropAllocations():
             pass
@@ -58,7 +59,7 @@ def _apply(operation: Operation, stands: dict[str, ObservedProvider]) -> None:
             stands[uuid] = _changed(stands[uuid], inventories=inventories)
         case Reshape(several):
             for one in several:
-                _apply(one, stands)
+                apply(one, stands)
         case Delete(uuid):
             del stands[uuid]
         case _:

@@ -9,6 +9,7 @@ from typing import assert_never
 
 from reportclient import payload
 from reportclient.errors import Absent, Conflict, Forbidden, NameTaken, Rejected
+from reportclient.forecast import apply
 from reportclient.plan import (
     Claim,
     Create,
@@ -28,10 +29,11 @@ from reportclient.plan import (
 )
 from reportclient.side_by_side import each
 from reportclient.transport import NEWEST, Transport
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree
 from reportclient.waves import Lane, waves
 
 LOG = logging.getLogger(__name__)
+_OfOne = Create | Rename | Reparent | SetTraits | SetAggregates | SetInventories
 
 
 class Writer:
@@ -151,8 +153,8 @@ class Writer:
             answer = self._made_already(create, error)
         with payload.in_form(f"the new provider {create.name}"):
             generation = int(answer["generation"])
-        parent = self._known[create.parent_uuid].name if create.parent_uuid else None
-        self._known.add(create, parent, generation)
+        self._known.apply(create, generation)
+        parent = self._known[create.uuid].provider.parent
         self._log("created provider name=%s uuid=%s parent=%s", create.name, create.uuid, parent)
 
     def _made_already(self, create: Create, refusal: NameTaken) -> Mapping[str, int]:
@@ -176,20 +178,20 @@ class Writer:
 
     def _rename(self, write: Rename) -> None:
         self._transport.send("PUT", f"/resource_providers/{write.uuid}", {"name": write.name})
-        self._known.rename(write.uuid, write.old_name, write.name)
+        self._known.apply(write)
         self._log("renamed provider uuid=%s from=%s to=%s", write.uuid, write.old_name, write.name)
 
     def _reparent(self, write: Reparent) -> None:
         body = {"name": write.name, "parent_provider_uuid": write.parent_uuid}
         self._transport.send("PUT", f"/resource_providers/{write.uuid}", body)
-        self._known.change(write.uuid, parent=write.parent)
+        self._known.apply(write)
         self._log("re-parented provider name=%s from=%s to=%s", write.name, write.old_parent, write.parent)
 
     def _set_traits(self, write: SetTraits) -> None:
         path = f"/resource_providers/{write.uuid}/traits"
         generation = self._known[write.uuid].generation if write.uuid in self._known else self._unchanged(write, path)
         answer = self._transport.send("PUT", path, payload.encode_traits(write.traits, generation))
-        self._confirm(write.uuid, answer, traits=write.traits)
+        self._confirm(write, answer)
         self._log(
             "set traits of provider name=%s added=%s removed=%s", write.name, sorted(write.added), sorted(write.removed)
         )
@@ -211,21 +213,21 @@ class Writer:
     def _set_aggregates(self, write: SetAggregates) -> None:
         body = payload.encode_aggregates(write.aggregates, self._known[write.uuid].generation)
         answer = self._transport.send("PUT", f"/resource_providers/{write.uuid}/aggregates", body)
-        self._confirm(write.uuid, answer, aggregates=write.aggregates)
+        self._confirm(write, answer)
         self._log("set aggregates of provider name=%s aggregates=%s", write.name, sorted(write.aggregates))
 
     def _set_inventories(self, write: SetInventories) -> None:
         body = payload.encode_inventories(write.inventories, self._known[write.uuid].generation)
         answer = self._transport.send("PUT", f"/resource_providers/{write.uuid}/inventories", body)
-        self._confirm(write.uuid, answer, inventories=write.inventories)
+        self._confirm(write, answer)
         self._log("set inventories of provider name=%s %s", write.name, _totals(write))
 
-    def _confirm(self, uuid: str, answer: Mapping[str, int], **changed: object) -> None:
-        if uuid not in self._known:
+    def _confirm(self, write: SetTraits | SetAggregates | SetInventories, answer: Mapping[str, int]) -> None:
+        if write.uuid not in self._known:
             return
-        with payload.in_form(f"a write on provider {self._known[uuid].name}"):
+        with payload.in_form(f"a write on provider {write.name}"):
             generation = int(answer["resource_provider_generation"])
-        self._known.change(uuid, generation, **changed)
+        self._known.apply(write, generation)
 
     def _reshape(self, reshape: Reshape) -> None:
         """
@@ -306,23 +308,11 @@ class _Known:
     def __getitem__(self, uuid: str) -> ObservedProvider:
         return self._stands[uuid]
 
-    def add(self, create: Create, parent: str | None, generation: int) -> None:
-        provider = Provider(name=create.name, parent=parent)
-        self._stands[create.uuid] = ObservedProvider(uuid=create.uuid, generation=generation, provider=provider)
-
-    def rename(self, uuid: str, old: str, name: str) -> None:
-        for key, stands in self._stands.items():
-            if key == uuid:
-                self.change(key, name=name)
-            elif stands.provider.parent == old:
-                self.change(key, parent=name)
-
-    def change(self, uuid: str, generation: int | None = None, **changed: object) -> None:
-        """Change attributes of a provider, and its generation unless that is None."""
-        stands = self._stands[uuid]
-        provider = replace(stands.provider, **changed)  # type: ignore[arg-type]
-        new = stands.generation if generation is None else generation
-        self._stands[uuid] = replace(stands, generation=new, provider=provider)
+    def apply(self, write: _OfOne, generation: int | None = None) -> None:
+        """Carry out a write on one provider; ``generation`` is its new one, None: it stays."""
+        apply(write, self._stands)
+        if generation is not None:
+            self._stands[write.uuid] = replace(self._stands[write.uuid], generation=generation)
 
     def forget(self, uuids: Iterable[str]) -> None:
         for uuid in uuids:
