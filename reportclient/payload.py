@@ -7,7 +7,6 @@ from typing import Any, TypedDict, assert_never
 
 from reportclient.allocations import Allocation, AllocationRequest, Consumer, Slots
 from reportclient.errors import Unavailable
-from reportclient.json_text import decode_as, encode
 from reportclient.plan import (
     Claim,
     Create,
@@ -317,9 +316,24 @@ def decode_names(body: _Json, key: str) -> frozenset[str]:
 def encode_observed(observed: ObservedProvider) -> dict[str, object]:
     """Return an observed provider in the form of the agent's state files."""
     provider = observed.provider
-    return {"uuid": observed.uuid, "generation": observed.generation, "parent": provider.parent, **encode(provider)}
+    return {
+        "uuid": observed.uuid,
+        "generation": observed.generation,
+        "name": provider.name,
+        "parent": provider.parent,
+        "inventories": {name: encode_inventory(stock) for name, stock in sorted(provider.inventories.items())},
+        "traits": sorted(provider.traits),
+        "aggregates": sorted(provider.aggregates),
+    }
 
 
 def decode_observed(record: Mapping[str, Any]) -> ObservedProvider:
     """Return the provider that ``encode_observed`` encoded."""
-    return ObservedProvider(uuid=record["uuid"], generation=record["generation"], provider=decode_as(Provider, record))
+    provider = Provider(
+        name=record["name"],
+        parent=record["parent"],
+        inventories={name: decode_inventory(stock) for name, stock in record["inventories"].items()},
+        traits=frozenset(record["traits"]),
+        aggregates=frozenset(record["aggregates"]),
+    )
+    return ObservedProvider(uuid=record["uuid"], generation=record["generation"], provider=provider)
