@@ -5,12 +5,10 @@ A login costs Keystone a comparison of passwords, a quarter of a second of CPU b
 start together would all log in at once, and again whenever their tokens end together.
 """
 
-import errno
 import logging
 import math
 import os
 import random
-import stat
 import threading
 import time
 from contextlib import suppress
@@ -22,14 +20,13 @@ from keystoneauth1.access import AccessInfo
 from keystoneauth1.identity.base import BaseIdentityPlugin
 from keystoneauth1.session import Session
 
-from agent.state.files import seal, temporary_path, unseal
+from agent.state.files import read_whole, replace_quickly, seal, unseal
 from reportclient.keystone import FAILURES, describe
 
 LOG = logging.getLogger(__name__)
 FIRST_PART, LAST_PART = 0.4, 0.9  # of a token's life: it is renewed between these
 _SUFFIX = "-token.json"
 _FORMAT = 1  # of the kept file
-_LONGEST_BYTES = 4 << 20  # a token with the catalog of a cloud of many regions has some hundred KiB
 FOLDER = "RUNTIME_DIRECTORY"  # systemd's name for the unit's own folder in memory, in the service's environment
 
 
@@ -115,7 +112,7 @@ class Tokens:
         if self._file is None:
             return
         try:
-            kept = unseal(_own_text(self._file), form=_FORMAT)
+            kept = unseal(read_whole(self._file).decode(), form=_FORMAT)
             login = self._auth.get_cache_id()
             if login is not None and kept["login"] == login:
                 self._auth.set_auth_state(kept["state"])
@@ -133,7 +130,7 @@ class Tokens:
             return
         kept = {"login": login, "obtained_s": _now_s(), "state": state}
         try:
-            _replace(self._file, seal(kept, form=_FORMAT))
+            replace_quickly(self._file, seal(kept, form=_FORMAT), 0o600)
         except OSError as error:
             LOG.info("the token is not kept for the next start file=%s reason=%s", self._file, error.strerror)
 
@@ -146,37 +143,6 @@ def _left_s(token: AccessInfo) -> float:
 def _life_s(token: AccessInfo) -> float:
     """Return for how many seconds a token was good when Keystone gave it; infinite where it does not say."""
     return (token.expires - token.issued).total_seconds() if token.expires and token.issued else math.inf
-
-
-def _own_text(file: Path) -> str:
-    """
-    Return the text of a regular file that only this user may read or write.
-
-    Raises:
-        OSError: it is missing, cannot be read, or is not such a file. ValueError: it is too long, or not UTF-8.
-    """
-    with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as kept:
-        about = os.fstat(kept.fileno())
-        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077:
-            raise OSError(errno.EPERM, "others may have written it")
-        data = kept.read(_LONGEST_BYTES + 1)
-    if len(data) > _LONGEST_BYTES:
-        raise ValueError("too long")
-    return data.decode()
-
-
-def _replace(file: Path, text: str) -> None:
-    """
-    Replace a file that nobody else may read, whole or not at all; it is in memory, so nothing has to reach a disk.
-
-    Raises:
-        OSError: the file cannot be written; the old one stays.
-    """
-    fresh = temporary_path(file)
-    fresh.unlink(missing_ok=True)  # of a run that was ended in the middle
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
-        out.write(text)
-    fresh.rename(file)
 
 
 def _now_s() -> float:

@@ -109,9 +109,9 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
     Raises:
         StateError: it cannot be written.
     """
-    path, data = f"{directory}/{_NAME}", f"{json.dumps(_encode(status))}\n".encode()
+    path = directory / _NAME
     try:
-        replace_quickly(path, data, _READABLE)
+        replace_quickly(path, f"{json.dumps(_encode(status))}\n", _READABLE)
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
 

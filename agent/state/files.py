@@ -93,29 +93,23 @@ def _open_own(path: Path, mode: int) -> int:
     return os.open(path, flags | os.O_CREAT | os.O_EXCL, mode)
 
 
-def replace_quickly(path: str, data: bytes, mode: int) -> None:
+def replace_quickly(path: Path, content: str, mode: int) -> None:
     """
     Replace a file, whole or not at all, but do not wait until it is on disk; a missing folder is made.
 
-    For a file that is written in each pass: objects of pathlib and io would take as long as the kernel.
+    ``mode`` is that of the file, whatever the umask is.
 
     Raises:
         OSError: the file cannot be written; the old one stays.
     """
-    temporary, flags = f"{path}{_NEW}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    temporary = temporary_path(path)
     with owners_rights(path):
-        try:
-            descriptor = os.open(temporary, flags, mode)
-        except FileNotFoundError:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(temporary, flags, mode)
-        try:
-            while data:
-                data = data[os.write(descriptor, data) :]
-            os.fchmod(descriptor, mode)
-        finally:
-            os.close(descriptor)
-        os.replace(temporary, path)  # noqa: PTH105 - as said above
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(_open_own(temporary, mode), "wb") as file:
+            file.write(content.encode())
+            file.truncate()
+            os.fchmod(file.fileno(), mode)
+        temporary.rename(path)
 
 
 def read_whole(path: Path | str) -> bytes:

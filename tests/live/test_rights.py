@@ -94,7 +94,7 @@ def untouched(folder: Path) -> bool:
 
 ACTS: dict[str, Callable[[Path], object]] = {
     "replace_durably": lambda folder: replace_durably(folder / "file.json", "new"),
-    "replace_quickly": lambda folder: replace_quickly(f"{folder}/file.json", b"new", 0o644),
+    "replace_quickly": lambda folder: replace_quickly(folder / "file.json", "new", 0o644),
     "remove": lambda folder: remove(folder / "file.json"),
     "read": lambda folder: read_whole(folder / "file.json") and None,
     "list": lambda folder: files_in(folder, ".json") and None,

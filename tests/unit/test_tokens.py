@@ -151,7 +151,6 @@ def spoiled(kept: dict[str, Any], key: str, value: object) -> str:
         lambda kept: "{}",
         lambda kept: "[" * 100_000,
         lambda kept: json.dumps(kept)[:-20],
-        lambda kept: json.dumps(kept) + " " * (5 << 20),
         lambda kept: json.dumps(kept).replace("token 1", "token 2"),
         lambda kept: spoiled(kept, "state", "nothing"),
         lambda kept: spoiled(kept, "state", json.dumps({"auth_token": "t", "body": {"token": {}}})),
@@ -229,21 +228,6 @@ def test_nothing_is_forgotten_where_nothing_is_kept(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv(tokens.FOLDER, raising=False)
 
     tokens.forget_tokens()
-
-
-def test_a_file_that_others_may_have_written_is_not_used(clock: Clock, tmp_path: Path) -> None:
-    file = tmp_path / "token.json"
-    before = Keystone()
-    Tokens(before, file)
-    token_of(before)
-    file.chmod(0o666)
-
-    after = Keystone()
-    Tokens(after, file)
-    token_of(after)
-
-    assert after.logins == 1
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_no_link_is_followed_and_no_pipe_waited_for(clock: Clock, tmp_path: Path) -> None:

@@ -14,8 +14,7 @@ from agent import VERSION
 from agent.command.picture.drawing import clean_text, draw, guest_rules
 from agent.command.picture.subjects import Subject
 from agent.errors import ConfigError
-from agent.state.files import temporary_path, write_durably
-from agent.state.rights import owners_rights
+from agent.state.files import replace_named
 
 HTML, SVG = ".html", ".svg"
 
@@ -31,9 +30,7 @@ def write_picture(path: Path, title: str, subjects: Sequence[Subject]) -> None:
         raise ConfigError(f"{path}: a drawing alone shows one node, and there are {len(subjects)}: name a file {HTML}")
     text = page(title, subjects) if path.suffix == HTML else alone(subjects[0])
     try:
-        with owners_rights(path):
-            write_durably(temporary_path(path), text)
-            temporary_path(path).rename(path)
+        replace_named(path, text)
     except OSError as error:
         raise ConfigError(f"cannot write the picture {path}: {error.strerror}") from error
 
