@@ -27,7 +27,6 @@ FULL = NodeState(
     smaller="abc",
     smaller_seen=2,
     bodies={"strikes": 1, "struck_s": 1.5, "contested": ["somebody"], "used": ["d41f"]},
-    reserved={"6f1f6a0c-4d3c-4b7e-8b9a-2f6b7a1c0d42": {"SRIOV_NET_VF": 2}},
 )
 
 
