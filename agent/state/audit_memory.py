@@ -4,20 +4,16 @@ What an audit remembers of the previous one: allocations, their providers' gener
 If the file is missing, damaged, or of another placement, the audit begins with an empty memory and reads everything.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
-from agent.state.files import read_state, remove_state, seal, unseal, write_state
+from agent.state.files import read_trusted, remove_state, seal, unseal, write_state
 from agent.state.memory import same_place
 from reportclient.allocations import Allocation
 
 FAR_FUTURE_S = 253402300800.0  # the year 10000
-LOG = logging.getLogger(__name__)
 _FORMAT = 2
 
 
@@ -51,14 +47,16 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | N
     Raises:
         StateError: the file exists and cannot be read.
     """
-    path = _path(directory, root_uuid)
-    try:
-        body = _unseal(read_state(path).decode())
+    fresh = AuditMemory(where=where)
+
+    def decode(text: str) -> AuditMemory:
+        body = unseal(text, form=_FORMAT)
         if not same_place(body["where"], where):
-            return AuditMemory(where=where)
+            return fresh
         # Older files have no names: everything is then read once, as providers may have other names by now.
         names = {str(uuid): str(name) for uuid, name in body.get("names", {}).items()}
         noted, now = decode_clock(body["clock"]), clock or probe_clock()
+        sightings = {key: _decode_sighting(*row, noted=noted, now=now) for key, row in body["sightings"].items()}
         return AuditMemory(
             where=where,
             generations={
@@ -69,17 +67,11 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | N
                 Allocation(str(consumer), str(provider), str(name), int(amount))
                 for consumer, provider, name, amount in body["allocations"]
             ),
-            sightings={
-                key: sighting
-                for key, row in body["sightings"].items()
-                if (sighting := _read_sighting(*row, noted=noted, now=now)) is not None
-            },
+            sightings={key: one for key, one in sightings.items() if one is not None},
         )
-    except FileNotFoundError:
-        return AuditMemory(where=where)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        LOG.warning("the saved data of the last audit is not valid, everything is read file=%s reason=%s", path, error)
-        return AuditMemory(where=where)
+
+    doubt = "the saved data of the last audit is not valid, everything is read"
+    return read_trusted(_path(directory, root_uuid), decode, fresh, doubt)
 
 
 def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock: Clock | None = None) -> None:
@@ -112,12 +104,7 @@ def forget_memory(directory: Path, root_uuid: str) -> None:
     remove_state(_path(directory, root_uuid))
 
 
-@lru_cache(4)  # the text seldom changes, and is read at each pass; nobody changes what it holds
-def _unseal(text: str) -> Mapping[str, Any]:
-    return unseal(text, form=_FORMAT)
-
-
-def _read_sighting(first_s: float, looks: int, shown: str = "", *, noted: Clock, now: Clock) -> Sighting | None:
+def _decode_sighting(first_s: float, looks: int, shown: str = "", *, noted: Clock, now: Clock) -> Sighting | None:
     if not 0 <= first_s < FAR_FUTURE_S or looks < 0:
         raise ValueError(f"seen since {first_s} in {looks} audits")
     since_s = now.since(float(first_s), noted)

@@ -3,17 +3,20 @@
 import errno
 import hashlib
 import json
+import logging
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from agent.errors import StateError
 from agent.state.rights import owners_rights
 
+LOG = logging.getLogger(__name__)
+T = TypeVar("T")
 _PART = 1 << 16  # bytes read at a time
 MOST_BYTES = 64 << 20  # of a file that is read whole
 _NEW = ".new"  # end of a temporary file's name
@@ -194,6 +197,24 @@ def read_state(path: Path) -> bytes:
         raise
     except OSError as error:
         raise StateError(f"cannot read {path}: {error.strerror}") from error
+
+
+def read_trusted(path: Path, decode: Callable[[str], T], otherwise: T, doubt: str) -> T:
+    """
+    Return what a file of the state directory holds, or ``otherwise`` where there is none.
+
+    The same where it is damaged or of another format, so that ``decode`` fails; then ``doubt`` is logged.
+
+    Raises:
+        StateError: it cannot be read.
+    """
+    try:
+        return decode(read_state(path).decode())
+    except FileNotFoundError:
+        return otherwise
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        LOG.warning("%s file=%s reason=%s", doubt, path, error)
+        return otherwise
 
 
 def write_state(path: Path, text: str) -> None:

@@ -83,9 +83,7 @@ def read_machine(directory: Path, identity: str) -> Machine:
     try:
         body = unseal(read_state(path).decode(), form=_FORMAT)
         return decode_as(Machine, body) if body["identity"] == identity else Machine()
-    except FileNotFoundError:
-        return Machine()
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return Machine()
 
 

@@ -5,16 +5,14 @@ If the file is missing, damaged, of another placement or of an older format, the
 next pass reads the whole tree, and what it would then remove from placement it keeps and reports instead.
 """
 
-import logging
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import StateError
-from agent.state.files import read_state, remove, remove_state, replace_durably, temporary_path, write_durably
+from agent.state.files import read_trusted, remove, remove_state, replace_durably, temporary_path, write_durably
 from agent.state.memory import NodeState, decode_state, encode_state, same_place
 
-LOG = logging.getLogger(__name__)
 RESERVE_BYTES = 64 * 1024  # least disk space that is reserved before anything is written to placement
 
 
@@ -37,24 +35,15 @@ class StateFile:
         Raises:
             StateError: the file exists and cannot be read.
         """
-        try:
-            text = read_state(self._path).decode(errors="replace")  # the checksum finds wrong characters
-        except FileNotFoundError:
-            return NodeState(where=where)
-        try:
-            state = decode_state(text)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            LOG.warning(
-                "the saved state is not valid, the whole tree is read from placement file=%s reason=%s",
-                self._path,
-                error,
-            )
-            return NodeState(where=where)
-        if not same_place(state.where, where):
-            if not state.stood:
-                return NodeState(where=where)
-            return NodeState(where=where, elsewhere=state, smaller=state.smaller, smaller_seen=state.smaller_seen)
-        return state if state.where == where else replace(state, where=where)
+        fresh = NodeState(where=where)
+        state = read_trusted(
+            self._path, decode_state, fresh, "the saved state is not valid, the whole tree is read from placement"
+        )
+        if same_place(state.where, where):
+            return state if state.where == where else replace(state, where=where)
+        if not state.stood:
+            return fresh
+        return replace(fresh, elsewhere=state, smaller=state.smaller, smaller_seen=state.smaller_seen)
 
     def begin(self, state: NodeState) -> None:
         """

@@ -7,7 +7,6 @@ that Ironic no longer has stay. A mark that another agent removed is not noticed
 """
 
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,13 +16,12 @@ from uuid import uuid4
 
 from agent.errors import StateError
 from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
-from agent.state.files import checksum, read_state, write_state
+from agent.state.files import checksum, read_state, read_trusted, write_state
 from agent.state.memory import same_place
 from drivers.ironic.shape import given_traits, node_classes
 from reportclient.payload import decode_inventory, encode_inventory
 from reportclient.tree import ObservedProvider, Provider
 
-LOG = logging.getLogger(__name__)
 _FORMAT = 2
 MEMORY_NAME = "nodes.json"
 
@@ -64,9 +62,9 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
     Raises:
         StateError: the file exists and cannot be read.
     """
-    path, fresh = directory / MEMORY_NAME, NodesMemory(where=where, ironic=ironic)
-    try:
-        text = read_state(path).decode()
+    fresh = NodesMemory(where=where, ironic=ironic)
+
+    def decode(text: str) -> NodesMemory:
         head, _, body = text.partition("\n")
         record = json.loads(head)
         if (record["format"], record.pop("checksum")) != (_FORMAT, checksum(record, body)):
@@ -85,13 +83,9 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
             behind=frozenset(map(str, record.get("behind", []))),
         )
         return replace(found, where=where) if same_place(found.where, where) else replace(fresh, elsewhere=found)
-    except FileNotFoundError:
-        return fresh
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
-        LOG.warning(
-            "the saved data of bare-metal nodes is not valid, all nodes are read file=%s reason=%s", path, error
-        )
-        return fresh
+
+    doubt = "the saved data of bare-metal nodes is not valid, all nodes are read"
+    return read_trusted(directory / MEMORY_NAME, decode, fresh, doubt)
 
 
 def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = None) -> None:
