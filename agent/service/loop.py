@@ -116,7 +116,7 @@ class Daemon:
         self._pace.start()
         LOG.info("the first pass comes in %.0f s", max(0.0, self._pace.rhythm.due - time.monotonic()))
         while True:
-            events, _ = self._wake_ups.wait(self._pace.wait_s(self._reporter.notifier.watchdog_s))
+            events = self._wake_ups.wait(self._pace.wait_s(self._reporter.notifier.watchdog_s))
             self._reporter.progress()
             self._pace.notice(events)
             if self._stopping:

@@ -9,6 +9,7 @@ import queue
 import random
 import time
 from collections.abc import Callable, Container, Iterable
+from contextlib import suppress
 
 from agent.service.timetable import Rhythm
 from agent.settings.read import Settings
@@ -38,34 +39,27 @@ class WakeUps:
     """A queue of events: any thread adds to it, and one thread waits for batches."""
 
     def __init__(self) -> None:
-        self._events: queue.SimpleQueue[tuple[Event | None, float]] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()  # None: an interruption
 
     def wake(self, event: Event) -> None:
-        """Add an event, with the time now; callable from any thread."""
-        self._events.put((event, time.monotonic()))
+        """Add an event; callable from any thread."""
+        self._events.put(event)
 
     def interrupt(self) -> None:
         """End ``wait`` without an event; callable from any thread and from a signal handler."""
-        self._events.put((None, time.monotonic()))
+        self._events.put(None)
 
-    def wait(self, seconds: float) -> tuple[tuple[Event, ...], float]:
-        """Return the next batch and the monotonic time of its first event; an empty batch if none came in time."""
-        first = self._next(seconds)
-        if first is None or first[0] is None:
-            return (), time.monotonic()
-        batch, until = [first[0]], time.monotonic() + LONGEST_S
-        while (left := min(QUIET_S, until - time.monotonic())) > 0 and (more := self._next(left)):
-            if more[0] is None:
-                self.interrupt()
-                break
-            batch.append(more[0])
-        return tuple(batch), first[1]
-
-    def _next(self, seconds: float) -> tuple[Event | None, float] | None:
-        try:
-            return self._events.get(timeout=max(0.0, seconds))
-        except queue.Empty:
-            return None
+    def wait(self, seconds: float) -> tuple[Event, ...]:
+        """Return the next batch of events; empty if none came in time, or at an interruption."""
+        batch: list[Event] = []
+        left_s, end_s = seconds, math.inf
+        with suppress(queue.Empty):
+            while left_s >= 0 and (event := self._events.get(timeout=left_s)):
+                batch.append(event)
+                now_s = time.monotonic()
+                end_s = min(end_s, now_s + LONGEST_S)
+                left_s = min(QUIET_S, end_s - now_s)
+        return tuple(batch)
 
 
 class Pace:

@@ -6,9 +6,9 @@ The helper of oslo.service can send READY only. Without systemd nothing is sent.
 
 import os
 import socket
-import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 from reportclient.errors import printable
 
@@ -24,8 +24,6 @@ class Notifier:
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         usec = environment.get("WATCHDOG_USEC", "")
         self._alive_s = 0.0
-        self._socket: socket.socket | None = None
-        self._sending = threading.Lock()
         mine = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         self.watchdog_s = int(usec) / 1e6 if usec.isdecimal() and mine else None
 
@@ -38,10 +36,8 @@ class Notifier:
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """Send that the service stops, and close the socket."""
+        """Send that the service stops."""
         self._send("STOPPING=1\nSTATUS=stopping")
-        with self._sending:
-            self._hang_up()
 
     def status(self, text: str) -> None:
         """Send one line for people, which ``systemctl status`` shows."""
@@ -56,16 +52,7 @@ class Notifier:
     def _send(self, text: str) -> None:
         if not self._address:
             return
-        with self._sending:  # the workers for bare-metal nodes send at the same time
-            try:
-                if self._socket is None:
-                    self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-                    self._socket.settimeout(_PATIENCE_S)
-                self._socket.sendto(text.encode(errors="replace"), self._address)
-            except OSError:
-                self._hang_up()  # the service works also while systemd does not take messages
-
-    def _hang_up(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        # The service works also while systemd does not take messages.
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to_systemd:
+            to_systemd.settimeout(_PATIENCE_S)
+            to_systemd.sendto(text.encode(errors="replace"), self._address)

@@ -88,7 +88,6 @@ def test_a_status_cannot_tell_systemd_anything_else(tmp_path: Path) -> None:
 
         assert ear.recv(1000) == rb"STATUS=degraded: gone\nMAINPID=1"
         assert ear.recv(1000) == b"READY=1\nSTATUS=up" + rb"\nMAINPID=1"
-    notifier.stopping()
 
 
 def test_a_service_notes_when_it_wrote_and_how_long_it_waits(tmp_path: Path) -> None:
@@ -237,7 +236,6 @@ def test_a_service_manager_that_comes_back_is_told_again(tmp_path: Path) -> None
             notifier.status(text)
             assert manager.recv(100) == f"STATUS={text}".encode()
         address.unlink()
-    notifier.stopping()
 
 
 def test_each_operation_of_a_source_has_its_time_its_failures_and_its_last_success() -> None:
