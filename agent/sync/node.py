@@ -20,7 +20,7 @@ from agent.sync.decide.layout import layout_of
 from agent.sync.decide.owner import NOVA_COMPUTE, against_handing, against_writing, only_audits, signs_of_nova
 from agent.sync.decide.plan import draft
 from agent.sync.decide.shaped import ownership
-from agent.sync.decide.view import Needs, Readings, Root, SeenTree, View, Wishes
+from agent.sync.decide.view import Needs, Readings, Root, SeenTree, Unread, View, Wishes
 from agent.sync.outcome import Condition, conditions_of
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
@@ -296,9 +296,12 @@ class ComputeNode:
 
     def complete(self, view: View) -> Draft:
         """Return the draft, once the view has all readings that it needs; errors as ``draft``."""
-        while isinstance(found := draft(view, self.driver, self.features), Needs):
-            view = replace(view, readings=self._read(found, view))
-        return found
+        while True:
+            try:
+                return draft(view, self.driver, self.features)
+            except Unread as unread:
+                needs = unread.needs
+            view = replace(view, readings=self._read(needs, view))
 
     def _read(self, needs: Needs, view: View) -> Readings:
         """

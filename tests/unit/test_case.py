@@ -18,7 +18,7 @@ from agent.state.clock import StoppedClock
 from agent.sync.case import open_case
 from agent.sync.decide.checks import judge
 from agent.sync.decide.plan import draft
-from agent.sync.decide.view import Needs, View, Wishes
+from agent.sync.decide.view import Unread, View, Wishes
 from agent.sync.json_form import encode, encode_kept
 from agent.sync.node import ComputeNode
 from agent.sync.recorder import Recorder, save_case
@@ -119,7 +119,9 @@ def test_the_same_view_gives_the_same_draft_or_the_same_needs(
             found = draft(view, node.driver)
         except USER_ERRORS as error:
             return str(error)
-        return found if isinstance(found, Needs) else (found.plan.digest, found.held, found.way.unplaceable)
+        except Unread as unread:
+            return unread.needs
+        return found.plan.digest, found.held, found.way.unplaceable
 
     assert decided(view) == decided(view)
 

@@ -13,7 +13,7 @@ from agent.sync.decide.additions import without
 from agent.sync.decide.laws import Breach
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
-from agent.sync.decide.view import Needs, Shaper, View, Wishes
+from agent.sync.decide.view import Shaper, View, Wishes
 from agent.sync.decide.wanted import Wanted
 from agent.sync.outcome import Condition, Status
 from drivers.policy import Layout
@@ -76,9 +76,9 @@ class Feature:
     """
     An optional part of a pass. Each hook does nothing here; a feature has its own where it acts.
 
-    A feature is a frozen value, and hooks are pure. A hook that finds something returns the feature with it. The hooks
-    stand in the order in which a pass calls them. What a feature remembers are bodies of JSON (``NodeState.bodies``),
-    whose keys no other feature has.
+    A feature is a frozen value, and hooks are pure. A hook that finds something returns the feature with it; until
+    ``ask`` it may raise ``Unread``. The hooks stand in the order in which a pass calls them. What a feature remembers
+    are bodies of JSON (``NodeState.bodies``), whose keys no other feature has.
     """
 
     __slots__ = ()
@@ -93,11 +93,11 @@ class Feature:
         """Return the bodies to keep where the last pass was in another role, in which other providers were ours."""
         return {}
 
-    def look(self, view: View, standing: Standing) -> "tuple[Feature, View] | Needs":
+    def look(self, view: View, standing: Standing) -> "tuple[Feature, View]":
         """Change what the driver sees of host and policy."""
         return self, view
 
-    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> "tuple[Feature, Shaped] | Needs":
+    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> "tuple[Feature, Shaped]":
         """Change what the host gives, and what is known of the standing tree."""
         return self, shaped
 
@@ -121,7 +121,7 @@ class Feature:
         """Return what moves between the tree and other providers."""
         return Outside()
 
-    def ask(self, view: View, plan: Plan) -> "Feature | Needs":
+    def ask(self, view: View, plan: Plan) -> "Feature":
         """Read what only a plan shows to be needed."""
         return self
 

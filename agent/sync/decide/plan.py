@@ -15,7 +15,7 @@ from agent.sync.decide.reserving import reserved_tree, with_root_traits
 from agent.sync.decide.shaped import Shaped, shape_host
 from agent.sync.decide.standing import Standing, stand
 from agent.sync.decide.unmatched import lost_entries
-from agent.sync.decide.view import Needs, Shaper, View
+from agent.sync.decide.view import Shaper, Unread, View
 from agent.sync.decide.wanted import Wanted, lacked_traits, unseen_traits, want
 from agent.sync.decide.way import find_way
 from agent.sync.outcome import Condition
@@ -27,13 +27,14 @@ from reportclient.plan import Delete, Plan
 from reportclient.tree import ObservedTree, ProviderTree
 
 
-def draft(view: View, shaper: Shaper, features: Features = FEATURES) -> Draft | Needs:
+def draft(view: View, shaper: Shaper, features: Features = FEATURES) -> Draft:
     """
-    Decide what a pass would do, or name what must be read first; the same view gives the same answer.
+    Decide what a pass would do; the same view gives the same answer.
 
     ``features`` act in their order.
 
     Raises:
+        Unread: something must be read first.
         PolicyError: the policy names something that this node does not have.
         ConfigError: an operator's file adds what it may not, or has a typing error in the name of a provider.
         TreeMismatch: placement has another host's tree under this name.
@@ -41,8 +42,6 @@ def draft(view: View, shaper: Shaper, features: Features = FEATURES) -> Draft | 
     """
     view = _without_taken(view, shaper.emitted)
     found = _draft_in_role(view, shaper, features)
-    if isinstance(found, Needs):
-        return found
     lawful = not _breaches(found, found.reserving, view, shaper.emitted)
     found = replace(found, reserving=found.reserving if lawful else Plan())
     return replace(found, breaches=_breaches(found, found.plan, view, shaper.emitted))
@@ -57,12 +56,11 @@ def _without_taken(view: View, emitted: Names) -> View:
     return replace(view, memory=replace(memory, configured=without_taken(memory.configured, others, left)))
 
 
-def _draft_in_role(view: View, shaper: Shaper, kinds: Features) -> Draft | Needs:
+def _draft_in_role(view: View, shaper: Shaper, kinds: Features) -> Draft:
     if not view.beside:
         return _decide(view, shaper, kinds)
     side = own_side(view, shaper)
-    found = _decide(side.view, side.shaper, kinds)
-    return found if isinstance(found, Needs) else _with_novas(found, view, side)
+    return _with_novas(_decide(side.view, side.shaper, kinds), view, side)
 
 
 def _breaches(found: Draft, plan: Plan, view: View, emitted: Names) -> tuple[Breach, ...]:
@@ -115,38 +113,25 @@ def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
     return frozenset[str]().union(*sets)
 
 
-def _decide(view: View, shaper: Shaper, kinds: Features) -> Draft | Needs:
+def _decide(view: View, shaper: Shaper, kinds: Features) -> Draft:
     standing, read = stand(view, shaper), view
-    looked = _look(view, standing, kinds)
-    if isinstance(looked, Needs):
-        return looked
-    features, view = looked
-    changed = _shape(features, view, shaper, standing)
-    if isinstance(changed, Needs):
-        return changed
-    features, shaped = changed
+    features, view = _look(view, standing, kinds)
+    features, shaped = _shape(features, view, shaper, standing)
     check_names(view.additions, view.observed, standing.observed, standing.formerly)
     wanted = want(view, shaper, standing, shaped)
     suspects = lost_entries(wanted.strays, standing.memory.configured, standing.observed, view.additions)
     if unknown := suspects.keys() - view.readings.providers.keys():
-        return Needs(providers=frozenset(unknown))
+        raise Unread(providers=frozenset(unknown))
     for name, why in suspects.items():
         if not view.readings.providers[name]:
             raise ConfigError(why)
     unseen = unseen_traits(standing, wanted)
     if unread := unseen - view.readings.traits.keys():
-        return Needs(traits=unread)
+        raise Unread(traits=unread)
     known = frozenset(name for name in unseen if view.readings.traits[name])
     way = find_way(view, shaper, standing, shaped, wanted, known, features)
-    if isinstance(way, Needs):
-        return way
     reserving = _reserving(features, view, shaper, standing, shaped, known) if way.plan.operations else Plan()
-    if isinstance(reserving, Needs):
-        return reserving
-    asked = [one.ask(view, way.plan) for one in features]
-    if needs := next((one for one in asked if isinstance(one, Needs)), None):
-        return needs
-    features = tuple(one for one in asked if isinstance(one, Feature))
+    features = tuple(one.ask(view, way.plan) for one in features)
     lacked = lacked_traits(standing) | unknown_standard(unseen, known)
     found = _draft(view, shaper, standing, shaped, wanted, way, lacked, features)
     return replace(found, view=read, reserving=reserving)
@@ -159,7 +144,7 @@ def _reserving(
     standing: Standing,
     shaped: Shaped,
     known: frozenset[str],
-) -> Plan | Needs:
+) -> Plan:
     """
     Return the plan of what features take off offer alone, in the layout in which the tree stands.
 
@@ -173,41 +158,32 @@ def _reserving(
     if stands_in != view.policy.layout and not view.beside:
         view = replace(view, policy=replace(view.policy, layout=stands_in))
         try:
-            found = _shape(features, view, shaper, standing)
+            _, shaped = _shape(features, view, shaper, standing)
         except (MalformedFact, PolicyError):  # this host has no such layout any more
             return Plan()
-        if isinstance(found, Needs):
-            return found
-        shaped = found[1]
     desired = reserved_tree(view, shaper, standing, shaped, features)
-    if desired is None or isinstance(desired, Needs):
-        return desired or Plan()
+    if desired is None:
+        return Plan()
     carried = frozenset[str]().union(*(seen.provider.traits for seen in standing.observed))
     return diff(view.observed, desired, shaped.ours, root_uuid=view.root_uuid, known_traits=carried | known)
 
 
-def _look(view: View, standing: Standing, kinds: Features) -> tuple[tuple[Feature, ...], View] | Needs:
+def _look(view: View, standing: Standing, kinds: Features) -> tuple[tuple[Feature, ...], View]:
     """Let the features look at the host, one after the other."""
     features: list[Feature] = []
     for one in kinds:
-        looked = one().look(view, standing)
-        if isinstance(looked, Needs):
-            return looked
-        feature, view = looked
+        feature, view = one().look(view, standing)
         features.append(feature)
     return tuple(features), view
 
 
 def _shape(
     features: Iterable[Feature], view: View, shaper: Shaper, standing: Standing
-) -> tuple[tuple[Feature, ...], Shaped] | Needs:
+) -> tuple[tuple[Feature, ...], Shaped]:
     """Let the host be shaped, and the features change that, one after the other."""
     shaped, found = shape_host(view, shaper, standing, standing.observed), list[Feature]()
     for one in features:
-        changed = one.shape(view, shaper, standing, shaped)
-        if isinstance(changed, Needs):
-            return changed
-        feature, shaped = changed
+        feature, shaped = one.shape(view, shaper, standing, shaped)
         found.append(feature)
     if view.beside:
         return tuple(found), shaped

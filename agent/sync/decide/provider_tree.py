@@ -12,7 +12,7 @@ from agent.settings.read import ChangeSettings
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.plan import draft
-from agent.sync.decide.view import Needs, Readings, Root, SeenTree, Shaper, View
+from agent.sync.decide.view import Readings, Root, SeenTree, Shaper, Unread, View
 from drivers.base import Driver, Survey
 from drivers.policy import Policy
 from reportclient.allocations import Allocation, Consumer, Instruction, Observed, instructions
@@ -81,21 +81,23 @@ def plan_provider_tree(
 
 def _draft(view: View, shaper: Shaper, observed: Observed, known: Mapping[str, Consumer] | None) -> Draft:
     """Return the draft with its needs met from the given allocations; every trait is taken for known."""
-    while isinstance(found := draft(view, shaper), Needs):
-        read = view.readings
-        rows = {uuid: _rows(observed.allocations, observed.tree, uuid) for uuid in found.allocations}
+    while True:
+        try:
+            return draft(view, shaper)
+        except Unread as unread:
+            needs, read = unread.needs, view.readings
+        rows = {uuid: _rows(observed.allocations, observed.tree, uuid) for uuid in needs.allocations}
         consumers = {
-            uuid: known.get(uuid) if known is not None else _consumer(uuid, observed) for uuid in found.consumers
+            uuid: known.get(uuid) if known is not None else _consumer(uuid, observed) for uuid in needs.consumers
         }
         view = replace(
             view,
             readings=Readings(
                 allocations={**read.allocations, **rows},
                 consumers={**read.consumers, **consumers},
-                traits={**read.traits, **dict.fromkeys(found.traits, True)},
+                traits={**read.traits, **dict.fromkeys(needs.traits, True)},
             ),
         )
-    return found
 
 
 def _rows(allocations: Iterable[Allocation], tree: ObservedTree, uuid: str) -> tuple[Allocation, ...]:

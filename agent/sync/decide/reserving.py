@@ -12,8 +12,8 @@ from agent.sync.decide.feature import Feature
 from agent.sync.decide.missing import lost_by, missing_of, sides_of, with_stock
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
-from agent.sync.decide.view import Needs, Shaper, View
-from agent.sync.decide.way import rows_on, takes_off, with_reserved
+from agent.sync.decide.view import Shaper, View
+from agent.sync.decide.way import takes_off, with_reserved
 from reportclient.names import NO_DEVICES, ONE_TIME
 from reportclient.ownership import MARKER, SET, is_marked, set_on
 from reportclient.plan import Plan, stock_writes
@@ -31,7 +31,7 @@ from reportclient.tree import ObservedProvider, ObservedTree, Provider, Provider
 
 def reserved_tree(
     view: View, shaper: Shaper, standing: Standing, shaped: Shaped, features: Sequence[Feature]
-) -> ProviderTree | Needs | None:
+) -> ProviderTree | None:
     """
     Return our standing providers with as few free units of devices as ``shaped``, the host in their layout, has.
 
@@ -64,8 +64,8 @@ def reserved_tree(
     after = _without_others(after, {seen.name: shaped.ours.classes(seen) for seen in ours})
     if standing.observed.root and not view.beside:
         after = with_root_traits(_with_root_mark(after, standing.memory.observed), features, standing.observed.root)
-    rows = rows_on(view, (seen.uuid for seen in ours), standing.observed) if takes_off(after, features) else ()
-    return rows if isinstance(rows, Needs) else with_reserved(after, features, files, rows)
+    rows = view.rows_on((seen.uuid for seen in ours), standing.observed) if takes_off(after, features) else ()
+    return with_reserved(after, features, files, rows)
 
 
 def _with_root_mark(tree: ProviderTree, left: ObservedTree | None) -> ProviderTree:

@@ -1,8 +1,8 @@
 """Input of a draft: what was seen, what was requested, and what must be read in addition."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from agent.nova.answers import NovaRecord
 from agent.settings.read import ChangeSettings
@@ -71,6 +71,14 @@ class Needs:
     nova_compute: bool = False  # True: whether nova-compute is on this host, or nova has this hypervisor
 
 
+class Unread(Exception):
+    """A decision needs what was not read yet: read it, and decide again."""
+
+    def __init__(self, **needs: Any) -> None:
+        super().__init__(needs)
+        self.needs = Needs(**needs)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Root:
     """The root that a node is to have."""
@@ -118,3 +126,17 @@ class View:
     @property
     def observed(self) -> ObservedTree:
         return self.seen.tree
+
+    def rows_on(self, uuids: Iterable[str], observed: ObservedTree) -> tuple[Allocation, ...]:
+        """Return what is allocated on these providers, by the names of ``observed``; Unread: not of all of them."""
+        asked, read = tuple(uuids), self.readings.allocations
+        if unread := frozenset(asked) - read.keys():
+            raise Unread(allocations=unread)
+        return tuple(replace(row, provider=observed.by_uuid[uuid].name) for uuid in asked for row in read[uuid])
+
+    def consumers(self, uuids: Iterable[str]) -> tuple[Consumer, ...]:
+        """Return these consumers, without those to which nothing is allocated; Unread: not all of them."""
+        asked = frozenset(uuids)
+        if unread := asked - self.readings.consumers.keys():
+            raise Unread(consumers=unread)
+        return tuple(filter(None, (self.readings.consumers[uuid] for uuid in sorted(asked))))

@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from agent.allocations.decide.sets import INSTANCE
@@ -11,7 +10,7 @@ from agent.sync.decide.feature import Feature, Way
 from agent.sync.decide.missing import lost_by
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
-from agent.sync.decide.view import Needs, Shaper, View
+from agent.sync.decide.view import Shaper, View
 from agent.sync.decide.wanted import Wanted
 from agent.sync.outcome import Condition
 from drivers.host.parse import format_cpu_set
@@ -36,7 +35,7 @@ def find_way(
     wanted: Wanted,
     known: frozenset[str],
     features: Sequence[Feature],
-) -> Way | Needs:
+) -> Way:
     """Return the way to the wanted tree; ``known`` are traits that placement has and no provider here carries."""
     carried = frozenset().union(*(seen.provider.traits for seen in standing.observed))
     outside = [one.outside() for one in features]
@@ -59,15 +58,11 @@ def find_way(
     allocations = _allocations(
         view, plan, standing.observed, anyhow=bool(recast_as), whole=dedicates or takes_off(wanted.tree, features)
     )
-    if isinstance(allocations, Needs):
-        return allocations
     crossing = [move for one in outside for move in one.moves]
     leaving = {Allocation(one.consumer, one.from_provider, *each) for one in crossing for each in one.arriving.items()}
     before = Observed(standing.observed, tuple(row for row in allocations if row not in leaving))
     moved = _moves(view, before, wanted, shaped.holdings, recast_as, anew) if allocations or dedicates else ((), (), "")
     pinned = "" if view.beside else _still_pinned(elsewhere, allocations, shaped.holdings)
-    if isinstance(moved, Needs):
-        return moved
     moves, consumers = (*moved[0], *crossing), (*moved[1], *(each for one in outside for each in one.consumers))
     if crossing:
         allocations = tuple(dict.fromkeys((*allocations, *(row for one in outside for row in one.rows))))
@@ -143,7 +138,7 @@ def _dedicates(observed: ObservedTree, desired: ProviderTree, holdings: Holdings
 
 def _allocations(
     view: View, plan: Plan, observed: ObservedTree, *, anyhow: bool, whole: bool
-) -> tuple[Allocation, ...] | Needs:
+) -> tuple[Allocation, ...]:
     """
     Return the allocations of the whole tree if consumers hold something on a provider that loses stock, else none.
 
@@ -152,20 +147,11 @@ def _allocations(
     """
     losing = lessened(plan, observed) | recast(plan, observed)
     losing |= {observed.root.uuid} if anyhow and observed.root else set()
-    first = rows_on(view, (seen.uuid for seen in observed if seen.uuid in losing), observed)
-    if isinstance(first, Needs) or not (first or whole):
+    first = view.rows_on((seen.uuid for seen in observed if seen.uuid in losing), observed)
+    if not (first or whole):
         return first
     others = (seen.uuid for seen in observed if seen.uuid not in losing and seen.provider.inventories)
-    rest = rows_on(view, others, observed)
-    return rest if isinstance(rest, Needs) else (*first, *rest)
-
-
-def rows_on(view: View, uuids: Iterable[str], observed: ObservedTree) -> tuple[Allocation, ...] | Needs:
-    """Return what is allocated on these providers, by the wanted names."""
-    asked, read = tuple(uuids), view.readings.allocations
-    if unread := frozenset(asked) - read.keys():
-        return Needs(allocations=unread)
-    return tuple(replace(row, provider=observed.by_uuid[uuid].name) for uuid in asked for row in read[uuid])
+    return (*first, *view.rows_on(others, observed))
 
 
 def _moves(
@@ -175,7 +161,7 @@ def _moves(
     holdings: Holdings,
     recast_as: frozenset[tuple[str, str]],
     pinned_anew: frozenset[str],
-) -> tuple[tuple[Move, ...], tuple[Consumer, ...], str] | Needs:
+) -> tuple[tuple[Move, ...], tuple[Consumer, ...], str]:
     """
     Return the moves, the consumers read for them, and why one has no place.
 
@@ -187,9 +173,7 @@ def _moves(
     here = {one.consumer for one in rows}
     absent = without_host_classes(holdings.guests, rows)  # a migration may have their rows, as long as they migrate
     strangers = (here if absent else displaced(observed, desired, wanted.ours)) - holdings.guests
-    known = _consumers(view, strangers | absent) if strangers else ()
-    if isinstance(known, Needs):
-        return known
+    known = view.consumers(strangers | absent) if strangers else ()
     unknown = [one for one in known if one.uuid in strangers and one.kind != INSTANCE]
     stand_ins = find_stand_ins(unknown, known, holdings, rows)
     try:
@@ -205,16 +189,8 @@ def _moves(
         )
     except Unplaceable as error:
         return (), (), str(error)
-    moving = _consumers(view, {move.consumer for move in moves} - {one.uuid for one in known})
-    return moving if isinstance(moving, Needs) else (moves, (*known, *moving), "")
-
-
-def _consumers(view: View, uuids: Iterable[str]) -> tuple[Consumer, ...] | Needs:
-    """Return these consumers, without those to which nothing is allocated."""
-    asked = frozenset(uuids)
-    if unread := asked - view.readings.consumers.keys():
-        return Needs(consumers=unread)
-    return tuple(filter(None, (view.readings.consumers[uuid] for uuid in sorted(asked))))
+    moving = view.consumers({move.consumer for move in moves} - {one.uuid for one in known})
+    return moves, (*known, *moving), ""
 
 
 def _hold(

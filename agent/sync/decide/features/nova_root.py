@@ -8,7 +8,7 @@ from agent.nova.answers import NovaRecord
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal, Terms
 from agent.sync.decide.owner import ROOT, against_writing, outlook, signs_of_nova
-from agent.sync.decide.view import Needs, View, Wishes
+from agent.sync.decide.view import Unread, View, Wishes
 from agent.sync.outcome import Condition, Status
 from drivers.facts import ServiceSigns
 from reportclient.plan import Plan
@@ -27,13 +27,13 @@ class NovaRoot(Feature):
     def in_another_role(cls, memory: NodeState) -> Mapping[str, Any]:
         return {_BODY: sorted(taken_over(memory))}
 
-    def ask(self, view: View, plan: Plan) -> "NovaRoot | Needs":
+    def ask(self, view: View, plan: Plan) -> "NovaRoot":
         """A recorded host has no signs: nobody runs a service on it."""
         read, asked = view.readings, bool(plan.operations) or view.wishes.take_over
         if view.recorded:
             return self
         if asked and read.nova_compute is None and not view.beside:
-            return Needs(nova_compute=True)
+            raise Unread(nova_compute=True)
         found, record = read.nova_compute or ServiceSigns(), read.nova_record or NovaRecord()
         signs = signs_of_nova(view.observed.root, found, record, remembered=view.memory.wrote)
         return NovaRoot(signs=signs, looked=read.nova_compute is not None)

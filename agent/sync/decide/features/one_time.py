@@ -12,7 +12,7 @@ from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft, Feature, PassEnd
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
-from agent.sync.decide.view import Needs, Shaper, View
+from agent.sync.decide.view import Shaper, View
 from agent.sync.outcome import Condition
 from reportclient.hold import device_classes, is_used_up
 from reportclient.names import ONE_TIME
@@ -42,13 +42,11 @@ class OneTime(Feature):
     def after_restored(cls, memory: NodeState) -> Mapping[str, Any]:
         return {_BODY: sorted(_used(memory).union(seen.uuid for seen in _used_up_ones(memory)))}
 
-    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["OneTime", Shaped] | Needs:
+    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["OneTime", Shaped]:
         memory, stands = standing.memory, standing.observed
         devices = _one_time(shaped.tree, stands, shaped.ours)
-        asked = _to_ask(devices, memory)
-        if unread := frozenset(seen.uuid for seen in asked) - view.readings.allocations.keys():
-            return Needs(allocations=unread)
-        holding = {seen.name for seen in asked if view.readings.allocations[seen.uuid]}
+        rows = view.rows_on((seen.uuid for seen in _to_ask(devices, memory)), stands)
+        holding = {row.provider for row in rows}
         uses = find_uses(devices, holding, shaped.tree, memory)
         before = _used_up_ones(memory.elsewhere or memory)
         names = uses.names.union(seen.name for seen in before if seen.name not in stands.by_name)  # they are made anew

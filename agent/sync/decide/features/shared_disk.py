@@ -13,7 +13,7 @@ from typing import Any
 from agent.sync.decide.feature import Draft, Feature, Outside, PassEnd
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
-from agent.sync.decide.view import Needs, Shaper, View
+from agent.sync.decide.view import Shaper, Unread, View
 from agent.sync.outcome import Condition
 from drivers.facts import DiskUnread, PoolSpace
 from drivers.packing import limit
@@ -43,11 +43,9 @@ class SharedDisk(Feature):
     crossing: Outside = field(default_factory=Outside)  # the moves of disks
     sentences: tuple[str, ...] = ()
 
-    def look(self, view: View, standing: Standing) -> "tuple[SharedDisk, View] | Needs":
+    def look(self, view: View, standing: Standing) -> "tuple[SharedDisk, View]":
         """With a storage the driver reports no DISK_GB; what stays is as of a cluster that does not answer."""
         found = _find(view, standing.observed)
-        if isinstance(found, Needs):
-            return found
         facts = view.survey.facts
         if found.stays:
             facts = replace(facts, disk=DiskUnread(found.stays))
@@ -106,7 +104,7 @@ class _Held:
     consumers: tuple[Consumer, ...] = ()
 
 
-def _find(view: View, observed: ObservedTree) -> SharedDisk | Needs:
+def _find(view: View, observed: ObservedTree) -> SharedDisk:
     """Return where guests' disks are counted, or what must be read first; ``observed`` is by the wanted names."""
     root, disk, asked = view.observed.root, view.survey.facts.disk, view.policy.disk.shared
     marked = bool(_remembered(view)) or (root is not None and SHARER in root.provider.traits)
@@ -120,16 +118,12 @@ def _find(view: View, observed: ObservedTree) -> SharedDisk | Needs:
     if root and root.name != view.node:
         return _staying(view, f"{root.name} is renamed first", marked)
     storage = _find_storage(view, root) if asked else None
-    if isinstance(storage, Needs):
-        return storage
     if isinstance(storage, str):
         return _staying(view, storage, marked)
     settled = not (view.seen.whole and (marked or shared_once)) and _is_settled(view, root, storage, marked)
     held = _read_held(view, observed, storage, whole=not settled)
-    if isinstance(held, Needs):
-        return held
     left = () if settled else _find_left(view, observed, storage, held)
-    return left if isinstance(left, Needs) else _decide(view, observed, storage, held, left)
+    return _decide(view, observed, storage, held, left)
 
 
 def _is_settled(view: View, root: ObservedProvider | None, storage: ObservedProvider | None, marked: bool) -> bool:
@@ -151,7 +145,7 @@ def _staying(view: View, why: str, marked: bool) -> SharedDisk:
     return SharedDisk(stays=why, marked=marked, shares=_remembered(view), sentences=(f"{DISK} {what}: {why}",))
 
 
-def _find_storage(view: View, root: ObservedProvider | None) -> ObservedProvider | Needs | str:
+def _find_storage(view: View, root: ObservedProvider | None) -> ObservedProvider | str:
     """Return the storage that this host is to share, why it cannot, or what must be read to tell."""
     disk, asked = view.survey.facts.disk, view.policy.disk.shared
     if asked == FOUND and not isinstance(disk, PoolSpace):
@@ -163,7 +157,7 @@ def _find_storage(view: View, root: ObservedProvider | None) -> ObservedProvider
     else:
         name, key = asked, asked
     if key not in view.readings.roots:
-        return Needs(roots=frozenset({key}))
+        raise Unread(roots=frozenset({key}))
     found = view.readings.roots[key]
     if found is None:
         return (
@@ -177,9 +171,9 @@ def _find_storage(view: View, root: ObservedProvider | None) -> ObservedProvider
     return found
 
 
-def _find_by_aggregate(view: View) -> ObservedProvider | Needs | str:
+def _find_by_aggregate(view: View) -> ObservedProvider | str:
     if view.readings.sharing is None:
-        return Needs(sharing=True)
+        raise Unread(sharing=True)
     found = [one for one in view.readings.sharing if _shares_disk(one) and not is_marked(one)]
     if len(found) == 1:
         return found[0]
@@ -192,23 +186,19 @@ def _find_by_aggregate(view: View) -> ObservedProvider | Needs | str:
     )
 
 
-def _read_held(view: View, observed: ObservedTree, storage: ObservedProvider | None, *, whole: bool) -> _Held | Needs:
+def _read_held(view: View, observed: ObservedTree, storage: ObservedProvider | None, *, whole: bool) -> _Held:
     """Return what consumers have: of the ``whole`` tree, or of the root's DISK_GB that is to move."""
     root = observed.root
     moving = storage is not None and root is not None and DISK in root.provider.inventories
-    asked = [seen for seen in observed if seen.provider.inventories and (whole or (moving and seen == root))]
-    if unread := frozenset(seen.uuid for seen in asked) - view.readings.allocations.keys():
-        return Needs(allocations=unread)
-    rows = tuple(replace(row, provider=seen.name) for seen in asked for row in view.readings.allocations[seen.uuid])
-    of_disks = {row.consumer for row in rows if whole or row.resource_class == DISK}
-    if unread := frozenset(of_disks) - view.readings.consumers.keys():
-        return Needs(consumers=unread)
-    return _Held(rows=rows, consumers=tuple(filter(None, map(view.readings.consumers.get, sorted(of_disks)))))
+    asked = (seen for seen in observed if seen.provider.inventories and (whole or (moving and seen == root)))
+    rows = view.rows_on((seen.uuid for seen in asked), observed)
+    of_disks = view.consumers(row.consumer for row in rows if whole or row.resource_class == DISK)
+    return _Held(rows=rows, consumers=of_disks)
 
 
 def _find_left(
     view: View, observed: ObservedTree, storage: ObservedProvider | None, held: _Held
-) -> tuple[ObservedProvider, ...] | Needs:
+) -> tuple[ObservedProvider, ...]:
     """Return the storages that this host shared: of its consumers' disks, of its aggregates, and the remembered one."""
     here = observed.by_uuid.keys() | ({storage.uuid} if storage else set())
     outside = {
@@ -216,7 +206,7 @@ def _find_left(
     } | ({_remembered(view)} - {""} - here)
     unread, readings = frozenset(outside) - view.readings.roots.keys(), view.readings
     if unread or readings.sharing is None:
-        return Needs(roots=unread, sharing=readings.sharing is None)
+        raise Unread(roots=unread, sharing=readings.sharing is None)
     found = (*(readings.roots[uuid] for uuid in sorted(outside)), *readings.sharing)
     return tuple({one.uuid: one for one in found if one and _is_storage(one) and one.uuid not in here}.values())
 
@@ -227,7 +217,7 @@ def _decide(
     storage: ObservedProvider | None,
     held: _Held,
     left: tuple[ObservedProvider, ...],
-) -> SharedDisk | Needs:
+) -> SharedDisk:
     root = observed.root
     sharing = view.readings.sharing or ()
     back, behind = _moves_from(left, storage or root, observed, held.consumers, sharing) if root else ((), ())
@@ -238,7 +228,7 @@ def _decide(
     )
     moves = (*back, *there)
     if storage and moves and (storage.uuid, DISK) not in view.readings.usages:
-        return Needs(usages=frozenset({(storage.uuid, DISK)}))
+        raise Unread(usages=frozenset({(storage.uuid, DISK)}))
     used = view.readings.usages.get((storage.uuid, DISK), 0) if storage else 0
     taken = (Allocation(one.consumer, one.from_provider, *each) for one in back for each in one.arriving.items())
     crossing = Outside(
