@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from agent.command.plan_results import Forecast
-from agent.command.wording import alike, counted
+from agent.command.wording import alike, counted, grouped
 from reportclient.allocations import Observed, usages
 from reportclient.tree import Inventory, ObservedProvider
 
@@ -118,7 +118,7 @@ def _stock_changes(old: _Side | None, new: _Side | None) -> Iterator[str]:
     for name in sorted(was.keys() | now.keys()):
         before, after = old and old.amount(name), new and new.amount(name)
         if before is None:
-            yield f"{name} {after}{_terms(now[name])}"
+            yield f"{name} {after}{terms_of(now[name])}"
         elif after is None:
             yield f"{name} {before} → gone"
         else:
@@ -134,8 +134,8 @@ def changed_terms(was: Inventory, now: Inventory, terms: Iterable[str], arrow: s
     return (f"{term} {one} {arrow} {other}" for term, one, other in pairs if one != other)
 
 
-def _terms(stock: Inventory) -> str:
-    """Return the terms of new stock that are not the usual ones."""
+def terms_of(stock: Inventory) -> str:
+    """Return the terms of stock that are not the usual ones."""
     told = [f"{stock.reserved} reserved"] if stock.reserved else []
     told += [f"ratio {stock.allocation_ratio:g}"] if stock.allocation_ratio != 1.0 else []
     return f" ({', '.join(told)})" if told else ""
@@ -154,17 +154,8 @@ def folded(several: Iterable[Row]) -> list[Row]:
     """Return the rows, with siblings that differ by their name alone as one."""
     several = list(several)
     above = {one.parent for one in several}
-    found: list[Row] = []
-    alike: dict[Row, int] = {}
-    for row in several:
-        key = replace(row, names=())
-        if key in alike and row.names[0] not in above:
-            found[alike[key]] = replace(row, names=(*found[alike[key]].names, *row.names))
-            continue
-        if row.names[0] not in above:
-            alike[key] = len(found)
-        found.append(row)
-    return found
+    groups = grouped((None if row.names[0] in above else replace(row, names=()), row) for row in several)
+    return [replace(group[0], names=tuple(name for row in group for name in row.names)) for group in groups]
 
 
 def in_order(parents: Mapping[str, str | None]) -> Iterator[tuple[str, int]]:

@@ -29,7 +29,7 @@ from agent.command.results import (
     Written,
 )
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen, whole_column
-from agent.command.wording import alike, counted, families, guest, written_amounts
+from agent.command.wording import alike, counted, families, grouped, guest, written_amounts
 from agent.service.status import age_s
 from agent.sync.json_form import by_consumer
 from agent.sync.outcome import Condition
@@ -61,7 +61,8 @@ def _print_providers(
         seen, group = observed.get(name), groups.get(name, [name])
         if name != group[0]:
             continue
-        label = Text.assemble((alike(group), "bold"), (_identity(seen), "dim") if len(group) == 1 else "")
+        identity = f"  {seen.uuid}  generation {seen.generation}" if seen and len(group) == 1 else ""
+        label = Text.assemble((alike(group), "bold"), (identity, "dim"))
         above = branches.get(provider.parent)
         branches[name] = Tree(label) if above is None else above.add(label)
         _add_stock(branches[name], provider, None if seen is None else used)
@@ -81,12 +82,11 @@ def _print_providers(
 def _alike(providers: Mapping[str, Provider], used: Used) -> dict[str, list[str]]:
     """Return by each name the siblings without children that differ by their name alone, itself among them."""
     above = {one.parent for one in providers.values()}
-    groups: dict[object, list[str]] = {}
+    keyed = []
     for name, one in providers.items():
         stock = frozenset((key, unit, used.get((name, key), 0)) for key, unit in one.inventories.items())
-        content = (one.parent, stock, one.traits, one.aggregates, name in above and name)
-        groups.setdefault(content, []).append(name)
-    return {name: group for group in groups.values() for name in group}
+        keyed.append((None if name in above else (one.parent, stock, one.traits, one.aggregates), name))
+    return {name: group for group in grouped(keyed) for name in group}
 
 
 def print_shown(out: Screen, data: ShownTree) -> None:
@@ -104,17 +104,17 @@ def _print_allocations(out: Screen, held: Iterable[Allocation], names: Mapping[s
     if not allocations:
         out.print("no allocations")
         return
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for consumer, providers in allocations.items():
-        what = tuple(f"{written_amounts(resources)} on {provider}" for provider, resources in providers.items())
-        single = (consumer,) if out.whole or len(allocations) <= SHOWN_GUESTS else ()
-        groups.setdefault((*what, *single), []).append(consumer)
+    lines = {
+        consumer: tuple(f"{written_amounts(resources)} on {provider}" for provider, resources in providers.items())
+        for consumer, providers in allocations.items()
+    }
+    each = out.whole or len(allocations) <= SHOWN_GUESTS
     out.print(Text(f"{counted(len(allocations), 'consumer')} with allocations", "bold"))
-    for several in groups.values():
+    for several in grouped((None if each else what, consumer) for consumer, what in lines.items()):
         told = [names.get(one, one) for one in several] if len(several) > 1 else [guest(several[0], names)]
         out.print(Text(alike(told), "bold"), soft_wrap=True)
-        for provider, resources in allocations[several[0]].items():
-            out.print(Padding(Text(f"{written_amounts(resources)} on {provider}"), (0, 0, 0, 2)))
+        for line in lines[several[0]]:
+            out.print(Padding(Text(line), (0, 0, 0, 2)))
 
 
 def print_recorded(out: Screen, data: Recorded) -> None:
@@ -315,24 +315,22 @@ def print_suggestion(out: Screen, data: Suggestion) -> None:
 
 def print_checks(out: Screen, data: Checks) -> None:
     """Print a table of checks."""
-    table = Table("check", "", "what was found", box=None)
-    for check in data.checks:
-        verdict = Text("ok", "green") if check.ok else Text("FINDING", "bold red")
-        table.add_row(check.check, verdict, Text(check.detail))
-    out.print(table)
+    verdicts = {True: Text("ok", "green"), False: Text("FINDING", "bold red")}
+    _print_verdicts(out, "", ((one.check, verdicts[one.ok], one.detail) for one in data.checks))
 
 
 def print_upgrade(out: Screen, data: Upgrade) -> None:
     """Print a table of checks before an upgrade."""
     styles = {"success": "green", "warning": "yellow", "failure": "bold red"}
-    table = Table("check", "result", "what was found", box=None)
-    for check in data.checks:
-        table.add_row(check.check, Text(check.result, styles[check.result]), Text(check.detail))
+    rows = ((one.check, Text(one.result, styles[one.result]), one.detail) for one in data.checks)
+    _print_verdicts(out, "result", rows)
+
+
+def _print_verdicts(out: Screen, heading: str, rows: Iterable[tuple[str, Text, str]]) -> None:
+    table = Table("check", heading, "what was found", box=None)
+    for check, verdict, detail in rows:
+        table.add_row(check, verdict, Text(detail))
     out.print(table)
-
-
-def _identity(seen: ObservedProvider | None) -> str:
-    return f"  {seen.uuid}  generation {seen.generation}" if seen else ""
 
 
 def _add_stock(branch: Tree, provider: Provider, used: Used | None) -> None:

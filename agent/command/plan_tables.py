@@ -11,7 +11,7 @@ from agent.command.changes import TERMS, Row, changed_terms, folded, rows, summa
 from agent.command.plan_results import Capacity, Foreseen, ShownPlan
 from agent.command.results import Withdrawn
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen
-from agent.command.wording import alike, counted, families, guest, moved, written_amounts
+from agent.command.wording import alike, counted, families, grouped, guest, moved, written_amounts
 from agent.sync.json_form import KINDS, Before, inventories_of
 from reportclient.allocations import Move
 from reportclient.plan import (
@@ -196,11 +196,8 @@ class _Block(NamedTuple):
 def _lines(shown: ShownPlan, *, whole: bool) -> Iterable[tuple[str, str]]:
     """Return the lines of all operations; those that do the same to several providers as one, unless ``whole``."""
     before = inventories_of(shown.observed)
-    groups: dict[tuple[object, ...], list[_Block]] = {}
-    blocks = [block for operation in shown.plan.operations for block in _describe(operation, before)]
-    for number, block in enumerate(blocks):
-        groups.setdefault((number,) if whole else (block.done, block.below), []).append(block)
-    for several in groups.values():
+    blocks = (block for operation in shown.plan.operations for block in _describe(operation, before))
+    for several in grouped((None if whole else (block.done, block.below), block) for block in blocks):
         first, *others = several
         yield first.done, alike([one.to_what for one in several]) + ("" if others else first.besides)
         yield from first.below

@@ -1,8 +1,11 @@
 """The words that tables and pictures share: amounts, guests and traits as people read them. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from reportclient.allocations import Move
+
+T = TypeVar("T")
 
 FAMILIES = (
     "COMPUTE_GRAPHICS_MODEL_", "COMPUTE_IMAGE_TYPE_", "COMPUTE_NET_VIF_MODEL_", "COMPUTE_SECURITY_",
@@ -15,6 +18,14 @@ _NAMED = 3  # of things alike
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun, which gets an s unless it is one."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def grouped(keyed: Iterable[tuple[Hashable, T]]) -> list[list[T]]:
+    """Return the things of one key together, in the order of the first of each; those of the key None stay alone."""
+    groups: dict[Hashable, list[T]] = {}
+    for number, (key, one) in enumerate(keyed):
+        groups.setdefault((key, number if key is None else None), []).append(one)
+    return [*groups.values()]
 
 
 def alike(names: Sequence[str]) -> str:

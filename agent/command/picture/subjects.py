@@ -3,11 +3,11 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agent.command.changes import in_order, rows, summary
+from agent.command.changes import in_order, rows, summary, terms_of
 from agent.command.picture.boxes import Box, Chip
 from agent.command.plan_results import Capacity, Forecast, ShownTree, Sums
 from agent.command.results import AuditedFinding
-from agent.command.wording import alike, counted, moved, written_amounts
+from agent.command.wording import alike, counted, grouped, moved, written_amounts
 from agent.sync.json_form import by_consumer
 from reportclient.allocations import Allocation, Move, Observed, usages
 from reportclient.tree import ObservedProvider
@@ -149,9 +149,7 @@ def _tree(
 
 def _stock(seen: ObservedProvider, used: Mapping[tuple[str, str], int]) -> Iterable[str]:
     for name, one in sorted(seen.provider.inventories.items()):
-        terms = [f"{one.reserved} reserved"] if one.reserved else []
-        terms += [f"ratio {one.allocation_ratio:g}"] if one.allocation_ratio != 1 else []
-        yield f"{name} {used.get((seen.name, name), 0)}/{one.total}{' (' + ', '.join(terms) + ')' if terms else ''}"
+        yield f"{name} {used.get((seen.name, name), 0)}/{one.total}{terms_of(one)}"
 
 
 _UNITS = {
@@ -168,14 +166,8 @@ def _short(resources: Mapping[str, int]) -> str:
 
 
 def _folded(boxes: Sequence[Box]) -> tuple[Box, ...]:
-    groups: dict[object, list[Box]] = {}
-    for number, box in enumerate(boxes):
-        key = number if box.chips or box.below else (box.mark, box.lines)
-        groups.setdefault(key, []).append(box)
-    return tuple(
-        replace(several[0], label=alike([one.label for one in several])) if len(several) > 1 else several[0]
-        for several in groups.values()
-    )
+    groups = grouped((None if box.chips or box.below else (box.mark, box.lines), box) for box in boxes)
+    return tuple(replace(group[0], label=alike([one.label for one in group])) for group in groups)
 
 
 def _guests(moves: Iterable[Move], names: Mapping[str, str]) -> Table:
