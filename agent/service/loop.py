@@ -24,7 +24,7 @@ from agent.service.status import ServiceStatus
 from agent.service.systemd import Notifier
 from agent.settings.log import set_up_log
 from agent.settings.read import Settings
-from agent.settings.slips import slips_of_the_pen
+from agent.settings.slips import slips_of_the_pen, types_left_out
 from agent.settings.values import Values
 from agent.state.locks import serving
 from agent.sync.outcome import Status
@@ -54,13 +54,10 @@ class Daemon:
         Open the log as the configuration says; ``verbose`` counts the options ``-v``.
 
         Raises:
-            ConfigError: a log file cannot be opened.
+            ConfigError: as the function.
         """
         self._verbose = verbose
-        try:
-            set_up_log(self._settings.apis.source, verbose)
-        except ValueError as error:
-            raise ConfigError(f"the log options in [DEFAULT]: {error}") from error
+        set_up_log(self._settings.apis.source, verbose)
 
     def stop(self) -> None:
         """End the service when the current pass is over."""
@@ -241,7 +238,8 @@ def _check_lasting(before: Settings, after: Settings) -> None:
 
 
 def _warn_of_slips(settings: Settings) -> None:
-    for slip in slips_of_the_pen(Values(settings.apis.source)):
+    values = Values(settings.apis.source)
+    for slip in (*slips_of_the_pen(values), *types_left_out(values, settings.policy.devices.mdevs)):
         LOG.warning("%s", slip)
 
 

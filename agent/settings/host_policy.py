@@ -1,6 +1,5 @@
 """Builds the policy of a host from the values of options."""
 
-import logging
 from functools import partial
 from typing import Literal, cast
 
@@ -12,8 +11,6 @@ from drivers.host.parse import parse_cpu_set
 from drivers.policy import CpuPolicy, DevicePolicy, DiskPolicy, GuestPolicy, Layout, MdevRule, Policy, Ratio, Ratios
 from reportclient.names import is_custom, is_name, is_standard_trait
 from reportclient.ownership import check_no_marks
-
-LOG = logging.getLogger(__name__)
 
 
 def build_policy(values: Values) -> Policy:
@@ -186,18 +183,10 @@ def _mdevs(values: Values) -> tuple[MdevRule, ...]:
         (name, {option.name: values.value(f"mdev_{name}", option.name) for option in MDEV_OPTIONS}) for name in names
     ]
     try:
-        rules = parse_mdev_rules(records)
+        return parse_mdev_rules(records)
     except ValueError as error:
         values.problem("devices", "enabled_mdev_types", str(error))
         return ()
-    for name in names:
-        if name not in {rule.type for rule in rules}:
-            LOG.warning(
-                "the type is not offered: only one type may lack [mdev_TYPE] device_addresses, and an earlier type "
-                "lacks them: set device_addresses for this type, or do not enable it type=%s",
-                name,
-            )
-    return rules
 
 
 def _trait_names(names: list[str]) -> list[str]:

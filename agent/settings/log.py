@@ -6,8 +6,10 @@ from pathlib import Path
 from oslo_config import cfg
 from oslo_log import log
 
+from agent.errors import ConfigError
 from agent.records import clean
 
+_WRONG = "the log options in [DEFAULT]:"
 QUIET = (
     *("drivers.libvirt.session", "keystoneauth", "urllib3", "oslo_service", "oslo_concurrency", "stevedore"),
     *("alembic", "placement"),  # for the embedded placement
@@ -22,7 +24,7 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
     because the disk is full, is lost.
 
     Raises:
-        ValueError: a log file cannot be opened.
+        ConfigError: a log file cannot be opened, or an option of the log is wrong.
     """
     conf.set_default("use_stderr", True)
     conf.set_override("debug", conf.debug or verbose > 1)
@@ -36,10 +38,10 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
         for handler in logging.getLogger().handlers:
             handler.addFilter(clean)
     except OSError as error:
-        raise ValueError(f"cannot log to {error.filename}: {error.strerror}") from error
+        raise ConfigError(f"{_WRONG} cannot log to {error.filename}: {error.strerror}") from error
     except (log.LogConfigError, ValueError, TypeError, RuntimeError) as error:
         _restore(before)
-        raise ValueError(f"{type(error).__name__}: {error}") from error
+        raise ConfigError(f"{_WRONG} {type(error).__name__}: {error}") from error
     if not conf.debug:
         for name in QUIET:
             logging.getLogger(name).setLevel(logging.WARNING)

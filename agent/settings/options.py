@@ -253,7 +253,7 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
     ),
     "fake": (
         cfg.IntOpt("hosts", default=1, min=1, max=100_000, help="Number of hosts that the fake driver makes up."),
-        cfg.StrOpt("seed", default="0", help="A number; the same seed makes the same hosts."),
+        cfg.IntOpt("seed", default=0, help="A number; the same seed makes the same hosts."),
         cfg.StrOpt("shape", default="small", choices=sorted(SHAPES),
                    help="Hardware of these hosts. small, medium and large: CPUs, memory and disk. network, gpu and "
                         "mixed: also SR-IOV NICs, GPUs, huge pages, and guests. ports: as network, with VFs for ports "

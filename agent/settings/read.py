@@ -331,16 +331,9 @@ def _read_service(values: Values) -> ServiceSettings:
 def _read_fleet(values: Values) -> FleetSettings:
     return FleetSettings(
         hosts=values.value("fake", "hosts"),
-        seed=values.parsed("fake", "seed", _parse_seed) or 0,
+        seed=values.value("fake", "seed"),
         shape=values.value("fake", "shape"),
     )
-
-
-def _parse_seed(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError as error:
-        raise ValueError(f"must be a whole number, got {text!r}") from error
 
 
 def _check_refused(values: Values) -> None:

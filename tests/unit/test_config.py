@@ -162,7 +162,9 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
             {"agent": {"root_traits": "COMPUTE_RESCUE_BVF"}}, "COMPUTE_RESCUE_BVF, which is nei", id="misspelt"
         ),
         pytest.param({"DEFAULT": {"compute_driver": "vmwareapi.VMwareVCDriver"}}, "compute_driver is not", id="driver"),
-        pytest.param({"fake": {"seed": "x"}}, "seed must be a whole number, got 'x'", id="seed in words"),
+        pytest.param(
+            {"fake": {"seed": "x"}}, "seed is not valid: it must be a whole number, got 'x'", id="seed in words"
+        ),
         pytest.param({"compute": {"layout": "num"}}, "layout is not valid", id="layout"),
         pytest.param({"pci": {"device_spec": "{"}}, "rule 1 is not JSON", id="no JSON"),
         pytest.param(
