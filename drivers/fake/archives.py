@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from xml.etree.ElementTree import Element, SubElement, tostring
 
 from drivers.fake.fake_xml import device_files, guest_xml
 from drivers.fake.hosts import HUGE_KIB, FakeHost
@@ -38,56 +37,41 @@ def write_archive(root: Path, host: FakeHost) -> HostArchive:
     return write_files(root, files_of(host))
 
 
-def _capabilities(made: FakeHost) -> str:
-    root = Element("capabilities")
-    host = SubElement(root, "host")
-    cpu = SubElement(host, "cpu")
-    SubElement(cpu, "arch").text = "x86_64"
-    for feature in made.features:
-        SubElement(cpu, "feature", name=feature)
-    cells = SubElement(SubElement(host, "topology"), "cells", num=str(made.shape.cells))
-    for number, cpus in enumerate(made.shape.cpus):
-        _add_cell(cells, number, cpus, made)
-    arch = SubElement(SubElement(root, "guest"), "arch", name="x86_64")
-    SubElement(arch, "emulator").text = "/usr/bin/qemu-system-x86_64"
-    SubElement(arch, "machine", canonical="pc-i440fx-7.2").text = "pc"
-    for virt_type in ("qemu", "kvm"):
-        SubElement(arch, "domain", type=virt_type)
-    return tostring(root, encoding="unicode")
+def _capabilities(host: FakeHost) -> str:
+    features = "".join(f'<feature name="{feature}" />' for feature in host.features)
+    cells = "".join(_cell(host, number, cpus) for number, cpus in enumerate(host.shape.cpus))
+    return (
+        f'<capabilities><host><cpu><arch>x86_64</arch>{features}</cpu><topology><cells num="{host.shape.cells}">{cells}'
+        f'</cells></topology></host><guest><arch name="x86_64"><emulator>/usr/bin/qemu-system-x86_64</emulator>'
+        f'<machine canonical="pc-i440fx-7.2">pc</machine><domain type="qemu" /><domain type="kvm" /></arch></guest>'
+        f"</capabilities>"
+    )
 
 
-def _add_cell(cells: Element, number: int, cpus: range, made: FakeHost) -> None:
-    cell = SubElement(cells, "cell", id=str(number))
-    memory_kib, huge_kib = made.memory_gib * 1024**2, made.shape.huge_gib * 1024**2
-    SubElement(cell, "memory", unit="KiB").text = str(memory_kib)
-    if huge_kib:
-        SubElement(cell, "pages", unit="KiB", size="4").text = str((memory_kib - huge_kib) // 4)
-        SubElement(cell, "pages", unit="KiB", size=str(HUGE_KIB)).text = str(huge_kib // HUGE_KIB)
-    listed = SubElement(cell, "cpus", num=str(len(cpus)))
-    for core in range(made.shape.cores):
-        siblings = cpus[core * made.shape.threads : (core + 1) * made.shape.threads]
-        for id_ in siblings:
-            SubElement(
-                listed,
-                "cpu",
-                id=str(id_),
-                socket_id=str(number),
-                core_id=str(core),
-                siblings=",".join(map(str, siblings)),
-            )
+def _cell(host: FakeHost, number: int, cpus: range) -> str:
+    memory_kib, huge_kib = host.memory_gib * 1024**2, host.shape.huge_gib * 1024**2
+    pages = ((4, (memory_kib - huge_kib) // 4), (HUGE_KIB, huge_kib // HUGE_KIB)) if huge_kib else ()
+    listed = "".join(f'<pages unit="KiB" size="{size_kib}">{count}</pages>' for size_kib, count in pages)
+    threads = host.shape.threads
+    every = "".join(
+        f'<cpu id="{cpu}" socket_id="{number}" core_id="{core}" siblings="{",".join(map(str, siblings))}" />'
+        for core in range(host.shape.cores)
+        for siblings in (cpus[core * threads : (core + 1) * threads],)
+        for cpu in siblings
+    )
+    return (
+        f'<cell id="{number}"><memory unit="KiB">{memory_kib}</memory>{listed}<cpus num="{len(cpus)}">{every}</cpus>'
+        f"</cell>"
+    )
 
 
 def _domain_capabilities() -> str:
-    root = Element("domainCapabilities")
-    SubElement(root, "domain").text = "kvm"
-    SubElement(root, "machine").text = "pc-i440fx-7.2"
-    SubElement(root, "arch").text = "x86_64"
-    devices = SubElement(root, "devices")
-    for device, enum, values in (
-        ("disk", "bus", ("ide", "fdc", "scsi", "virtio", "usb", "sata")),
-        ("video", "modelType", ("vga", "cirrus", "virtio", "none")),
-    ):
-        choice = SubElement(SubElement(devices, device, supported="yes"), "enum", name=enum)
-        for value in values:
-            SubElement(choice, "value").text = value
-    return tostring(root, encoding="unicode")
+    buses, videos = (
+        "".join(f"<value>{name}</value>" for name in names)
+        for names in (("ide", "fdc", "scsi", "virtio", "usb", "sata"), ("vga", "cirrus", "virtio", "none"))
+    )
+    return (
+        f"<domainCapabilities><domain>kvm</domain><machine>pc-i440fx-7.2</machine><arch>x86_64</arch><devices>"
+        f'<disk supported="yes"><enum name="bus">{buses}</enum></disk>'
+        f'<video supported="yes"><enum name="modelType">{videos}</enum></video></devices></domainCapabilities>'
+    )

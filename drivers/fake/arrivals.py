@@ -7,41 +7,25 @@ from dataclasses import replace
 
 from drivers.fake.hosts import NAMESPACE, Card, CardKind, FakeGuest, FakeHost, Flavor, GuestKind
 
+
+def _medium(name: str, *extra_specs: tuple[str, str]) -> Flavor:
+    return Flavor(name=name, vcpus=2, memory_mib=4096, disk_gib=40, extra_specs=extra_specs)
+
+
+DEDICATED = ("hw:cpu_policy", "dedicated")
 FLAVORS: Mapping[GuestKind, tuple[Flavor, ...]] = {
     "plain": (
         Flavor(name="m1.small", vcpus=1, memory_mib=2048, disk_gib=20),
-        Flavor(name="m1.medium", vcpus=2, memory_mib=4096, disk_gib=40, swap_mib=512),
+        replace(_medium("m1.medium"), swap_mib=512),
     ),
     "pinned": (
-        Flavor(
-            name="p1.medium",
-            vcpus=2,
-            memory_mib=4096,
-            disk_gib=40,
-            extra_specs=(("hw:cpu_policy", "dedicated"),),
-        ),
-        Flavor(
-            name="p1.large",
-            vcpus=4,
-            memory_mib=8192,
-            disk_gib=40,
-            extra_specs=(("hw:cpu_policy", "dedicated"), ("hw:cpu_thread_policy", "prefer")),
-        ),
+        _medium("p1.medium", DEDICATED),
+        replace(_medium("p1.large", DEDICATED, ("hw:cpu_thread_policy", "prefer")), vcpus=4, memory_mib=8192),
     ),
-    "pages": (
-        Flavor(name="h1.medium", vcpus=2, memory_mib=4096, disk_gib=40, extra_specs=(("hw:mem_page_size", "2MB"),)),
-    ),
-    "vf": (
-        Flavor(
-            name="n1.medium",
-            vcpus=2,
-            memory_mib=4096,
-            disk_gib=40,
-            extra_specs=(("pci_passthrough:alias", "fast-port:1"),),
-        ),
-    ),
-    "vgpu": (Flavor(name="g1.medium", vcpus=2, memory_mib=4096, disk_gib=40, extra_specs=(("resources:VGPU", "1"),)),),
-    "port": (Flavor(name="m1.medium", vcpus=2, memory_mib=4096, disk_gib=40),),
+    "pages": (_medium("h1.medium", ("hw:mem_page_size", "2MB")),),
+    "vf": (_medium("n1.medium", ("pci_passthrough:alias", "fast-port:1")),),
+    "vgpu": (_medium("g1.medium", ("resources:VGPU", "1")),),
+    "port": (_medium("m1.medium"),),
 }
 CARD_OF: Mapping[GuestKind, CardKind] = {"vf": "nic", "vgpu": "gpu", "port": "nic"}
 

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from uuid import uuid5
 
-from drivers.fake.hosts import HUGE_KIB, MDEV_TYPE, NAMESPACE, Card, FakeGuest, FakeHost, node_device_name
+from drivers.devices.inventories import libvirt_name
+from drivers.fake.hosts import HUGE_KIB, MDEV_TYPE, NAMESPACE, Card, FakeGuest, FakeHost
+from drivers.pci import parse_pci_address
 
 _OTHER_TYPE = "nvidia-223"  # that a GPU can make too, half as many, while it has none of the usual type
 
@@ -16,7 +18,7 @@ def device_files(host: FakeHost) -> Iterator[tuple[str, str]]:
             yield f"net_ens{card.slot}", _net(card)
             of_pf = f"<capability type='phys_function'>{_address(card.address)}</capability>"
             for vf in card.vfs:
-                yield node_device_name(vf), _pci(vf, card.cell, "ixgbevf", "8086", "10ed", of_pf)
+                yield libvirt_name(vf), _pci(vf, card.cell, "ixgbevf", "8086", "10ed", of_pf)
         else:
             yield (
                 card.libvirt_name,
@@ -102,12 +104,12 @@ def _device(guest: FakeGuest) -> str:
 
 
 def _pci(address: str, cell: int, driver: str, vendor: str, product: str, more: str, of: int = 0x020000) -> str:
-    domain, bus, slot, function = _parts(address)
+    at = parse_pci_address(address)
     return (
-        f"<device><name>{node_device_name(address)}</name><parent>computer</parent><driver><name>{driver}</name></driver>"
-        f"<capability type='pci'><class>0x{of:06x}</class><domain>{domain}</domain><bus>{bus}</bus><slot>{slot}</slot>"
-        f"<function>{function}</function><product id='0x{product}'/><vendor id='0x{vendor}'/>{more}"
-        f"<numa node='{cell}'/></capability></device>"
+        f"<device><name>{libvirt_name(address)}</name><parent>computer</parent><driver><name>{driver}</name></driver>"
+        f"<capability type='pci'><class>0x{of:06x}</class><domain>{at.domain}</domain><bus>{at.bus}</bus>"
+        f"<slot>{at.slot}</slot><function>{at.function}</function><product id='0x{product}'/>"
+        f"<vendor id='0x{vendor}'/>{more}<numa node='{cell}'/></capability></device>"
     )
 
 
@@ -142,12 +144,7 @@ def _mdev(device: str, card: Card) -> str:
 
 
 def _address(text: str, kind: str = "") -> str:
-    domain, bus, slot, function = _parts(text)
+    at = parse_pci_address(text)
     of = f"type='{kind}' " if kind else ""
-    return f"<address {of}domain='0x{domain:04x}' bus='0x{bus:02x}' slot='0x{slot:02x}' function='0x{function:x}'/>"
-
-
-def _parts(address: str) -> tuple[int, int, int, int]:
-    domain, bus, rest = address.split(":")
-    slot, function = rest.split(".")
-    return int(domain, 16), int(bus, 16), int(slot, 16), int(function, 16)
+    place = f"domain='0x{at.domain:04x}' bus='0x{at.bus:02x}' slot='0x{at.slot:02x}' function='0x{at.function:x}'"
+    return f"<address {of}{place}/>"

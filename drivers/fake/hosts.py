@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from drivers.devices.inventories import libvirt_name
+
 CardKind = Literal["nic", "gpu"]
 GuestKind = Literal["plain", "pinned", "pages", "vf", "vgpu", "port"]  # port: a VF for a port of Neutron
 Allocations = dict[str, dict[str, int]]  # name of a provider -> class -> amount
@@ -86,7 +88,7 @@ class Card:
     @property
     def libvirt_name(self) -> str:
         """libvirt's name of the device."""
-        return node_device_name(self.address)
+        return libvirt_name(self.address)
 
     @property
     def suffix(self) -> str:
@@ -180,8 +182,3 @@ class FakeHost:
             for name, amount in amounts.items():
                 sums[name] = sums.get(name, 0) + amount
         return {self.name: sums}
-
-
-def node_device_name(address: str) -> str:
-    """Return libvirt's name of the PCI function at an address."""
-    return "pci_" + address.replace(":", "_").replace(".", "_")
