@@ -86,17 +86,13 @@ def parse_idle_rule(record: Mapping[str, object], number: int) -> DeviceRule:
     return replace(rule, remote_managed=remote)
 
 
-def matches(rule: DeviceRule, function: PciFunction, *, pf_exists: bool) -> bool:
-    """
-    Return whether the rule matches this function.
-
-    A rule with the address of a PF matches its VFs too; ``pf_exists``: there is a PF at the rule's ``exact`` address.
-    """
+def matches(rule: DeviceRule, function: PciFunction) -> bool:
+    """Return whether the rule matches this function; a rule with the address of a PF matches its VFs too."""
     if rule.place.interface and rule.place.interface not in {net.name for net in function.net_devices}:
         return False
     if rule.vendor_id not in (None, function.ids.vendor) or rule.product_id not in (None, function.ids.product):
         return False
-    if pf_exists and rule.place.exact is not None and function.pf == rule.place.exact:
+    if function.pf is not None and function.pf == rule.place.exact:
         return True
     return not rule.place.address or all(
         pattern.match(part) for pattern, part in zip(rule.place.address, _parts(function.address), strict=True)

@@ -42,15 +42,10 @@ def rules_by_function(
     Raises:
         PolicyError: such a rule matches a function that is no VF.
     """
-    pfs = {address for address, function in functions.items() if function.is_pf}
     found = {}
     for function in functions.values():
-        if not function.can_be_given:
-            continue
-        for rule in policy.rules:
-            if not matches(rule, function, pf_exists=rule.place.exact in pfs):
-                continue
-            if not rule.remote_managed or _card_is_known(function, functions, rule, policy):
+        for rule in policy.rules if function.can_be_given else ():
+            if matches(rule, function) and _card_fits(function, functions, rule, policy):
                 found[function.address] = rule
                 break
     return found
@@ -64,33 +59,35 @@ def unknown_cards(
 
     ``ruled`` are the functions that have a rule. A card whose VPD cannot be read for a while shows none.
     """
-    pfs = {address for address, function in functions.items() if function.is_pf}
     rules = [rule for rule in policy.rules if rule.remote_managed]
     return {
         function.address: rule
         for rule in reversed(rules)
         for function in functions.values()
-        if function.pf and function.address not in ruled and matches(rule, function, pf_exists=rule.place.exact in pfs)
+        if function.pf and function.address not in ruled and matches(rule, function)
     }
 
 
 def beyond_nova(functions: Mapping[PciAddress, PciFunction], policy: DevicePolicy) -> tuple[PciAddress, ...]:
     """Return the functions that the policy would offer if their PCI domains were lower, lowest address first."""
-    pfs = {address for address, function in functions.items() if function.is_pf}
     far = [one for one in functions.values() if not (one.ids.is_bridge or one.can_be_given)]
     rules = policy.rules if policy.report else ()
     return tuple(
-        one.address
-        for one in far
-        if (policy.discover_all and one.is_vf)
-        or any(matches(rule, one, pf_exists=rule.place.exact in pfs) for rule in rules)
+        one.address for one in far if (policy.discover_all and one.is_vf) or any(matches(rule, one) for rule in rules)
     )
 
 
-def _card_is_known(
+def _card_fits(
     function: PciFunction, functions: Mapping[PciAddress, PciFunction], rule: DeviceRule, policy: DevicePolicy
 ) -> bool:
-    """Return whether a function or its PF shows a serial number; refuse a function that is no VF, where nova does."""
+    """
+    Return whether a function or its PF shows the serial number that a rule with ``remote_managed`` needs.
+
+    Raises:
+        PolicyError: the function is no VF, and nova refuses it.
+    """
+    if not rule.remote_managed:
+        return True
     counts = policy.report and rule.network.name is None  # nova leaves out what is Neutron's
     if function.pf is None and (counts or (function.is_pf and function.address == rule.place.exact)):
         raise PolicyError(

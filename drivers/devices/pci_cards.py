@@ -135,11 +135,7 @@ def _perhaps_ruled(facts: HostFacts, policy: DevicePolicy) -> frozenset[PciAddre
     """Return the cards with a VF that is odd, and that a rule would match if it were like another VF of its card."""
     alike = {one.pf: one for one in facts.devices.functions if one.pf}
     odd = (replace(alike[one.pf], address=one.address) for one in facts.devices.odd if one.address and one.pf in alike)
-    return frozenset(
-        one.pf
-        for one in odd
-        if one.pf and any(matches(rule, one, pf_exists=rule.place.exact == one.pf) for rule in policy.rules)
-    )
+    return frozenset(one.pf for one in odd if one.pf and any(matches(rule, one) for rule in policy.rules))
 
 
 def _use_of(facts: HostFacts, matched: Iterable[Match]) -> _Use:

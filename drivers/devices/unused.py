@@ -42,8 +42,7 @@ def _reasons(rule: DeviceRule, functions: _Functions, policy: DevicePolicy, rule
 
 
 def _meant(rule: DeviceRule, functions: _Functions) -> list[PciFunction]:
-    is_pf = rule.place.exact in {one.address for one in functions.values() if one.is_pf}
-    return [one for one in functions.values() if matches(rule, one, pf_exists=is_pf)]
+    return [one for one in functions.values() if matches(rule, one)]
 
 
 def _reason(one: PciFunction, rule: DeviceRule, ruled: _Ruled, hidden: _Ruled) -> str:

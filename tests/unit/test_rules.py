@@ -15,10 +15,6 @@ from reportclient.reserve import HELD, KEEP, keeps
 from reportclient.tree import MAX_INT
 
 
-def rule_matches(record: dict[str, Any], *, address: str = "0000:05:00.0", pf_exists: bool = False) -> bool:
-    return matches(parse_rule(record, 1), plain(address), pf_exists=pf_exists)
-
-
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
@@ -40,18 +36,16 @@ def rule_matches(record: dict[str, Any], *, address: str = "0000:05:00.0", pf_ex
     ],
 )
 def test_which_functions_a_rule_is_about(record: dict[str, Any], expected: bool) -> None:
-    assert rule_matches(record) is expected
+    assert matches(parse_rule(record, 1), plain("0000:05:00.0")) is expected
 
 
 @pytest.mark.parametrize(
     "address", ["0000:81:00.0", {"domain": "0000", "bus": "81", "slot": "00", "function": "0"}], ids=["text", "table"]
 )
-def test_the_one_address_of_a_pf_means_its_vfs_only_where_there_is_a_pf(address: object) -> None:
+def test_the_one_address_of_a_pf_means_its_vfs_and_those_of_no_other(address: object) -> None:
     rule = parse_rule({"address": address}, 1)
-    _, vf = card("0000:81:00.0", 1)
 
-    assert matches(rule, vf, pf_exists=True)
-    assert not matches(rule, vf, pf_exists=False)
+    assert [matches(rule, card(pf, 1)[1]) for pf in ("0000:81:00.0", "0000:82:00.0")] == [True, False]
 
 
 @pytest.mark.parametrize(
