@@ -83,7 +83,7 @@ class DomainCapabilities:
     video_models: frozenset[str]
     secure_boot: bool
     tpm_models: frozenset[str]
-    tpm_versions: frozenset[str] | None  # None: libvirt before 8.6 does not report them
+    tpm_versions: frozenset[str]
     encryption: OfferedEncryption = OfferedEncryption()
     cpu_modes: frozenset[str] = frozenset()  # CPU modes that guests can have; empty: libvirt does not tell
     cpu_models: tuple[tuple[str, str], ...] = ()  # (CPU model, "yes", "no" or "unknown": whether this host can run it)
@@ -147,7 +147,7 @@ class PciIds:
 
     vendor: str  # four lower-case hex digits
     product: str
-    device_class: int | None = None  # base class, subclass and interface, for instance 0x020000: an Ethernet controller
+    device_class: int = 0  # base class, subclass and interface, for instance 0x020000: an Ethernet controller
     has_bridge_header: bool = False  # its header is of type 1 or 2; libvirt shows it as pci-bridge or cardbus-bridge
 
     def __str__(self) -> str:
@@ -160,7 +160,7 @@ class PciIds:
 
         The base class 06 does not tell it: an NVSwitch has class 0680.
         """
-        return self.has_bridge_header or (self.device_class or 0) >> 8 in BRIDGE_CLASSES
+        return self.has_bridge_header or self.device_class >> 8 in BRIDGE_CLASSES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

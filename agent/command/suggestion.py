@@ -54,7 +54,7 @@ def _pci(devices: Devices) -> Iterator[str]:
 
 
 def _kind(function: PciFunction) -> int:
-    return (function.ids.device_class or 0) >> 16
+    return function.ids.device_class >> 16
 
 
 def _virtual(pf: PciFunction, vfs: Sequence[PciFunction]) -> list[dict[str, str]]:

@@ -114,7 +114,7 @@ def by_itself(
     if not (policy.discover_all and function.pf and function.can_be_given) or function.pf in spoken_of:
         return None
     pf = functions.get(function.pf)
-    is_nic = any((one.ids.device_class or 0) >> 16 == NETWORK for one in (function, pf) if one)
+    is_nic = any(one.ids.device_class >> 16 == NETWORK for one in (function, pf) if one)
     return Match(function, None, "SRIOV_NET_VF") if is_nic else None
 
 

@@ -83,7 +83,6 @@ def parse_domain_capabilities(document: Document) -> DomainCapabilities:
         MalformedFact: not in libvirt's form.
     """
     root = parse_xml(document, "domainCapabilities")
-    versions = root.find("devices/tpm/enum[@name='backendVersion']")
     sev = root.find("features/sev[@supported='yes']")
     return DomainCapabilities(
         arch=text_of(root, "arch", document.source),
@@ -91,7 +90,7 @@ def parse_domain_capabilities(document: Document) -> DomainCapabilities:
         video_models=_values(root, "devices/video/enum[@name='modelType']"),
         secure_boot="yes" in _values(root, "os/loader/enum[@name='secure']"),
         tpm_models=_values(root, "devices/tpm/enum[@name='model']"),
-        tpm_versions=None if versions is None else _values(root, "devices/tpm/enum[@name='backendVersion']"),
+        tpm_versions=_values(root, "devices/tpm/enum[@name='backendVersion']"),
         encryption=OfferedEncryption(
             sev_guests=_count(sev, "maxGuests", document.source),
             sev_es_guests=_count(sev, "maxESGuests", document.source),

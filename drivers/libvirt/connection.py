@@ -26,8 +26,6 @@ from drivers.libvirt.xml import unread
 from reportclient.errors import mask
 
 HOST_CPU = "host"  # name of the host's own CPU in ``expand``, beside the names of CPU models
-LIBVIRT_VDPA_DEVICES = 6_009_000  # first version that knows the kind VIR_CONNECT_LIST_NODE_DEVICES_CAP_VDPA
-LIBVIRT_DEFINED_DEVICES = 7_003_000  # first version that lists node devices which are defined and do not exist
 DOMAIN_STATES = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
 
 
@@ -219,12 +217,8 @@ class LiveConnection:
         Only devices that exist: a mediated device that is only defined takes nothing of its card.
         """
         with self._session.explained("the node devices", "virConnectListAllNodeDevices"):
-            connection = self._session.libvirt
-            version = connection.getLibVersion()
-            active = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE if version >= LIBVIRT_DEFINED_DEVICES else 0
-            if kinds and version >= LIBVIRT_VDPA_DEVICES:
-                kinds |= libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_VDPA
-            return list(connection.listAllDevices(kinds | active))
+            active = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE
+            return list(self._session.libvirt.listAllDevices(kinds | active))
 
     def _dump(self, device: Any, name: str) -> Document:
         """
@@ -305,4 +299,5 @@ def _device_kinds() -> int:
         | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_NET
         | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV_TYPES
         | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV
+        | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_VDPA
     )

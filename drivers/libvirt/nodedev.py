@@ -88,7 +88,7 @@ def _parse_parts(device: Element, name: str, parent: str, source: str) -> _Parse
         net=None if net is None else _parse_net(net, source),
         vdpa="" if vdpa is None else (vdpa.findtext("chardev") or "").strip(),
         maker=MdevParent(name, address, _parse_types(types, source)) if types else None,
-        mdev=None if mdev is None else _parse_mdev(device, mdev, name, source),
+        mdev=None if mdev is None else _parse_mdev(device, mdev, source),
     )
 
 
@@ -109,7 +109,7 @@ def _unparsed(found: Iterable[_Parsed], devices: Devices) -> Iterator[OddDevice]
         elif one.parent:
             yield _odd(one.parent, one.odd)
         else:
-            networks = [each for each in devices.functions if (each.ids.device_class or 0) >> 16 == NETWORK]
+            networks = [each for each in devices.functions if each.ids.device_class >> 16 == NETWORK]
             yield from (OddDevice(str(each.address), one.odd, address=each.address) for each in networks)
             yield from [OddDevice(one.name, one.odd)] if networks else ()  # tells it from another one at the next look
 
@@ -154,7 +154,10 @@ def _parse_function(device: Element, pci: Element, source: str) -> PciFunction:
     return PciFunction(
         address=address,
         ids=PciIds(
-            _parse_id(pci, "vendor", source), _parse_id(pci, "product", source), _parse_class(pci, source), bridge
+            _parse_id(pci, "vendor", source),
+            _parse_id(pci, "product", source),
+            _parse_hex(pci.findtext("class", "0"), "class", source),
+            bridge,
         ),
         driver=device.findtext("driver/name"),
         cell=number(attribute(numa, "node", source), source) if numa is not None else None,
@@ -166,19 +169,14 @@ def _parse_function(device: Element, pci: Element, source: str) -> PciFunction:
 
 
 def _parse_id(pci: Element, name: str, source: str) -> str:
-    text = attribute(require(pci, name, source), "id", source)
-    try:
-        return f"{int(text, 16):04x}"
-    except ValueError as error:
-        raise MalformedFact(f"{source} has {text!r} as id of its {name}, which is not a hexadecimal number") from error
+    return f"{_parse_hex(attribute(require(pci, name, source), 'id', source), f'id of its {name}', source):04x}"
 
 
-def _parse_class(pci: Element, source: str) -> int | None:
-    text = pci.findtext("class")  # libvirt before 5.2 has no <class>
+def _parse_hex(text: str, what: str, source: str) -> int:
     try:
-        return None if text is None else int(text, 16)
+        return int(text, 16)
     except ValueError as error:
-        raise MalformedFact(f"{source} has {text!r} as class, which is not a hexadecimal number") from error
+        raise MalformedFact(f"{source} has {text!r} as {what}, which is not a hexadecimal number") from error
 
 
 def _parse_net(capability: Element, source: str) -> NetDevice:
@@ -203,12 +201,9 @@ def _parse_speed(text: str, source: str) -> int | None:
     return speed if 1 < speed < NO_SPEED_MBPS else None
 
 
-def _parse_mdev(device: Element, capability: Element, name: str, source: str) -> Mdev:
-    uuid = capability.findtext("uuid")  # libvirt before 7.3 has it only in the name: mdev_<uuid with _ for ->
-    if not uuid:
-        uuid = name.removeprefix("mdev_")[:36].replace("_", "-")
+def _parse_mdev(device: Element, capability: Element, source: str) -> Mdev:
     return Mdev(
-        uuid=uuid,
+        uuid=text_of(capability, "uuid", source),
         type=attribute(require(capability, "type", source), "id", source),
         parent=text_of(device, "parent", source),
     )

@@ -48,12 +48,9 @@ _OFFERS = "libvirt's domain capabilities"
 VIOMMU_BY_ARCH = {"aarch64": "smmuv3", "x86_64": "intel"}
 
 # libvirt and QEMU count versions as major * 1,000,000 + minor * 1,000 + release
-LIBVIRT_ADDRESS_SPACE = 8_007_000
-LIBVIRT_STATELESS_FIRMWARE = 8_006_000
-LIBVIRT_VIOMMU_VIRTIO = 8_003_000
 LIBVIRT_IGB, QEMU_IGB = 9_003_000, 8_000_000
 LIBVIRT_SOUND_VIRTIO, QEMU_SOUND_VIRTIO = 10_004_000, 8_002_000
-LIBVIRT_VIRTIO_FS, QEMU_VIRTIO_FS = 8_000_000, 6_002_000
+QEMU_VIRTIO_FS = 6_002_000
 
 
 def emitted_traits() -> frozenset[str]:
@@ -145,8 +142,7 @@ def _model_traits(facts: HostFacts, policy: GuestPolicy, archs: set[str]) -> dic
     vifs |= {"igb"} if libvirt >= LIBVIRT_IGB and qemu >= QEMU_IGB else frozenset()
     sounds = SOUND_MODELS
     sounds |= {"virtio"} if libvirt >= LIBVIRT_SOUND_VIRTIO and qemu >= QEMU_SOUND_VIRTIO else frozenset()
-    viommus = {"auto"} | {model for arch, model in VIOMMU_BY_ARCH.items() if arch in archs}
-    viommus |= {"virtio"} if libvirt >= LIBVIRT_VIOMMU_VIRTIO else frozenset()
+    viommus = {"auto", "virtio"} | {model for arch, model in VIOMMU_BY_ARCH.items() if arch in archs}
     versions = _versions(facts)
     return {
         **_all(f"{_OFFERS}: disk buses", ALWAYS, _named("COMPUTE_STORAGE_BUS_", DISK_BUSES & buses)),
@@ -158,14 +154,14 @@ def _model_traits(facts: HostFacts, policy: GuestPolicy, archs: set[str]) -> dic
 
 
 def _version_traits(facts: HostFacts) -> dict[str, Reason]:
-    libvirt, qemu = facts.hypervisor.versions.libvirt, facts.hypervisor.versions.hypervisor
-    traits = set()
-    if libvirt >= LIBVIRT_VIRTIO_FS and qemu >= QEMU_VIRTIO_FS:
+    """Return the traits of every libvirt that this agent supports, and that of QEMU's version."""
+    traits = {
+        "COMPUTE_ADDRESS_SPACE_PASSTHROUGH",
+        "COMPUTE_ADDRESS_SPACE_EMULATED",
+        "COMPUTE_SECURITY_STATELESS_FIRMWARE",
+    }
+    if facts.hypervisor.versions.hypervisor >= QEMU_VIRTIO_FS:
         traits.add("COMPUTE_STORAGE_VIRTIO_FS")
-    if libvirt >= LIBVIRT_ADDRESS_SPACE:
-        traits |= {"COMPUTE_ADDRESS_SPACE_PASSTHROUGH", "COMPUTE_ADDRESS_SPACE_EMULATED"}
-    if libvirt >= LIBVIRT_STATELESS_FIRMWARE:
-        traits.add("COMPUTE_SECURITY_STATELESS_FIRMWARE")
     return _all(_versions(facts), ALWAYS, traits)
 
 
@@ -178,9 +174,7 @@ def _firmware_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]
         return traits
     models = {model for offer in native for model in offer.tpm_models}
     names = {name for name, model in (("TIS", "tpm-tis"), ("CRB", "tpm-crb")) if model in models}
-    for offer in native:
-        versions = {"1.2", "2.0"} if offer.tpm_versions is None else offer.tpm_versions
-        names |= {name.replace(".", "_") for name in versions & {"1.2", "2.0"}}
+    names |= {name.replace(".", "_") for offer in native for name in offer.tpm_versions & {"1.2", "2.0"}}
     traits |= _all(f"{_OFFERS}: TPM", "[libvirt] swtpm_enabled", _named("COMPUTE_SECURITY_TPM_", names))
     secrets = _named("COMPUTE_SECURITY_TPM_SECRET_SECURITY_", policy.tpm_secret_security)
     return traits | _all("configured by the operator", "[libvirt] supported_tpm_secret_security", secrets)

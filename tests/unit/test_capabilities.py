@@ -92,13 +92,6 @@ def test_domain_capabilities_tell_buses_models_firmware_and_tpm() -> None:
     assert found.tpm_versions == frozenset({"2.0"})
 
 
-def test_an_older_libvirt_does_not_tell_tpm_versions() -> None:
-    found = parse_domain_capabilities(document("<domainCapabilities><arch>x86_64</arch></domainCapabilities>"))
-
-    assert found.tpm_versions is None
-    assert not found.secure_boot
-
-
 @pytest.mark.parametrize(("said", "can"), [("yes", True), ("no", False)])
 def test_domain_capabilities_tell_intel_tdx(said: str, can: bool) -> None:
     """The form is that of libvirt's formatdomaincaps and of nova's fixtures (tests/fixtures/libvirt.py)."""
