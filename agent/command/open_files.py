@@ -13,13 +13,11 @@ from agent.settings.options import LOGINS
 from agent.settings.read import Settings
 from agent.settings.values import mentions
 
-CLOUDS = (Path("/etc/openstack/clouds.yaml"), Path("/etc/openstack/secure.yaml"))  # of openstacksdk, for any login
 
-
-def open_files(settings: Settings, clouds: tuple[Path, ...] = CLOUDS) -> list[str]:
-    """Return a sentence for each such file: configuration files, files for LoadCredential= beside them, clouds.yaml."""
+def open_files(settings: Settings) -> list[str]:
+    """Return a sentence for each such file: configuration files, and files for LoadCredential= beside them."""
     trusted = _trusted_groups(settings.folders.state)
-    found = dict.fromkeys([*_configured(settings), *_credentials(settings), *filter(_has_password, clouds)])
+    found = dict.fromkeys([*_configured(settings), *_credentials(settings)])
     return [
         f"{path} has a password, and {who} can read it: give it the mode 640, and a group of only what must read it"
         for path in found
@@ -41,16 +39,6 @@ def _credentials(settings: Settings) -> Iterator[Path]:
         for name in (f"{group}-{option.replace('_', '-')}" for group in LOGINS for option in NEEDED):
             if os.path.exists(folder / name):
                 yield folder / name
-
-
-def _has_password(path: Path) -> bool:
-    """Whether a file of openstacksdk has a password; not if there is none, or if it is not for us."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    lines = (line.partition(":") for line in text.splitlines())
-    return any(holds_secret(name.strip("- "), value.strip(" \"'")) for name, _, value in lines)
 
 
 def _readers(path: Path, trusted: frozenset[int]) -> str:

@@ -12,7 +12,6 @@ from agent.settings.read import load_settings
 
 OWN = "[placement]\nauth_type = password\npassword = s3cret\n"
 NOVAS = "[DEFAULT]\ntransport_url = rabbit://nova:s3cret@10.0.0.7:5672/\n"
-CLOUDS = "clouds:\n  a:\n    auth:\n      username: admin\n      password: s3cret\n"
 
 
 @pytest.fixture
@@ -30,9 +29,9 @@ def written(folder: Path, name: str, text: str, mode: int) -> Path:
     return path
 
 
-def told(path: Path, clouds: tuple[Path, ...] = ()) -> list[str]:
+def told(path: Path) -> list[str]:
     state = f"[agent]\nstate_directory = {path.parent}\n"
-    return open_files(load_settings([path, written(path.parent, "state.conf", state, 0o644)]), clouds)
+    return open_files(load_settings([path, written(path.parent, "state.conf", state, 0o644)]))
 
 
 @pytest.mark.parametrize(
@@ -80,11 +79,3 @@ def test_a_credential_of_systemd_is_not_for_others(folder: Path, monkeypatch: py
     written(folder, "ironic-password", "a", 0o600)
 
     assert [one.partition(" ")[0] for one in told(config)] == [str(path) for path in files]
-
-
-def test_a_file_of_clouds_is_told_where_it_has_a_password(folder: Path) -> None:
-    config = written(folder, "agent.conf", "", 0o644)
-    clouds = written(folder, "clouds.yaml", CLOUDS, 0o644)
-    bare = written(folder, "bare.yaml", CLOUDS.replace("      password: s3cret\n", ""), 0o644)
-
-    assert [one.partition(" ")[0] for one in told(config, (clouds, bare, folder / "none.yaml"))] == [str(clouds)]
