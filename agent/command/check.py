@@ -1,6 +1,5 @@
 """Try everything that a pass needs; write nothing to placement, and leave nothing on the host."""
 
-import errno
 import os
 import socket
 import tempfile
@@ -59,9 +58,7 @@ def check_host(choice: Choice, read_settings: Callable[[], Settings]) -> tuple[C
             for node in driver.nodes():
                 choice.trace.nodes.append(node)
                 surveys[node] = look(partial(driver.survey, node))
-                checks.append(_try("host", partial(_check_shape, driver, surveys[node], settings)))
-                checks += [Check("devices", False, text) for text in driver.idle(surveys[node], settings.policy)]
-                checks += _check_holdings(driver, surveys[node], settings)
+                checks += _check_shape(driver, surveys[node], settings)
             checks += _check_placement(settings, choice, driver, surveys)
     except USER_ERRORS as error:
         checks.append(Check("host", False, one_line(error)))
@@ -99,25 +96,22 @@ def try_state(settings: Settings) -> Check:
     return _try("state", partial(_check_state, settings))
 
 
-def try_tree(one: ComputeNode, survey: Survey) -> Check:
-    """Check whether a pass over this node would be refused."""
-    return _try("tree", partial(_check_tree, one, survey))
-
-
-def try_details(one: ComputeNode, survey: Survey) -> list[Check]:
-    """Report awaited devices, a silent storage, many candidates, and entries of provider.yaml that may be misspelt."""
+def check_pass(one: ComputeNode, survey: Survey) -> list[Check]:
+    """Check whether a pass over this node would be refused, and what else its plan shows."""
+    wishes = Wishes(reshape=one.settings.changes.allow_reshape)  # as the first pass of sync and of the service
     try:
-        draft = one.draft(Wishes(), survey=survey)
+        draft = one.draft(wishes, survey=survey)
         slips = resembling(draft.wanted.strays, draft.desired, one.client.exists)
-    except USER_ERRORS:
-        return []  # try_tree reports this error
+    except USER_ERRORS as error:
+        return [Check("tree", False, one_line(error))]
     awaited = (Check("devices", False, one.text) for one in conditions_on(draft) if one.kind == AWAITED)
     disk = survey.facts.disk
     unread = (
         [Check("storage", False, f"DISK_GB stays as it is: {disk.because}")] if isinstance(disk, DiskUnread) else []
     )
     searched = (Check("candidates", True, sentence) for sentence in tell_searched(draft))
-    return [*(Check("provider_config", False, slip) for slip in slips), *awaited, *unread, *searched]
+    tree = _try("tree", partial(_check_tree, one, survey, draft, wishes))
+    return [tree, *(Check("provider_config", False, slip) for slip in slips), *awaited, *unread, *searched]
 
 
 def try_nova(one: ComputeNode, survey: Survey, open_client: Callable[[], NovaClient | None]) -> Check:
@@ -174,21 +168,11 @@ def _check_state(settings: Settings) -> str:
     folder = settings.folders.state
     place = next(path for path in (folder, *folder.parents) if os.path.exists(path))
     inside = tuple(folder.iterdir()) if os.path.isdir(folder) and os.access(folder, os.R_OK) else ()
-    barred = [path for path in (place, *inside) if not os.access(path, os.W_OK)]
+    _try_room(place, RESERVE_BYTES, f"run as its owner, make room, or set {settings.folders.option}")
+    barred = [path for path in inside if not os.access(path, os.W_OK)]
     if barred:
-        reason = _why_barred(barred[0])
-        raise CheckFailed(f"{barred[0]} cannot be written{reason}: run as its owner, or set {settings.folders.option}")
-    _try_room(place, RESERVE_BYTES, f"make room or set {settings.folders.option}")
+        raise CheckFailed(f"{barred[0]} cannot be written: run as its owner, or set {settings.folders.option}")
     return f"{folder} can be written"
-
-
-def _why_barred(path: Path) -> str:
-    """Return the kernel's reason as ": REASON"; empty: permissions are the reason."""
-    try:
-        read_only = os.statvfs(path).f_flag & os.ST_RDONLY
-    except OSError as error:
-        return f": {error.strerror}"
-    return f": {os.strerror(errno.EROFS)}" if read_only else ""
 
 
 def _try_room(folder: Path, size: int, advice: str) -> None:
@@ -211,21 +195,18 @@ def _check_approvals(settings: Settings) -> list[Check]:
     return [Check("approval", not isinstance(one, str), tell_approval(path, one)) for path, one in found]
 
 
-def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> str:
-    tree, _ = driver.shape(survey, settings.policy, None)
-    stock = ", ".join(f"{stock.total} {name}" for name, stock in tree.root.inventories.items())
-    return f"{tree.root.name} can be read: {stock}, {len(tree.root.traits)} traits"
-
-
-def _check_holdings(driver: Driver, survey: Survey, settings: Settings) -> list[Check]:
-    """Report odd devices, and memory of which nobody said whether guests may have it; beside nova that is nova's."""
+def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> list[Check]:
+    """Report what a node has, odd devices, and memory of which nobody said whether guests may have it."""
+    idle = [Check("devices", False, text) for text in driver.idle(survey, settings.policy)]
     try:
-        _, holdings = driver.shape(survey, settings.policy, None)
-    except USER_ERRORS:
-        return []  # _check_shape reports this error
-    notes = () if settings.beside_nova else holdings.notes
-    odd = [Check("devices", False, text) for text in holdings.backing.odd.sentences.values()]
-    return [*odd, *(Check("memory", True, text) for text in notes)]
+        tree, holdings = driver.shape(survey, settings.policy, None)
+    except USER_ERRORS as error:
+        return [Check("host", False, one_line(error)), *idle]
+    stock = ", ".join(f"{stock.total} {name}" for name, stock in tree.root.inventories.items())
+    detail = f"{tree.root.name} can be read: {stock}, {len(tree.root.traits)} traits"
+    odd = (Check("devices", False, text) for text in holdings.backing.odd.sentences.values())
+    notes = () if settings.beside_nova else holdings.notes  # memory is nova's then
+    return [Check("host", True, detail), *idle, *odd, *(Check("memory", True, text) for text in notes)]
 
 
 def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys: Mapping[str, Survey]) -> list[Check]:
@@ -240,7 +221,7 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys
     for node, survey in surveys.items():
         nova = asking_nova(settings, choice)
         one = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where, nova=nova)
-        checks += [try_tree(one, survey), *try_details(one, survey)]
+        checks += check_pass(one, survey)
         if settings.apis.nova_chosen:
             checks.append(try_nova(one, survey, partial(open_nova, settings, choice)))
         elif not settings.reports_root:
@@ -278,11 +259,7 @@ def _check_role(client: PlacementClient) -> str:
     return "the user may write providers and reshape"
 
 
-def _check_tree(one: ComputeNode, survey: Survey) -> str:
-    wishes = Wishes(
-        reshape=one.settings.changes.allow_reshape
-    )  # same wishes as the first pass of sync and of the service
-    draft = one.draft(wishes, survey=survey)
+def _check_tree(one: ComputeNode, survey: Survey, draft: Draft, wishes: Wishes) -> str:
     one.check_name(draft)
     if one.settings.audits_only:
         if draft.observed.root is None:

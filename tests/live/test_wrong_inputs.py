@@ -415,11 +415,18 @@ def state_checked(done: Result) -> tuple[bool, str]:
     return state["ok"], state["detail"]
 
 
-@pytest.mark.parametrize("below", ["", "is/not/there/yet"], ids=["its folder", "a folder that is still to be made"])
-def test_a_check_finds_a_full_disk_for_the_state(
-    report: Callable[..., Result], placement_server: PlacementServer, tmp_path: Path, below: str
+@pytest.mark.parametrize(
+    ("options", "below", "why"),
+    [
+        pytest.param("size=32k", "", "No space left on device", id="full"),
+        pytest.param("size=32k", "is/not/there/yet", "No space left on device", id="a folder that is still to be made"),
+        pytest.param("size=1m,ro", "", "Read-only file system", id="read-only"),
+    ],
+)
+def test_a_check_finds_a_disk_that_takes_no_state(
+    report: Callable[..., Result], placement_server: PlacementServer, tmp_path: Path, options: str, below: str, why: str
 ) -> None:
-    with mounted(tmp_path / "full", "size=32k") as full:
+    with mounted(tmp_path / "full", options) as full:
         done = report(
             noauth(placement_server.url), "check", "--format", "json", agent={"state_directory": full / below}
         )
@@ -427,18 +434,8 @@ def test_a_check_finds_a_full_disk_for_the_state(
 
     ok, detail = state_checked(done)
     assert (done.code, ok, left) == (3, False, [])
-    assert f"64 KiB cannot be written below {full}: No space left on device" in detail
+    assert f"64 KiB cannot be written below {full}: {why}: " in detail
     assert "state_directory" in detail
-
-
-def test_a_check_finds_a_read_only_file_system_for_the_state(
-    report: Callable[..., Result], placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    with mounted(tmp_path / "read-only", "size=1m,ro") as folder:
-        done = report(noauth(placement_server.url), "check", "--format", "json", agent={"state_directory": folder})
-
-    assert state_checked(done)[0] is False
-    assert f"{folder} cannot be written: Read-only file system" in state_checked(done)[1]
 
 
 def test_a_check_leaves_nothing_in_a_folder_with_room(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.command.check import check_host, tell_rules, try_nova, try_state, try_tree
+from agent.command.check import check_host, check_pass, tell_rules, try_nova, try_state
 from agent.command.results import Check
 from agent.connect.choice import Choice, settings_for
 from agent.nova.client import NovaClient
@@ -46,7 +46,7 @@ def test_a_folder_that_the_command_line_names_is_not_blamed_on_an_option() -> No
 
 def check(one: OneHost) -> Check:
     node = one.node
-    return try_tree(node, node.driver.survey(node.name))
+    return check_pass(node, node.survey())[0]
 
 
 def test_a_host_that_needs_nothing_is_ok(one: OneHost) -> None:

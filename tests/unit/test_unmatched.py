@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.command.check import try_details
+from agent.command.check import check_pass
 from agent.errors import ConfigError
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, OneHost
@@ -151,7 +151,7 @@ def test_the_check_names_entries_that_are_nearly_a_provider_of_this_host(one: On
     (one.settings.operator_files.folder / "b.yaml").write_text(path.read_text().replace(f"host_{NIC}", name))
     node = one.node
 
-    found = try_details(node, node.driver.survey(node.name))
+    _, *found = check_pass(node, node.survey())
 
     assert len(found) == count
     assert all(f"called {name}: is host" in check.detail and not check.ok for check in found)
