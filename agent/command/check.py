@@ -12,7 +12,7 @@ from agent.audit.heal import read_policy
 from agent.command.doubts import doubtful_names, never_repaired, tell_searched
 from agent.command.open_files import open_files
 from agent.command.results import Check
-from agent.connect.choice import Choice, asking_nova, open_client, open_driver, open_nova
+from agent.connect.choice import Choice, asking_nova, open_client, open_driver, open_nova, read_hosts
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.nova.client import NovaClient
 from agent.service.metrics import family_of
@@ -31,7 +31,6 @@ from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
 from drivers.base import Driver, Survey
 from drivers.facts import DiskUnread
-from drivers.looks import look
 from reportclient.client import PlacementClient
 
 SKEW_LIMIT_S = 10
@@ -55,10 +54,9 @@ def check_host(choice: Choice, read_settings: Callable[[], Settings]) -> tuple[C
     surveys: dict[str, Survey] = {}
     try:
         with open_driver(settings, choice) as driver:
-            for node in driver.nodes():
-                choice.trace.nodes.append(node)
-                surveys[node] = look(partial(driver.survey, node))
-                checks += _check_shape(driver, surveys[node], settings)
+            for node, survey in read_hosts(driver, choice):
+                surveys[node] = survey
+                checks += _check_shape(driver, survey, settings)
             checks += _check_placement(settings, choice, driver, surveys)
     except USER_ERRORS as error:
         checks.append(Check("host", False, one_line(error)))

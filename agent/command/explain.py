@@ -1,10 +1,9 @@
 """Explain why an inventory or a trait is reported: the fact it comes from and the rule that applies."""
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 
 from agent.command.results import ExplainedProvider, Explanation
-from agent.connect.choice import Choice, open_client, open_driver, settings_for
+from agent.connect.choice import Choice, open_client, open_driver, read_hosts, settings_for
 from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.state.identity import planned_identity
@@ -16,7 +15,6 @@ from agent.sync.outcome import Condition
 from agent.sync.provider_yaml import read_additions
 from drivers.devices.inventories import libvirt_name
 from drivers.devices.odd import odd_sentence
-from drivers.looks import look
 from drivers.reasons import Explained, Reason, Reasoned
 from reportclient.names import spelled
 from reportclient.ownership import Names, set_on
@@ -37,9 +35,7 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> ExplainedPr
     settings = settings_for(choice)
     known: list[str] = []
     with open_driver(settings, choice) as driver:
-        for node in driver.nodes():
-            choice.trace.nodes.append(node)
-            survey = look(partial(driver.survey, node))
+        for node, survey in read_hosts(driver, choice):
             asked = choice.embedded or settings.apis.placement_chosen
             observed, conditions = _standing(settings, choice, node) if asked else (None, ())
             shaped = driver.explain(survey, settings.policy, observed)

@@ -38,7 +38,7 @@ from agent.command.result import Printer, Report, choice_of, open_hosts, setting
 from agent.command.results import Checks, Suggestion, Usages, Withdrawn
 from agent.command.suggestion import TYPE_FILES, suggestion
 from agent.connect.adapters import ApiLook, look_for_placement
-from agent.connect.choice import open_client, open_driver, settings_for
+from agent.connect.choice import open_client, open_driver, read_hosts, settings_for
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
@@ -58,7 +58,6 @@ from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee
 from drivers.base import Survey
 from drivers.errors import DiscoveryError
-from drivers.looks import look
 from reportclient.allocations import Allocation, Observed, apply_moves
 from reportclient.forecast import forecast
 from reportclient.plan import Plan
@@ -76,9 +75,7 @@ def discover(options: argparse.Namespace) -> Report:
     remarks: list[str] = []
     with open_driver(settings, choice) as driver:
         additions = read_additions(settings.operator_files.folder, required=settings.operator_files.named)
-        for node in driver.nodes():
-            choice.trace.nodes.append(node)
-            survey = look(partial(driver.survey, node))
+        for node, survey in read_hosts(driver, choice):
             tree, holdings = driver.shape(survey, settings.policy, None)
             told = survey.compute_id and parse_identity(survey.compute_id, "compute_id of the host archive")
             identity = told if settings.recorded else read_identity(settings.folders.identity)
@@ -91,11 +88,8 @@ def discover(options: argparse.Namespace) -> Report:
 def _suggest(options: argparse.Namespace) -> Report:
     """Report lines of configuration for the devices of this host."""
     choice = choice_of(options)
-    texts = []
     with open_driver(settings_of(options), choice, attributes=TYPE_FILES) as driver:
-        for node in driver.nodes():
-            choice.trace.nodes.append(node)
-            texts.append(suggestion(look(partial(driver.survey, node)).facts.devices))
+        texts = [suggestion(survey.facts.devices) for _, survey in read_hosts(driver, choice)]
     return Report(data=Suggestion(tuple("\n\n".join(texts).split("\n"))), table=print_suggestion)
 
 

@@ -22,11 +22,12 @@ from agent.state.node_records import own_mark
 from agent.sync.case import Case
 from agent.sync.node import ComputeNode
 from agent.sync.recorder import Recorder
-from drivers.base import Driver, OnOperation, untold
+from drivers.base import Driver, OnOperation, Survey, untold
 from drivers.fake.fleet import generate_fleet
 from drivers.host.archive import HostArchive
 from drivers.host.unpack import unpack
 from drivers.ironic.driver import IronicDriver
+from drivers.looks import look
 from drivers.policy import OF_CELLS, Layout
 from drivers.rules import rule_attributes
 from drivers.table import DRIVERS, DriverOptions, HostDriver, NodesDriver, NodesOptions
@@ -119,6 +120,13 @@ def open_driver(
             options = _with_fleet(options, settings, scratch.enter_context(_scratch()))
         driver = row.load(options)
         yield choice.recorder.driver(driver) if choice.recorder else driver
+
+
+def read_hosts(driver: Driver, choice: Choice) -> Iterator[tuple[str, Survey]]:
+    """Read each node that the driver reports, as what the run is about; errors as ``Driver.survey``."""
+    for node in driver.nodes():
+        choice.trace.nodes.append(node)
+        yield node, look(partial(driver.survey, node))
 
 
 def host_driver(settings: Settings) -> HostDriver:
