@@ -73,10 +73,8 @@ def replay(options: argparse.Namespace, act: Callable[[Verb, argparse.Namespace]
         for name, option in _decides(verb).items():
             if not option.accepts(told.get(name)):
                 raise DiscoveryError(f"{options.replay} cannot be replayed: {option.name} cannot be {told[name]!r}")
-        defaults = verb.defaults()
-        decided = {name: defaults.get(name) for one in VERBS.values() for name in one.decides}
-        said = {"verb": verb.name, "save": None, "replay": None, "case": case, **decided, **told}
-        vars(options).update({**defaults, **vars(options), **said})
+        said = {"verb": verb.name, "save": None, "replay": None, "case": case, **told}
+        vars(options).update({**verb.defaults(), **vars(options), **said})
         return act(verb, options)
 
 

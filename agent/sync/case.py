@@ -11,7 +11,7 @@ the requests, and from the guests' XML and from nova's answers only what the age
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.settings.read import Folders, OperatorFiles, Settings
@@ -91,8 +91,8 @@ class SavedHost:
     unlisted: SavedFailure | None = None  # why the driver could not list its nodes; None: it could
     looks: tuple[SavedLook, ...]
     processes: Mapping[str, tuple[int, ...]]  # of other services, by program
-    units: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # the same; older cases have none
-    hidden: bool = False  # whether some processes could not be seen
+    units: Mapping[str, tuple[str, ...]]  # the same
+    hidden: bool  # whether some processes could not be seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class SavedFiles:
     provider_config: str
     provider_config_is_there: bool
     provider_config_named: bool
-    members: tuple[str, ...] = ()  # without ``case.json``; older cases have no list
+    members: tuple[str, ...]  # without ``case.json``
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Case:
 
     def sender(self, service: str) -> RecordedSender:
         """Return a sender that gives the answers of a service again."""
-        return RecordedSender(self.exchanges.get(service, ()))
+        return RecordedSender(self.exchanges[service])
 
     def name_of(self, service: str) -> str:
         """
@@ -217,6 +217,6 @@ def _read(folder: Path) -> Case:
     (folder / "state").mkdir(exist_ok=True)
     if files.provider_config_is_there:
         (folder / "provider_config").mkdir(exist_ok=True)
-    sent = {name: folder / f"{name}.jsonl" for name in SERVICES}  # older versions did not ask nova
-    exchanges = {name: decode_exchanges(one.read_text(encoding="utf-8")) for name, one in sent.items() if one.exists()}
+    sent = {name: (folder / f"{name}.jsonl").read_text(encoding="utf-8") for name in SERVICES}
+    exchanges = {name: decode_exchanges(text) for name, text in sent.items()}
     return Case(folder, verb, host, files, exchanges)

@@ -228,16 +228,6 @@ def test_a_replay_of_a_case_without_placement_is_refused_in_one_line(tmp_path: P
         opened(tmp_path, about_with(whole(tmp_path), called={}), client)
 
 
-def test_a_case_without_a_list_of_its_files_is_read_as_before(tmp_path: Path) -> None:
-    files = whole(tmp_path)
-    about = json.loads(files["case.json"])
-    del about["members"]
-
-    assert opened(tmp_path, files | {"case.json": json.dumps(about).encode()}, lambda case: case.host.nodes) == (
-        "host",
-    )
-
-
 @pytest.mark.parametrize("name", ["agent.conf", "ironic.jsonl", "hosts/0/host.json"])
 def test_a_case_that_lost_a_file_is_refused(tmp_path: Path, name: str) -> None:
     files = whole(tmp_path)
