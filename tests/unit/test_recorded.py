@@ -94,6 +94,9 @@ def test_a_host_that_was_recorded_with_another_virt_type_says_which_option_to_se
         pytest.param({"total": 4}, "lacks 'online'", id="half of it"),
         pytest.param({"total": True, "online": [0]}, "'True' is not a whole number", id="a yes"),
         pytest.param({"total": "4", "online": [0]}, "'4' is not a whole number", id="a text"),
+        pytest.param({"total": 4, "online": [0.9]}, "'0.9' is not a whole number", id="a part of a CPU"),
+        pytest.param({"total": 4, "online": [-1]}, "'-1' is not a whole number", id="a CPU below all"),
+        pytest.param({"total": 4, "online": 3}, "of the wrong kind", id="no list"),
     ],
 )
 def test_a_map_of_cpus_that_cannot_be_is_refused(archive: HostArchive, record: dict[str, Any], message: str) -> None:
@@ -113,7 +116,10 @@ def test_the_last_cpu_of_a_map_is_one_of_it(archive: HostArchive) -> None:
     ("host", "error", "message"),
     [
         pytest.param({"format": FORMAT + 1}, MalformedFact, f"format is {FORMAT + 1}, this version reads", id="format"),
-        pytest.param({"format": FORMAT, "files": "all"}, MalformedFact, "files is not a list of names", id="files"),
+        *(
+            pytest.param({"format": FORMAT, "files": files}, MalformedFact, "files is not a list of names", id=f"{i}")
+            for i, files in enumerate(("all", None, [1], ["x" * 5000]))
+        ),
         pytest.param(
             {"format": FORMAT, "files": ["lost"]}, DiscoveryError, "lacks lost, which host.json lists", id="lost"
         ),
@@ -132,7 +138,7 @@ def test_what_is_no_whole_archive_is_refused(
         archive.check()
 
 
-@pytest.mark.parametrize("name", ["", "  ", "a\nb", 5, "x" * 201])
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", 5, None, [1], "x" * 201])
 def test_a_host_without_a_name_for_its_provider_is_refused(archive: HostArchive, name: object) -> None:
     write_files(archive.root, {"host.json": json.dumps({"format": FORMAT, "hostname": name})})
 
