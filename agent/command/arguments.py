@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from agent import VERSION
 from agent.command.exits import Exit
@@ -175,27 +175,14 @@ def _add_common(verb: argparse.ArgumentParser) -> None:
 def _add(parser: "argparse._ActionsContainer", option: Option) -> None:
     if option.is_switch:
         parser.add_argument(option.name, action="store_true", help=option.help)
-    elif not option.name.startswith("-"):
-        nargs = None if option.required else "?"
-        parser.add_argument(
-            option.name,
-            type=option.type,
-            metavar=option.metavar,
-            nargs=nargs,
-            choices=option.choices,
-            help=option.help,
-        )
-    else:
-        parser.add_argument(
-            option.name,
-            type=option.type,
-            action="append" if option.repeated else _Once,
-            default=option.default,
-            required=option.required,
-            metavar=option.metavar,
-            choices=option.choices,
-            help=option.help,
-        )
+        return
+    of_kind: dict[str, Any] = {"nargs": None if option.required else "?"}
+    if option.name.startswith("-"):
+        action = "append" if option.repeated else _Once
+        of_kind = {"action": action, "default": option.default, "required": option.required}
+    parser.add_argument(
+        option.name, type=option.type, metavar=option.metavar, choices=option.choices, help=option.help, **of_kind
+    )
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ from agent.command.result import Report, choice_of, settings_of
 from agent.command.results import Check, Checks, NodeFinding, Nodes, NodeSums, ShownNodes
 from agent.connect.choice import Choice, open_bare_metal, open_client, open_nodes
 from agent.errors import ConfigError
-from agent.settings.read import Settings
 from agent.state.locks import locked
 from agent.sync.outcome import Status
 from drivers.ironic.shape import BARE_METAL
@@ -38,8 +37,7 @@ _HOST_OPTIONS = ("host", "rename_from", "suggest", "out", "plan")  # attributes 
 
 def discover_nodes(options: argparse.Namespace) -> Report:
     """Return the provider of each node, and the nodes that cannot be reported; needs no placement."""
-    choice = _choice(options)
-    with open_nodes(settings_of(options), choice) as driver:
+    with open_nodes(settings_of(options), _choice(options)) as driver:
         share = driver.shape(driver.survey(), elsewhere=driver.elsewhere())
     findings = tuple(NodeFinding(uuid, one.why) for uuid, one in sorted(share.misfits.items()))
     data = Nodes(share.providers, share.reserved, findings)
@@ -50,9 +48,8 @@ def show_nodes(options: argparse.Namespace) -> Report:
     """Return what placement holds of one node; without --node the sums over all nodes with our mark, and over ours."""
     if options.project:
         return show_usages(options)
-    choice = _choice(options)
     node = _uuid(options.node) if options.node else None
-    with _open(settings_of(options), choice) as bare_metal:
+    with _open(options) as bare_metal:
         if node is None:
             return _show_sums(bare_metal)
         observed = bare_metal.client.observe(node)
@@ -78,8 +75,7 @@ def _show_sums(bare_metal: BareMetalNodes) -> Report:
 
 def plan_nodes(options: argparse.Namespace) -> Report:
     """Return what a pass would change."""
-    choice = _choice(options)
-    with _open(settings_of(options), choice) as bare_metal:
+    with _open(options) as bare_metal:
         outcome = foresee_nodes(bare_metal, wishes_of(options))
     changes = any(one.plan.operations for one in outcome.outcomes)
     return _report(outcome, bare_metal.driver.where, Exit.DIFFERENCES if changes else Exit.DONE, dry=True)
@@ -87,9 +83,7 @@ def plan_nodes(options: argparse.Namespace) -> Report:
 
 def sync_nodes(options: argparse.Namespace) -> Report:
     """Carry out one pass over all nodes."""
-    choice = _choice(options)
-    settings = settings_of(options)
-    with locked(settings.folders.state), _open(settings, choice, writes=True) as bare_metal:
+    with locked(settings_of(options).folders.state), _open(options, writes=True) as bare_metal:
         outcome = run_nodes(bare_metal, wishes_of(options))
     return _report(outcome, bare_metal.driver.where, Exit.DONE)
 
@@ -131,8 +125,9 @@ def _choice(options: argparse.Namespace) -> Choice:
 
 
 @contextmanager
-def _open(settings: Settings, choice: Choice, *, writes: bool = False) -> Iterator[BareMetalNodes]:
-    """Open Ironic and placement; placement is chosen first, as that sends nothing to Ironic."""
+def _open(options: argparse.Namespace, *, writes: bool = False) -> Iterator[BareMetalNodes]:
+    """Open Ironic and placement; placement is chosen first, as that sends nothing to Ironic. Errors as ``_choice``."""
+    choice, settings = _choice(options), settings_of(options)
     client, where = open_client(settings, choice, writes=writes)
     with open_bare_metal(client, settings, where, choice, writes=writes) as bare_metal:
         yield bare_metal
@@ -153,16 +148,14 @@ def _uuid(text: str) -> str:
 
 def _report(outcome: NodesOutcome, where: str, ending: Exit, *, dry: bool = False) -> Report:
     """Return the report of a pass; ``ending`` is the exit code if no node calls for a graver one."""
-    counts = {status: outcome.count(status) for status in Status}
-    found = {status: count for status, count in counts.items() if count}
+    found = {status: count for status in Status if (count := outcome.count(status))}
     summary = {status.value: count for status, count in found.items()}
     data = NodesPass(tuple(map(ended, outcome.outcomes)), summary, dry)
     gravest = max([ending, *(ENDINGS[status] for status in found)], key=_GRAVITY.index)
-    empty = not found
     return Report(
         data=data,
         table=print_pass,
-        exit=Exit.DIFFERENCES if empty else gravest,
-        remarks=[f"{where} has {NO_NODES}"] if empty else (),
-        subjects=() if empty else (of_pass(data, where),),
+        exit=gravest if found else Exit.DIFFERENCES,
+        remarks=() if found else [f"{where} has {NO_NODES}"],
+        subjects=(of_pass(data, where),) if found else (),
     )
