@@ -24,8 +24,8 @@ class PlacementClient:
     """
     Client of one placement, over one transport.
 
-    ``workers`` is how many reads of one look are under way at a time; results and errors are those of one after the
-    other.
+    ``workers`` is how many requests of one look or one plan are under way at a time, where their order does not matter;
+    results and errors are those of one after the other.
     """
 
     def __init__(self, transport: Transport, workers: int = 1) -> None:
@@ -46,6 +46,11 @@ class PlacementClient:
     def writes(self) -> int:
         """Number of writes that placement carried out for this client."""
         return self._transport.writes
+
+    @property
+    def workers(self) -> int:
+        """Number of requests that are under way at a time, where their order does not matter."""
+        return self._workers
 
     def begin(self) -> None:
         """
@@ -306,18 +311,19 @@ class PlacementClient:
                 known |= payload.decode_names(body, "traits")
         return frozenset(known)
 
-    def execute(self, plan: Plan, observed: ObservedTree) -> ObservedTree:
+    def execute(self, plan: Plan, observed: ObservedTree, workers: int | None = None) -> ObservedTree:
         """
         Carry out a plan that was made from ``observed``; return the tree as far as it is known afterwards.
 
         Each write names the generation of the last answer, so placement refuses it after another writer's change.
         Providers whose final generation is unknown are left out: the next ``observe`` with this tree reads them.
+        ``workers`` is how many requests are under way at a time; None: as many as for this client.
 
         Raises:
             Conflict: observe and plan again.
             Rejected, Unavailable: the earlier requests of the plan took effect; the next plan goes on from there.
         """
-        writer = Writer(self._transport, observed)
+        writer = Writer(self._transport, observed, workers or self._workers)
         try:
             writer.carry_out(plan.operations)
         except Conflict:

@@ -240,7 +240,8 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                         "ring. It must be longer than the time between two passes."),
         cfg.IntOpt("node_workers", default=8, min=1, max=64,
                    help="Number of requests to placement that are under way at the same time: reads of providers and "
-                        "consumers, writes of bare-metal nodes. A placement in this process gets one at a time."),
+                        "consumers, creations of providers, writes of bare-metal nodes. A placement in this process "
+                        "gets one at a time."),
         cfg.Opt("shrink_limit_percent", type=types.Integer(min=0, max=100), default=30,
                 help="Refuse a pass that takes away more than this percentage of a resource class, unless it is "
                      "forced, or three passes in a row find the same."),
