@@ -319,7 +319,7 @@ BOTH = (CARD, OTHER)
 
 
 def tree(root: Mapping[str, int] = {}, kept: str = "", **children: Mapping[str, int]) -> ProviderTree:
-    """A root and its children, whose names end in ``card`` and ``other``, with these totals; half of ``kept`` reserved."""
+    """A root and its children, whose names end in ``card`` and ``other``: totals, of ``kept`` half is reserved."""
     below = (
         Provider(name=f"host_{name}", parent="host", inventories=_stock(totals), traits=frozenset({MARKER}))
         for name, totals in children.items()
