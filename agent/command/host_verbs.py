@@ -1,11 +1,10 @@
 """The verbs for a hypervisor: each takes the parsed options and returns a ``Report``."""
 
 import argparse
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from agent.command.check import check_host
 from agent.command.doubts import doubts, tell_more_searched
@@ -168,25 +167,9 @@ def plan(options: argparse.Namespace) -> Report:
                 remarks.append(f"{one.name} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
     if options.out:
         write_plans(options.out, drafts)
-        remarks.append(_saved(options.out, {one.outcome for one in records}))
+        remarks.append(f"saved: compute-node-agent sync --plan {options.out} carries out this, and nothing else")
     ending = Exit.DIFFERENCES if any(draft.plan.operations for _, draft in drafts) else Exit.DONE
     return _foreseen_report(records, print_foreseen, ending, remarks)
-
-
-def _saved(path: Path, outcomes: Collection[Status]) -> str:
-    """Return what can be done with saved plans, whose passes would end so."""
-    command = f"compute-node-agent sync --plan {path}"
-    if Status.RESHAPE_NEEDED in outcomes:
-        return (
-            f"saved: {command} carries out this, and nothing else, where [agent] allow_reshape is true; "
-            "reshape --apply --digest does it at once"
-        )
-    if Status.UNSAFE in outcomes:
-        return (
-            f"saved: {command} carries out this, and nothing else; by that you agree to how much stock it takes away, "
-            "but to no other reason for a refusal"
-        )
-    return f"saved: {command} carries out this, and nothing else"
 
 
 def reshape(options: argparse.Namespace) -> Report:
