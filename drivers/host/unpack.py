@@ -70,10 +70,6 @@ def _tell(error: Exception) -> str:
     """Return why a file cannot be unpacked, with what to do where that is known."""
     if isinstance(error, gzip.BadGzipFile):
         return "it is not a gzip file: give a folder, a .tar.gz of one, or a case that --save wrote"
-    if isinstance(error, FileNotFoundError) and error.filename:
-        return "there is no such file: check the path"
-    if isinstance(error, PermissionError) and error.filename:
-        return "this user may not read it: run as its owner"
     return str(error)
 
 
