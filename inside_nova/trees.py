@@ -13,17 +13,14 @@ from reportclient.errors import TreeMismatch
 from reportclient.ownership import OWNER_NOVA
 from reportclient.payload import decode_inventory, encode_inventory
 from reportclient.plan import (
-    Claim,
     Create,
     Delete,
-    DropAllocations,
     EnsureClasses,
     EnsureTraits,
     Operation,
     Plan,
     Rename,
     Reparent,
-    ReplaceAllocations,
     Reshape,
     Rewrite,
     SetAggregates,
@@ -188,7 +185,7 @@ def _apply(operation: Operation, tree: NovaTree, allocations: Allocations | None
                 _rewrite(rewrite, allocations)
         case Delete(uuid, _):
             tree.remove(uuid)
-        case Create() | Rename() | Reparent() | Claim() | ReplaceAllocations() | DropAllocations():
+        case Create() | Rename() | Reparent():
             raise AssertionError(f"no plan for nova's tree has this operation: {operation}")
         case _:
             assert_never(operation)

@@ -9,11 +9,11 @@ from reportclient import payload
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent, Conflict, Forbidden, Rejected, Unavailable
 from reportclient.names import SHARES
-from reportclient.plan import Plan
+from reportclient.plan import AllocationWrite, Plan
 from reportclient.side_by_side import each
 from reportclient.transport import Transport, parse_date
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, went_back
-from reportclient.writer import Writer
+from reportclient.writer import Writer, write_allocations
 
 Row = tuple[str, str, str | None, int]  # uuid, name, parent's uuid and generation of a provider in a listing
 ASPECTS = ("inventories", "traits", "aggregates")  # of a provider, a request each
@@ -310,6 +310,20 @@ class PlacementClient:
             with payload.in_form("its traits"):
                 known |= payload.decode_names(body, "traits")
         return frozenset(known)
+
+    def write_allocations(self, write: AllocationWrite) -> None:
+        """
+        Write the sets of consumers, whatever tree they are on.
+
+        Raises:
+            Conflict: a generation moved, or somebody wrote at the same moment. NoRoom: a provider cannot give it.
+            Rejected, Unavailable: as a plan.
+        """
+        try:
+            write_allocations(self._transport, write)
+        except Conflict:
+            self._held.clear()
+            raise
 
     def execute(self, plan: Plan, observed: ObservedTree, workers: int | None = None) -> ObservedTree:
         """

@@ -4,17 +4,14 @@ from dataclasses import replace
 from typing import assert_never
 
 from reportclient.plan import (
-    Claim,
     Create,
     Delete,
-    DropAllocations,
     EnsureClasses,
     EnsureTraits,
     Operation,
     Plan,
     Rename,
     Reparent,
-    ReplaceAllocations,
     Reshape,
     SetAggregates,
     SetInventories,
@@ -39,7 +36,7 @@ def forecast(plan: Plan, observed: ObservedTree) -> ObservedTree:
 def apply(operation: Operation, stands: dict[str, ObservedProvider]) -> None:
     """Carry out one operation on what stands, by uuid; generations stay, and a new provider has 0."""
     match operation:
-        case EnsureClasses() | EnsureTraits() | Claim() | ReplaceAllocations() | DropAllocations():
+        case EnsureClasses() | EnsureTraits():
             pass
         case Create(uuid, name, parent):
             above = stands[parent].name if parent else None

@@ -11,13 +11,11 @@ from reportclient.plan import (
     Claim,
     Create,
     Delete,
-    DropAllocations,
     EnsureClasses,
     EnsureTraits,
     Operation,
     Rename,
     Reparent,
-    ReplaceAllocations,
     Reshape,
     Rewrite,
     SetAggregates,
@@ -258,13 +256,6 @@ def requests_of(operation: Operation) -> tuple[tuple[str, str], ...]:
             return (("PUT", f"/resource_providers/{uuid}/inventories"),)
         case Reshape():
             return (("POST", "/reshaper"),)
-        case Claim(consumer=consumer):
-            return (("PUT", f"/allocations/{consumer}"),)
-        case ReplaceAllocations(rewrites):
-            one = len(rewrites) == 1
-            return (("PUT", f"/allocations/{rewrites[0].consumer}") if one else ("POST", "/allocations"),)
-        case DropAllocations(consumer):
-            return (("DELETE", f"/allocations/{consumer}"),)
         case Delete(uuid):
             return (("DELETE", f"/resource_providers/{uuid}"),)
         case _:

@@ -153,11 +153,10 @@ Operation = (
     | SetAggregates
     | SetInventories
     | Reshape
-    | Claim
-    | ReplaceAllocations
-    | DropAllocations
     | Delete
 )
+AllocationWrite = Claim | ReplaceAllocations | DropAllocations
+"""Writes of consumers' sets alone: no plan has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,15 +176,15 @@ class Plan:
         service that changes none of these does not void a plan that a person has read. Nor does it cover the classes
         and traits that are to be made: other steps name them, and the first host of a fleet makes them for all.
         """
-        return _digest((*filterfalse(_makes_names, self.operations), *self.moves))
+        return digest_of((*filterfalse(_makes_names, self.operations), *self.moves))
 
     @property
     def outline(self) -> "Outline":
         """Short form of this plan, to recognise the rest of it later."""
         return Outline(
-            steps=frozenset(_digest((step,)) for step in filterfalse(_makes_names, self.operations)),
+            steps=frozenset(digest_of((step,)) for step in filterfalse(_makes_names, self.operations)),
             traits=frozenset((step.uuid, step.traits) for step in self.operations if isinstance(step, SetTraits)),
-            moves=_digest(self.moves),
+            moves=digest_of(self.moves),
         )
 
 
@@ -199,7 +198,7 @@ class Outline:
 
     def covers(self, plan: Plan) -> bool:
         """Return whether a plan contains only steps of this outline, and either all of its moves or none."""
-        return (not plan.moves or _digest(plan.moves) == self.moves) and all(map(self._has, plan.operations))
+        return (not plan.moves or digest_of(plan.moves) == self.moves) and all(map(self._has, plan.operations))
 
     def _has(self, step: Operation) -> bool:
         match step:
@@ -208,19 +207,20 @@ class Outline:
             case SetTraits(uuid, _, traits):
                 return (uuid, traits) in self.traits
             case _:
-                return _digest((step,)) in self.steps
+                return digest_of((step,)) in self.steps
 
 
 def _makes_names(step: Operation) -> bool:
     return isinstance(step, EnsureClasses | EnsureTraits)
 
 
-def _digest(steps: Iterable[Operation | Move]) -> str:
+def digest_of(steps: Iterable[Operation | AllocationWrite | Move]) -> str:
+    """Return 12 hex digits that cover these steps, but no generations of consumers and no reasons of moves."""
     text = json.dumps([[type(step).__name__, _settled(step)] for step in steps], sort_keys=True, default=sorted)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _settled(step: Operation | Move) -> dict[str, object]:
+def _settled(step: Operation | AllocationWrite | Move) -> dict[str, object]:
     """Return the fields of a step without the generations of consumers, and of a move without its reason."""
     fields = asdict(step)
     fields.pop("because", None)
@@ -251,8 +251,6 @@ def stock_writes(operations: Iterable[Operation]) -> dict[str, Mapping[str, Inve
             case Delete(uuid, _):
                 final[uuid] = {}
             case EnsureClasses() | EnsureTraits() | Create() | Rename() | Reparent() | SetTraits() | SetAggregates():
-                pass
-            case Claim() | ReplaceAllocations() | DropAllocations():
                 pass
             case _:
                 assert_never(operation)

@@ -11,6 +11,7 @@ from reportclient import payload
 from reportclient.errors import Absent, Conflict, Forbidden, NameTaken, Rejected
 from reportclient.forecast import apply
 from reportclient.plan import (
+    AllocationWrite,
     Claim,
     Create,
     Delete,
@@ -22,7 +23,6 @@ from reportclient.plan import (
     Reparent,
     ReplaceAllocations,
     Reshape,
-    Rewrite,
     SetAggregates,
     SetInventories,
     SetTraits,
@@ -34,6 +34,39 @@ from reportclient.waves import Lane, waves
 
 LOG = logging.getLogger(__name__)
 _OfOne = Create | Rename | Reparent | SetTraits | SetAggregates | SetInventories
+
+
+def write_allocations(transport: Transport, write: AllocationWrite) -> None:
+    """
+    Write the sets of consumers; of one by PUT, of several by POST, which writes all of them or none.
+
+    Raises:
+        Conflict, Rejected, Unavailable: the request failed.
+    """
+    match write:
+        case Claim(consumer=consumer, kind=kind):
+            newest, body = NEWEST if kind else payload.UNTYPED, partial(payload.encode_claim, write)
+            transport.send("PUT", f"/allocations/{consumer}", body, newest=newest, once=True)
+            _log(transport, "claimed consumer=%s", consumer)
+        case ReplaceAllocations(rewrites):
+            newest = NEWEST if all(one.kind for one in rewrites) else payload.UNTYPED
+            method, path, body = "POST", "/allocations", partial(payload.encode_rewrites, rewrites)
+            if len(rewrites) == 1:
+                method, path = "PUT", f"/allocations/{rewrites[0].consumer}"
+                body = partial(payload.encode_rewrite, rewrites[0])
+            transport.send(method, path, body, newest=newest, once=True)
+            for one in rewrites:
+                _log(transport, "%s consumer=%s", "replaced allocations" if one.after else "released", one.consumer)
+        case DropAllocations(consumer):
+            transport.send("DELETE", f"/allocations/{consumer}", once=True)
+            _log(transport, "dropped all allocations consumer=%s", consumer)
+        case _:
+            assert_never(write)
+
+
+def _log(transport: Transport, text: str, *values: object) -> None:
+    """Log one line for a change, with the id of the request in placement's log."""
+    LOG.info(f"{text} request=%s", *values, transport.request_id or "-")
 
 
 class Writer:
@@ -97,21 +130,13 @@ class Writer:
             case Reshape():
                 with self._with_its_classes():
                     self._reshape(operation)
-            case Claim():
-                self._claim(operation)
-            case ReplaceAllocations(rewrites):
-                self._replace(rewrites)
-            case DropAllocations(consumer):
-                self._transport.send("DELETE", f"/allocations/{consumer}", once=True)
-                self._log("dropped all allocations consumer=%s", consumer)
             case Delete():
                 self._delete(operation)
             case _:
                 assert_never(operation)
 
     def _log(self, text: str, *values: object) -> None:
-        """Log one line for a change, with the id of the request in placement's log."""
-        LOG.info(f"{text} request=%s", *values, self._transport.request_id or "-")
+        _log(self._transport, text, *values)
 
     def _ensure_classes(self, names: Iterable[str]) -> None:
         """Make classes one after the other: placement numbers them itself, and can lose one of two made at once."""
@@ -252,26 +277,6 @@ class Writer:
             self._log("set inventories of provider name=%s %s", one.name, _totals(one))
         for rewrite in reshape.rewrites:
             self._log("moved consumer uuid=%s", rewrite.consumer)
-
-    def _claim(self, claim: Claim) -> None:
-        path = f"/allocations/{claim.consumer}"
-        newest = NEWEST if claim.kind else payload.UNTYPED
-        self._transport.send("PUT", path, partial(payload.encode_claim, claim), newest=newest, once=True)
-        self._log("claimed consumer=%s", claim.consumer)
-
-    def _replace(self, rewrites: tuple[Rewrite, ...]) -> None:
-        """Send one consumer by PUT, several by POST, which writes all of them or none."""
-        newest = NEWEST if all(one.kind for one in rewrites) else payload.UNTYPED
-        if len(rewrites) == 1:
-            path, body = f"/allocations/{rewrites[0].consumer}", partial(payload.encode_rewrite, rewrites[0])
-            self._transport.send("PUT", path, body, newest=newest, once=True)
-        else:
-            self._transport.send(
-                "POST", "/allocations", partial(payload.encode_rewrites, rewrites), newest=newest, once=True
-            )
-        for one in rewrites:
-            self._known.forget((*one.before, *one.after))  # their generations moved, and the answer has none
-            self._log("%s consumer=%s", "replaced allocations" if one.after else "released", one.consumer)
 
     def _delete(self, write: Delete) -> None:
         with suppress(Absent):  # our own request deleted it, and was sent again after its answer was lost

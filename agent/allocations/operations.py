@@ -33,11 +33,9 @@ from reportclient.allocations import AllocationRequest, Consumer, Slots
 from reportclient.client import PlacementClient
 from reportclient.errors import Absent, Conflict, LeftBehind, NoRoom, PlacementError, Unavailable
 from reportclient.payload import decode_request
-from reportclient.plan import Claim, DropAllocations, Plan, ReplaceAllocations, Rewrite
-from reportclient.tree import ObservedTree
+from reportclient.plan import AllocationWrite, Claim, DropAllocations, ReplaceAllocations, Rewrite
 
 TRIES = 5  # of one request while others write to the same providers, and of reading and merging again
-Write = Claim | ReplaceAllocations | DropAllocations
 
 
 class Result(Enum):
@@ -78,7 +76,7 @@ class Operations:
     ) -> Ending:
         """Claim the first of these requests that fits for a new guest. Unshelve is the same."""
 
-        def make(request: AllocationRequest) -> Write:
+        def make(request: AllocationRequest) -> AllocationWrite:
             return Claim(consumer=consumer, generation=None, project=project, user=user, kind=kind, request=request)
 
         return self._first_fitting(consumer, requests, make)
@@ -86,7 +84,7 @@ class Operations:
     def replace(self, consumer: str, requests: Sequence[AllocationRequest]) -> Ending:
         """Replace what a guest has by the first of these requests that fits: a resize in place."""
 
-        def make(guest: Consumer, request: Slots, sharing: frozenset[str]) -> Write:
+        def make(guest: Consumer, request: Slots, sharing: frozenset[str]) -> AllocationWrite:
             return ReplaceAllocations((rewrite(guest, replace_set(guest.slots, request, sharing)),))
 
         return self._rewrite(consumer, requests, make)
@@ -99,7 +97,7 @@ class Operations:
         host, or on two hosts, was evacuated before: it is not claimed again.
         """
 
-        def make(guest: Consumer, request: Slots, sharing: frozenset[str]) -> Write | Ending:
+        def make(guest: Consumer, request: Slots, sharing: frozenset[str]) -> AllocationWrite | Ending:
             there, asked = self._hosts(guest.slots.keys() - sharing), self._hosts(request.keys() - sharing)
             if len(there) > 1 or there & asked:
                 note = (
@@ -116,7 +114,7 @@ class Operations:
     ) -> Ending:
         """Replace the caller's part of a consumer, which was ``before``, by the request; the parts of others stay."""
 
-        def make(request: AllocationRequest) -> Write | Ending:
+        def make(request: AllocationRequest) -> AllocationWrite | Ending:
             now = self.client.consumer(consumer)
             if now is None:
                 return _absent(consumer)
@@ -141,7 +139,7 @@ class Operations:
         if migration == consumer:
             return Ending(told=Result.CONFLICT, consumer=consumer, note=_not_a_migration(migration))
 
-        def make(guest: Consumer, request: Slots, sharing: frozenset[str]) -> Write:
+        def make(guest: Consumer, request: Slots, sharing: frozenset[str]) -> AllocationWrite:
             kept, after = moved_sets(guest.slots, request, sharing)
             return ReplaceAllocations((begin_migration(guest, migration, kept), rewrite(guest, after)))
 
@@ -203,7 +201,7 @@ class Operations:
         return ending
 
     def carry_out(self, consumer: str, rewrites: Iterable[Rewrite]) -> Ending:
-        """Write sets that were made from consumers as they were read."""
+        """AllocationWrite sets that were made from consumers as they were read."""
         write = ReplaceAllocations(tuple(rewrites))
         return self._carry_out(consumer, lambda: write)
 
@@ -211,7 +209,7 @@ class Operations:
         self,
         consumer: str,
         requests: Sequence[AllocationRequest],
-        make: Callable[[Consumer, Slots, frozenset[str]], Write | Ending],
+        make: Callable[[Consumer, Slots, frozenset[str]], AllocationWrite | Ending],
     ) -> Ending:
         """Read a guest once, and carry out the first request that fits; ``make`` also gets the shared providers."""
         sharing = self.client.sharing()
@@ -224,7 +222,7 @@ class Operations:
         self,
         consumer: str,
         requests: Sequence[AllocationRequest],
-        make: Callable[[AllocationRequest], Write | Ending],
+        make: Callable[[AllocationRequest], AllocationWrite | Ending],
         *,
         anew: bool = False,
     ) -> Ending:
@@ -235,14 +233,14 @@ class Operations:
                 break
         return ending
 
-    def _carry_out(self, consumer: str, make: Callable[[], Write | Ending], *, anew: bool = False) -> Ending:
+    def _carry_out(self, consumer: str, make: Callable[[], AllocationWrite | Ending], *, anew: bool = False) -> Ending:
         """
-        Write until it is done, refused, or out of tries; nothing where ``make`` returns how it ends.
+        AllocationWrite until it is done, refused, or out of tries; nothing where ``make`` returns how it ends.
 
         ``anew``: where another writer changed the consumer, ``make`` reads it again, and the write goes on.
         """
         lost: Unavailable | None = None  # the failure of an earlier try whose answer may have been lost
-        again: Write | None = None  # what the next try sends; None: what ``make`` returns then
+        again: AllocationWrite | None = None  # what the next try sends; None: what ``make`` returns then
         for attempt in range(TRIES):
             if attempt:
                 self.pause()
@@ -250,7 +248,7 @@ class Operations:
             if isinstance(write, Ending):
                 return write
             try:
-                self.client.execute(Plan((write,)), ObservedTree())
+                self.client.write_allocations(write)
                 return Ending(told=Result.DONE, consumer=consumer, held=_sets(write).get(consumer, {}))
             except NoRoom as error:
                 return self._ending(Result.NO_ROOM, consumer, str(error))
@@ -271,7 +269,7 @@ class Operations:
         note = f"others wrote on the providers of consumer {consumer} at each of {TRIES} tries: try again later"
         return self._ending(Result.CONFLICT, consumer, note)
 
-    def _judge(self, consumer: str, write: Write, *, anew: bool) -> Ending | None:
+    def _judge(self, consumer: str, write: AllocationWrite, *, anew: bool) -> Ending | None:
         """Return the ending if another writer changed one of the consumers; None if the write is to be tried again."""
         changed = self._changed(write)
         if not changed:
@@ -298,7 +296,7 @@ class Operations:
         )
         return self._ending(Result.CONFLICT, consumer, note)
 
-    def _changed(self, write: Write) -> list[str]:
+    def _changed(self, write: AllocationWrite) -> list[str]:
         """Return the consumers of a write that are not as it expects them."""
         return [
             uuid
@@ -306,7 +304,7 @@ class Operations:
             if ((now := self.client.consumer(uuid)) and now.generation) != expected
         ]
 
-    def _stands(self, write: Write, lost: Unavailable) -> bool:
+    def _stands(self, write: AllocationWrite, lost: Unavailable) -> bool:
         """
         Return whether a write whose answer was lost was done.
 
@@ -318,7 +316,7 @@ class Operations:
         except PlacementError as error:
             raise Unavailable(_perhaps_done(lost)) from error
 
-    def _is_done(self, write: Write) -> bool:
+    def _is_done(self, write: AllocationWrite) -> bool:
         """Return whether all consumers are as this write, and no other one since, leaves them."""
         generations = _generations(write)
         for uuid, after in _sets(write).items():
@@ -350,7 +348,7 @@ def _perhaps_done(lost: Unavailable) -> str:
     )
 
 
-def _reborn(write: Write) -> Write:
+def _reborn(write: AllocationWrite) -> AllocationWrite:
     """Return the write for new consumers that placement still has without allocations: with generation 0."""
     if isinstance(write, Claim):
         return replace(write, generation=0)
@@ -368,7 +366,7 @@ def _absent(consumer: str) -> Ending:
     return Ending(told=Result.ABSENT, consumer=consumer, note=f"consumer {consumer} holds nothing in this placement")
 
 
-def _generations(write: Write) -> dict[str, int | None]:
+def _generations(write: AllocationWrite) -> dict[str, int | None]:
     """Expected generation of each consumer: None for a new one; empty for a write that does not check generations."""
     match write:
         case Claim(consumer=consumer, generation=generation):
@@ -381,7 +379,7 @@ def _generations(write: Write) -> dict[str, int | None]:
             assert_never(write)
 
 
-def _sets(write: Write) -> dict[str, Slots]:
+def _sets(write: AllocationWrite) -> dict[str, Slots]:
     """Return what each consumer of a write has once the write is done."""
     match write:
         case Claim(consumer=consumer, request=request):

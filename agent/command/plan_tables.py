@@ -15,16 +15,13 @@ from agent.command.wording import alike, counted, families, grouped, guest, move
 from agent.sync.json_form import KINDS, Before, inventories_of
 from reportclient.allocations import Move
 from reportclient.plan import (
-    Claim,
     Create,
     Delete,
-    DropAllocations,
     EnsureClasses,
     EnsureTraits,
     Operation,
     Rename,
     Reparent,
-    ReplaceAllocations,
     Reshape,
     SetAggregates,
     SetInventories,
@@ -225,10 +222,6 @@ def _describe(operation: Operation, before: Before) -> list[_Block]:
             return [_Block(kind, f"{old} to {name}")]
         case Reparent(_, name, _, parent, old):
             return [_Block("put", name, below=(("  from", f"under {old}"), ("  to", f"under {parent}")))]
-        case ReplaceAllocations(rewrites):
-            return [_Block(kind, ", ".join(one.consumer for one in rewrites))]
-        case Claim(consumer=consumer) | DropAllocations(consumer):
-            return [_Block(kind, consumer)]
         case Create(uuid, name) | SetAggregates(uuid, name) | Delete(uuid, name):
             return [_Block(kind, name, f" ({uuid})")]
         case _:

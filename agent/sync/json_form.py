@@ -4,7 +4,6 @@ Encode values as the JSON that other programs read; the keys are part of the com
 Plans and entries of the journal are kept in files in the same form.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NotRequired, TypedDict
 
@@ -13,19 +12,15 @@ from reportclient.forecast import forecast
 from reportclient.json_text import encode as encode
 from reportclient.payload import InventoryForm, encode_inventory
 from reportclient.plan import (
-    Claim,
     Create,
     Delete,
-    DropAllocations,
     EnsureClasses,
     EnsureTraits,
     Operation,
     Plan,
     Rename,
     Reparent,
-    ReplaceAllocations,
     Reshape,
-    Rewrite,
     SetAggregates,
     SetInventories,
     SetTraits,
@@ -89,9 +84,6 @@ KINDS: Mapping[type[Operation], str] = {
     SetAggregates: "set-aggregates",
     SetInventories: "set-inventories",
     Reshape: "reshape",
-    Claim: "claim",
-    ReplaceAllocations: "replace-allocations",
-    DropAllocations: "drop-allocations",
     Delete: "delete",
 }
 """The key ``operation`` of each operation."""
@@ -185,14 +177,10 @@ def encode_operation(operation: Operation, before: Before) -> OperationForm:
     """Encode one operation by its fields; its key ``operation`` names its kind, ``provider`` its provider."""
     kind = {"operation": KINDS[type(operation)]}
     match operation:
-        case Claim(consumer=consumer, request=request):
-            return {**kind, "consumer": consumer, **json.loads(request.text)}
         case Reshape(several, rewrites):
             stock = [encode_operation(one, before) for one in several]
-            return {**kind, "inventories": stock, "allocations": _encode_rewrites(rewrites)}
-        case ReplaceAllocations(rewrites):
-            return {**kind, "allocations": _encode_rewrites(rewrites)}
-        case EnsureClasses() | EnsureTraits() | DropAllocations():
+            return {**kind, "inventories": stock, "allocations": {one.consumer: one.after for one in rewrites}}
+        case EnsureClasses() | EnsureTraits():
             return {**kind, **encode(operation)}
         case SetInventories(uuid, name, inventories):
             now, was = _encode_inventories(inventories), _encode_inventories(before.get(uuid, {}))
@@ -200,11 +188,6 @@ def encode_operation(operation: Operation, before: Before) -> OperationForm:
         case _:
             form = encode(operation)
             return {**kind, "provider": form.pop("name"), **form}
-
-
-def _encode_rewrites(rewrites: Iterable[Rewrite]) -> Held:
-    """Encode the allocations of each consumer after a write, by provider uuid."""
-    return {one.consumer: {uuid: dict(resources) for uuid, resources in one.after.items()} for one in rewrites}
 
 
 def _encode_inventories(inventories: Mapping[str, Inventory]) -> dict[str, InventoryForm]:

@@ -3,7 +3,7 @@
 import pytest
 
 from reportclient.forecast import forecast
-from reportclient.plan import Delete, DropAllocations, Operation, Plan, Rename, Reparent, SetAggregates, SetTraits
+from reportclient.plan import Delete, Operation, Plan, Rename, Reparent, SetAggregates, SetTraits
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
 PROVIDERS = (
@@ -44,10 +44,6 @@ def test_traits_and_aggregates_are_replaced_whole() -> None:
     )
 
     assert (stands["host"].traits, stands["host"].aggregates) == (frozenset("a"), frozenset("y"))
-
-
-def test_allocations_are_no_part_of_the_tree() -> None:
-    assert after(DropAllocations("guest")) == after()
 
 
 def test_what_is_deleted_cannot_be_changed_after_that() -> None:

@@ -21,7 +21,6 @@ from reportclient.errors import TreeMismatch, Unplaceable, UnsafePlan
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA
 from reportclient.plan import (
     Create,
-    DropAllocations,
     Operation,
     Plan,
     Rename,
@@ -272,7 +271,6 @@ def test_aggregates_that_nova_knows_are_seen(make: Callable[[str], Inside]) -> N
     "operation",
     [
         pytest.param(Create(ROOT, "full-guest", None), id="a second root"),
-        pytest.param(DropAllocations(GUEST), id="an operation on a consumer"),
         pytest.param(Reshape((), (REWRITE,)), id="a move without allocations"),
     ],
 )

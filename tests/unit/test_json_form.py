@@ -10,20 +10,17 @@ import pytest
 from agent.command.plan_results import Forecast, shown_plan
 from agent.sync.json_form import KINDS, encode, encode_kept, encode_operation
 from agent.sync.outcome import Status
-from reportclient.allocations import Allocation, AllocationRequest, Move, Observed
+from reportclient.allocations import Allocation, Move, Observed
 from reportclient.forecast import forecast
 from reportclient.plan import (
-    Claim,
     Create,
     Delete,
-    DropAllocations,
     EnsureClasses,
     EnsureTraits,
     Operation,
     Plan,
     Rename,
     Reparent,
-    ReplaceAllocations,
     Reshape,
     Rewrite,
     SetAggregates,
@@ -117,26 +114,7 @@ def told(operation: Operation) -> dict[str, Any]:
             SetAggregates("c", "host_c", frozenset("yx")),
             {"operation": "set-aggregates", "provider": "host_c", "uuid": "c", "aggregates": ["x", "y"]},
         ),
-        (
-            ReplaceAllocations((REWRITE,)),
-            {
-                "operation": "replace-allocations",
-                "allocations": ALLOCATIONS,
-            },
-        ),
-        (DropAllocations("guest"), {"operation": "drop-allocations", "consumer": "guest"}),
         (Delete("c", "host_c"), {"operation": "delete", "provider": "host_c", "uuid": "c"}),
-        (
-            Claim(
-                consumer="guest",
-                generation=None,
-                project="p",
-                user="u",
-                kind=None,
-                request=AllocationRequest('{"allocations": {"c": {"resources": {"VGPU": 1}}}}'),
-            ),
-            {"operation": "claim", "consumer": "guest", "allocations": {"c": {"resources": {"VGPU": 1}}}},
-        ),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, dict) else "",
 )

@@ -32,7 +32,6 @@ from reportclient.ownership import MARKER, Names
 from reportclient.plan import (
     Create,
     Delete,
-    DropAllocations,
     Operation,
     Plan,
     Rename,
@@ -386,7 +385,6 @@ WRONG: dict[str, tuple[str, Plan, Given]] = {
         gets({**GETS, str(UUID(int=99)): {"VCPU": 1}}),
         given(),
     ),
-    "a consumer loses all it has": ("foreign", write(DropAllocations(GUEST)), given()),
     # 8. CPUs and memory on offer twice
     "nova's root stays beside the cells": ("twice", to_cells(root={**WHOLE_ROOT, **LEFT}, rewrite=None), FREE),
     "CPUs count in each cell that lists them": (

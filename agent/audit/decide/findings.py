@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from reportclient.plan import Delete, Plan, ReplaceAllocations, Rewrite, SetInventories
+from reportclient.plan import Delete, ReplaceAllocations, Rewrite, SetInventories, digest_of
 
 
 class Kind(Enum):
@@ -61,7 +61,7 @@ class Repair:
     @property
     def digest(self) -> str:
         """Covers all that is written, owners included, and what was there before; no generations."""
-        return Plan((self.operation,)).digest
+        return digest_of((self.operation,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,17 +18,14 @@ from reportclient.errors import Unlawful
 from reportclient.names import BANDWIDTH, CPUS, NO_DEVICES, small_letters
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, OWNERS, Names
 from reportclient.plan import (
-    Claim,
     Create,
     Delete,
-    DropAllocations,
     EnsureClasses,
     EnsureTraits,
     Operation,
     Plan,
     Rename,
     Reparent,
-    ReplaceAllocations,
     Reshape,
     Rewrite,
     SetAggregates,
@@ -226,8 +223,6 @@ class _Walk:
         match step:
             case EnsureClasses() | EnsureTraits():
                 return
-            case Claim() | ReplaceAllocations() | DropAllocations():
-                yield Breach("foreign", f"a pass writes allocations without stock: {type(step).__name__}")
             case Create():
                 yield from self._against_create(step)
             case Reshape(several, rewrites):
