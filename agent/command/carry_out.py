@@ -25,7 +25,7 @@ from agent.command.exits import Exit
 from agent.command.picture.page import write_picture
 from agent.command.result import Act, Report, settings_of
 from agent.command.saved_cases import replay, save
-from agent.command.screen import screen
+from agent.command.screen import screen, working
 from agent.command.verbs import Verb
 from agent.connect.choice import HypervisorNeeded, lists_nodes
 from agent.connect.senders import Trace
@@ -100,8 +100,11 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> int:
     if picture:
         check_folder(picture, "picture")
     options.trace = Trace()
-    act = partial(_report, verb)
-    report = save(verb, options, act) if getattr(options, "save", None) else act(options)
+    with working("" if verb.asks or verb.logs else verb.name):
+        if getattr(options, "save", None):
+            report = save(verb, options, partial(_report, verb))
+        else:
+            report = _report(verb, options)
     if report is None:
         return Exit.DONE
     if picture:

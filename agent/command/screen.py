@@ -1,13 +1,15 @@
-"""What a person sees: tables, in colour and as wide as the terminal, or plain in a pipe; and questions."""
+"""What a person sees: tables, in colour and as wide as the terminal, or plain in a pipe; that it works; questions."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import fields, is_dataclass
 from pathlib import PurePath
 from typing import Any
 
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
 from reportclient.errors import printable
@@ -32,6 +34,19 @@ class Screen(Console):
 def screen(*, whole: bool = False) -> Screen:
     """Open standard output, as wide as the terminal or, in a pipe, wide enough for a line of a tree."""
     return Screen(whole=whole, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+@contextmanager
+def working(verb: str) -> Iterator[None]:
+    """Show inside the block that this verb works, on standard error; nothing in a pipe or a log, or for no verb."""
+    if not verb or not sys.stderr.isatty():
+        yield
+        return
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        shown.add_task(verb, total=None)
+        yield
 
 
 def agreed(table: Callable[[Screen, Any], None], data: object, question: str) -> bool:

@@ -43,6 +43,7 @@ class Verb(NamedTuple):
 
     name: str
     help: str
+    asks: bool = False  # puts a question to the person at the terminal
     example: str = "--embedded"
     placement: bool = True  # has the options that choose a placement
     logs: bool = False  # sets up its log as configured; else the command logs to standard error
@@ -245,6 +246,7 @@ _TABLE = (
     Verb(
         name="adopt",
         help="find the root provider of this host, whose compute_id was lost, and write the file again",
+        asks=True,
         options=(
             Option(
                 "uuid",
@@ -258,6 +260,7 @@ _TABLE = (
     Verb(
         name="bundle",
         help="write what a bug report needs into one file: host, last cases, status, options, versions, journal",
+        asks=True,
         example="report.tar.gz --mask",
         placement=False,
         options=(
