@@ -12,7 +12,7 @@ from agent.connect.senders import PASS_S
 from agent.errors import StateError
 from agent.state.files import read_whole, replace_quickly
 from agent.sync.outcome import Condition, Status
-from reportclient.json_text import encode
+from reportclient.json_text import decode_as, encode
 
 _NAME = "status.json"
 STUCK_S = 300  # the loop hangs if it made no progress for this time and for three periods, after its next pass was due
@@ -22,28 +22,21 @@ _FORMAT = 1
 _READABLE = 0o644  # probes of other users read the file, whatever our umask is
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SourceStatus:
     """How one source serves: the host, placement, the agent's own files, or the configuration."""
 
-    ok_s: float | None = None  # when it last served (seconds since the epoch); None: never
-    error: str = ""  # why it failed at the last try; empty: it served
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceProcess:
-    """The process of the service."""
-
-    version: str  # of the agent
-    pid: int
-    started_s: float
+    ok_s: float | None  # when it last served (seconds since the epoch); None: never
+    error: str  # why it failed at the last try; empty: it served
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStatus:
     """Contents of status.json; times are seconds since the epoch."""
 
-    process: ServiceProcess
+    version: str  # of the agent
+    pid: int
+    started_s: float  # when the process of the service began
     passes: int = 0  # completed ones since the start
     last_pass_s: float | None = None  # end of the last completed pass; None: there was none
     took_s: float = 0.0  # duration of that pass
@@ -91,8 +84,8 @@ class ServiceStatus:
 
     def seen(self, name: str, error: str, now_s: float) -> "ServiceStatus":
         """Return a copy that notes the last try of a source: ``error`` is why it failed, empty if it served."""
-        before = self.sources.get(name, SourceStatus())
-        after = replace(before, error=error) if error else SourceStatus(ok_s=now_s)
+        before_s = self.sources[name].ok_s if name in self.sources else None
+        after = SourceStatus(before_s if error else now_s, error)
         others = {other: source for other, source in self.sources.items() if other != name}
         # The newest error comes first: ``sentence`` shows it rather than an older one, which may be outdated.
         return replace(self, sources={name: after, **others} if error else {**others, name: after})
@@ -117,8 +110,7 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
 
 
 def _encode(status: ServiceStatus) -> dict[str, object]:
-    parts = (status.process, status)
-    told = {one.name: getattr(part, one.name) for part in parts for one in fields(part) if one.name != "process"}
+    told = {one.name: getattr(status, one.name) for one in fields(status)}
     told["conditions"] = encode(status.conditions)
     told["sources"] = {name: {"ok_s": one.ok_s, "error": one.error} for name, one in status.sources.items()}
     return {"format": _FORMAT, **told, "sentence": status.sentence(), "ready": status.is_ready}
@@ -134,7 +126,8 @@ def read_status(directory: Path) -> dict[str, Any]:
     path = directory / _NAME
     try:
         record: dict[str, Any] = json.loads(read_whole(path))
-        if record["format"] != _FORMAT or not _is_whole(record):
+        decode_as(ServiceStatus, record)
+        if (record["format"], type(record["ready"]), type(record["sentence"])) != (_FORMAT, bool, str):
             raise ValueError("another format")
     except FileNotFoundError as error:
         raise StateError(
@@ -146,17 +139,6 @@ def read_status(directory: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StateError(f"{path} is not a status file of this version: restart the service") from error
     return record
-
-
-def _is_whole(record: Mapping[str, Any]) -> bool:
-    """Whether a status has all that versions before wrote too; KeyError, TypeError or AttributeError: it lacks some."""
-    numbers = [record[name] for name in ("pid", "started_s", "took_s", "interval_s", "passes")]
-    numbers += [record.get(name) or 0 for name in ("last_pass_s", "written_s", "waits_s")]
-    numbers += [one["ok_s"] or 0 for one in record["sources"].values()] + [*record["findings"].values()]
-    texts = [record["version"], record["sentence"], *record["outcomes"].values(), *record["notes"]]
-    texts += [one["error"] for one in record["sources"].values()]
-    fits = all(isinstance(one, int | float) and abs(one) < 1e18 for one in numbers)
-    return fits and all(isinstance(one, str) for one in texts) and isinstance(record["ready"], bool)
 
 
 def is_running(record: Mapping[str, Any]) -> bool:
