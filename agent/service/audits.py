@@ -62,7 +62,7 @@ class Audits:
         result = witness(node, light=light, seen=seen, nova=self._nova)
         if result.memory != result.before:
             write_memory(node.settings.folders.state, result.root_uuid, result.memory, clock=result.clock)
-        repairs = self._repair(node, result) if may_heal else ()
+        repairs = heal(node, result, self._policy) if may_heal and self._policy else ()
         self._log_silence(node.name, result.silence)
         _log_new(result)
         self._log_repairs(node.name, repairs)
@@ -73,13 +73,6 @@ class Audits:
         if silence and silence != self._silence.get(node):
             LOG.warning("no finding that needs nova's answer is repaired node=%s why=%s", node, silence)
         self._silence[node] = silence
-
-    def _repair(self, node: ComputeNode, result: AuditResult) -> tuple[RepairOutcome, ...]:
-        """Repair what the policy allows, and return what became of the findings; errors as ``Audits.take``."""
-        if self._policy is None:
-            return ()
-
-        return heal(node, result, self._policy)
 
     def _log_repairs(self, node: str, repairs: Sequence[RepairOutcome]) -> None:
         """Log the repairs that were made, and those that failed for a reason that the last audit did not have."""

@@ -120,7 +120,7 @@ class Daemon:
                 return
             if self._reloading:
                 self._reload()
-            if self._pace.is_held_back():
+            if self._pace.held_back_s:
                 continue
             if time.monotonic() >= self._pace.rhythm.due:
                 self._pace.rhythm.tick()

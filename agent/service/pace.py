@@ -99,13 +99,9 @@ class Pace:
         if announce_loss(events, self._hardware):
             self._looks = 0  # for the next pass, whatever starts it
 
-    def is_held_back(self) -> bool:
-        """Whether the wait after a failed pass is not over; until then neither the period nor events start a pass."""
-        return self.held_back_s > 0
-
     @property
     def held_back_s(self) -> float:
-        """Seconds that are left of the wait after a failed pass; 0: none."""
+        """Seconds left of the wait after a failed pass, in which nothing else starts one either; 0: none."""
         return max(0.0, self._retry - time.monotonic())
 
     def is_due(self, events: Iterable[Event]) -> bool:

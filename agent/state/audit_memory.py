@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
+from agent.state.clock import Clock, probe_clock
 from agent.state.files import read_trusted, remove_state, seal, unseal, write_state
 from agent.state.memory import same_place
 from reportclient.allocations import Allocation
+from reportclient.json_text import decode_as, encode
 
 FAR_FUTURE_S = 253402300800.0  # the year 10000
 _FORMAT = 2
@@ -55,7 +56,7 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | N
             return fresh
         # Older files have no names: everything is then read once, as providers may have other names by now.
         names = {str(uuid): str(name) for uuid, name in body.get("names", {}).items()}
-        noted, now = decode_clock(body["clock"]), clock or probe_clock()
+        noted, now = decode_as(Clock, body["clock"]), clock or probe_clock()
         sightings = {key: _decode_sighting(*row, noted=noted, now=now) for key, row in body["sightings"].items()}
         return AuditMemory(
             where=where,
@@ -88,7 +89,7 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock:
         "allocations": [
             [one.consumer, one.provider, one.resource_class, one.amount] for one in sorted(memory.allocations)
         ],
-        "clock": encode_clock(clock or probe_clock()),
+        "clock": encode(clock or probe_clock()),
         "sightings": {key: [one.first_s, one.looks, one.shown] for key, one in sorted(memory.sightings.items())},
     }
     write_state(_path(directory, root_uuid), seal(body, form=_FORMAT))

@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 SLEWED_S = 5.0  # a smaller difference comes from NTP's corrections, not from setting the clock
 
@@ -56,18 +55,3 @@ def probe_clock(proc: Path = Path("/proc")) -> Clock:
 @lru_cache(1)  # it does not change while a process lives
 def _boot(proc: Path) -> str:
     return (proc / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-
-
-def encode_clock(clock: Clock) -> dict[str, object]:
-    """Return the clock as JSON, for a file of the state directory."""
-    return {"boot": clock.boot, "offset_s": clock.offset_s}
-
-
-def decode_clock(record: Any) -> Clock:
-    """
-    Return the clock with which a file of the state directory was written.
-
-    Raises:
-        KeyError, TypeError, ValueError: the record is not a clock.
-    """
-    return Clock(str(record["boot"]), float(record["offset_s"]))

@@ -15,10 +15,11 @@ from typing import Any
 from uuid import uuid4
 
 from agent.errors import StateError
-from agent.state.clock import Clock, decode_clock, encode_clock, probe_clock
+from agent.state.clock import Clock, probe_clock
 from agent.state.files import checksum, read_state, read_trusted, write_state
 from agent.state.memory import same_place
 from drivers.ironic.shape import given_traits, node_classes
+from reportclient.json_text import decode_as, encode
 from reportclient.payload import decode_inventory, encode_inventory
 from reportclient.tree import ObservedProvider, Provider
 
@@ -72,7 +73,7 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
         before = record["ironic"].partition(", ")[0]  # 0.1.0 added the share
         if not same_place(before, ironic):
             raise ValueError(f"it was written for another Ironic: {record['ironic']}")
-        noted, now = decode_clock(record["clock"]), clock or probe_clock()
+        noted, now = decode_as(Clock, record["clock"]), clock or probe_clock()
         found = NodesMemory(
             where=record["where"],
             ironic=ironic,
@@ -105,7 +106,7 @@ def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = N
         "left": [[uuid, -1, {}, [], [], gone_s] for uuid, gone_s in memory.left.items()],  # older versions read rows
         "whole_s": memory.whole_s,
         "behind": sorted(memory.behind),
-        "clock": encode_clock(clock or probe_clock()),
+        "clock": encode(clock or probe_clock()),
     }
     write_state(directory / MEMORY_NAME, f"{json.dumps(head | {'checksum': checksum(head, body)})}\n{body}")
 
