@@ -163,6 +163,13 @@ def _devices(values: Values) -> DevicePolicy:
     rules = values.parsed("pci", "device_spec", partial(parse_rules, report=report)) or ()
     if not report and any(rule.one_time_use for rule in rules):
         values.problem("pci", "device_spec", "has one_time_use, which needs report_in_placement = true")
+    if values.value("libvirt", "num_memory_encrypted_guests") is not None:
+        values.problem(
+            "libvirt",
+            "num_memory_encrypted_guests",
+            "is not supported: this agent takes the number of guests with encrypted memory from libvirt and the "
+            "kernel: remove the option",
+        )
     return DevicePolicy(
         report=report,
         rules=tuple(rules),

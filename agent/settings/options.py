@@ -1,5 +1,5 @@
 """
-All options that the agent reads, with defaults and help, and the options of nova that it refuses.
+All options that the agent reads, with defaults and help.
 
 Where nova has an option, ours has the same name, group and meaning, so that a host's nova.conf can be used as it is.
 """
@@ -7,7 +7,7 @@ Where nova has an option, ours has the same name, group and meaning, so that a h
 import copy
 import math
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -84,8 +84,7 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
     ),
     "libvirt": (
         cfg.StrOpt("connection_uri", default="", help="URI of libvirt; empty: qemu:///system."),
-        cfg.StrOpt("virt_type", default="kvm", choices=("kvm", "qemu", "lxc", "parallels"),
-                   help="Type of virtualization; only kvm and qemu are supported."),
+        cfg.StrOpt("virt_type", default="kvm", choices=("kvm", "qemu"), help="Type of virtualization."),
         cfg.StrOpt("cpu_mode", choices=("host-model", "host-passthrough", "custom", "none"),
                    help="Which CPU guests see; decides the HW_CPU_ traits. Unset: host-model."),
         cfg.ListOpt("cpu_models", default=[], deprecated_name="cpu_model",
@@ -97,9 +96,9 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.BoolOpt("swtpm_enabled", default=False, help="Guests can have an emulated TPM."),
         cfg.ListOpt("supported_tpm_secret_security", default=["user", "host", "deployment"],
                     help="Who may own the secret of a guest's emulated TPM (values as in nova)."),
-        cfg.StrOpt("images_type", default="default", choices=("raw", "flat", "qcow2", "lvm", "rbd", "ploop", "default"),
+        cfg.StrOpt("images_type", default="default", choices=("raw", "flat", "qcow2", "lvm", "rbd", "default"),
                    help="How guests' disks are stored. rbd: DISK_GB is what the Ceph cluster has, see [agent] "
-                        "rbd_capacity. lvm: DISK_GB is what images_volume_group has. ploop is not supported."),
+                        "rbd_capacity. lvm: DISK_GB is what images_volume_group has."),
         cfg.StrOpt("images_volume_group", help="Volume group of LVM that has the disks, with images_type = lvm."),
         cfg.StrOpt("images_rbd_pool", default="rbd", help="Pool of Ceph that has the disks, with images_type = rbd."),
         cfg.StrOpt("images_rbd_ceph_conf", default="",
@@ -278,14 +277,6 @@ MDEV_OPTIONS = (  # options of the group [mdev_TYPE] of each enabled type
                  "the boot."),
     cfg.StrOpt("mdev_class", default="VGPU",
                help="Resource class of the devices: VGPU, or a name that starts with CUSTOM_."),
-)  # fmt: skip
-
-REFUSED: tuple[tuple[str, str, Callable[[object], bool], str], ...] = (  # group, option, whether to refuse, reason
-    ("libvirt", "images_type", lambda value: value == "ploop", "only virt_type = parallels has such disks"),
-    ("libvirt", "num_memory_encrypted_guests", lambda value: value is not None,
-     "this agent takes the number of guests with encrypted memory from libvirt and the kernel: remove the option"),
-    ("libvirt", "virt_type", lambda value: value in ("lxc", "parallels"),
-     "only kvm and qemu are reported: set it to one of them"),
 )  # fmt: skip
 
 

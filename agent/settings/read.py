@@ -17,7 +17,7 @@ from agent.errors import ConfigError
 from agent.form_errors import most_alike
 from agent.settings.host_policy import build_policy
 from agent.settings.log import register_log
-from agent.settings.options import OPTIONS, OWN_GROUPS, REFUSED, register
+from agent.settings.options import OPTIONS, OWN_GROUPS, register
 from agent.settings.resolve import resolve
 from agent.settings.slips import slips_of_the_pen
 from agent.settings.values import Values, mentions, one_line
@@ -217,7 +217,6 @@ def keep_in(settings: Settings, folder: Path) -> Settings:
 
 
 def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
-    _check_refused(values)
     _check_own_names(values)
     settings = Settings(
         policy=build_policy(values),
@@ -334,12 +333,6 @@ def _read_fleet(values: Values) -> FleetSettings:
         seed=values.value("fake", "seed"),
         shape=values.value("fake", "shape"),
     )
-
-
-def _check_refused(values: Values) -> None:
-    for group, name, unsupported, reason in REFUSED:
-        if unsupported(values.value(group, name)):
-            values.problem(group, name, f"{values.value(group, name)} is not supported: {reason}")
 
 
 def _check_own_names(values: Values) -> None:

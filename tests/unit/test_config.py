@@ -131,7 +131,7 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
         pytest.param(
             {"agent": {"root_traits": "CUSTOM_DEVICE_HELD"}}, "root_traits has CUSTOM_DEVICE_HELD, by", id="our mark"
         ),
-        pytest.param({"libvirt": {"images_type": "ploop"}}, "images_type ploop is not supported: only", id="ploop"),
+        pytest.param({"libvirt": {"images_type": "ploop"}}, "images_type is not valid: Valid values are", id="ploop"),
         pytest.param(
             {"libvirt": {"images_type": "rbd"}, "DEFAULT": {"force_raw_images": False}},
             "force_raw_images must be true with",
@@ -157,7 +157,7 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
             {"libvirt": {"pmem_namespaces": "A:ns0|"}}, "a label and names are needed", id="pmem without names"
         ),
         pytest.param({"libvirt": {"pmem_namespaces": "A:n0,B:n0"}}, "names the namespace n0 twice", id="pmem twice"),
-        pytest.param({"libvirt": {"virt_type": "lxc"}}, "only kvm and qemu", id="containers"),
+        pytest.param({"libvirt": {"virt_type": "lxc"}}, "Valid values are [kvm, qemu]", id="containers"),
         pytest.param(
             {"agent": {"root_traits": "COMPUTE_RESCUE_BVF"}}, "COMPUTE_RESCUE_BVF, which is nei", id="misspelt"
         ),
