@@ -34,7 +34,7 @@ class _StockMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._known: Mapping[tuple[str, str], Stock] = {}
+        self._known: frozenset[tuple[str, str]] = frozenset()
         told = {
             "total": "Total of a class of a provider.",
             "reserved": "What is reserved of it.",
@@ -48,15 +48,14 @@ class _StockMetrics:
 
     def set(self, stocks: Mapping[tuple[str, str], Stock]) -> None:
         """Set the gauges of all providers; those that are gone are removed."""
-        before, self._known = self._known, dict(stocks)
-        for key in before.keys() - stocks.keys():
+        for key in self._known - stocks.keys():
             for gauge in self._gauges.values():
                 gauge.remove(*map(printable, key))
+        self._known = frozenset(stocks)
         for key, stock in stocks.items():
-            if before.get(key) != stock:
-                values = (stock.total, stock.reserved, stock.allocation_ratio, stock.used)
-                for gauge, value in zip(self._gauges.values(), values, strict=True):
-                    gauge.labels(*map(printable, key)).set(value)
+            values = (stock.total, stock.reserved, stock.allocation_ratio, stock.used)
+            for gauge, value in zip(self._gauges.values(), values, strict=True):
+                gauge.labels(*map(printable, key)).set(value)
 
 
 class Metrics:
@@ -107,7 +106,6 @@ class Metrics:
             ["method"],
             registry=self.registry,
         )
-        self._found: dict[str, int] = {}
         self._findings = Gauge(f"{name}_findings", "Findings of the last audit.", ["kind"], registry=self.registry)
         self._conditioned: Mapping[str, int] = {}
         self._conditions = Gauge(
@@ -166,9 +164,8 @@ class Metrics:
 
     def found(self, findings: dict[str, int]) -> None:
         """Set the numbers of findings of the last audit; ``findings`` has every kind."""
-        for kind, count in findings.items() - self._found.items():
+        for kind, count in findings.items():
             self._findings.labels(kind).set(count)
-        self._found = findings
 
     def conditions(self, counts: Mapping[str, int]) -> None:
         """Set the numbers of conditions of the last pass, by kind; a kind that is gone counts 0."""
@@ -178,8 +175,6 @@ class Metrics:
 
     def stocked(self, **sides: Mapping[str, int]) -> None:
         """Set the totals of all trees by class, ``desired`` and ``observed``; a class in neither is removed."""
-        if sides == self._stocked:
-            return
         before, self._stocked = self._stocked, sides
         names = _names(sides)
         for side, totals in sides.items():

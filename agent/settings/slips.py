@@ -65,17 +65,12 @@ def _login(values: Values) -> Iterator[str]:
 def _types(values: Values) -> Iterator[str]:
     """Yield a sentence for each group of a type that is not enabled."""
     types = {type_.lower(): type_ for type_ in values.value("devices", "enabled_mdev_types") or ()}
-    found: dict[tuple[Path, str], str] = {}
-    for path, line, group, _, _ in mentions(values.conf):
+    for where, group in _each_group(values):
         type_ = group.partition("_")[2]
         if group.startswith(_MDEV) and type_ not in types:
             near = _near(type_, types)
             meant = f"is [mdev_{types[near]}] meant?" if near else "enable the type, or remove the group"
-            text = (
-                f"{path}:{line}: the group [{group}] is not read: [devices] enabled_mdev_types lacks {type_}: {meant}"
-            )
-            found.setdefault((path, group), text)
-    yield from found.values()
+            yield f"{where}: the group [{group}] is not read: [devices] enabled_mdev_types lacks {type_}: {meant}"
 
 
 def _tags(values: Values) -> Iterator[str]:
@@ -112,14 +107,19 @@ def _machines(values: Values) -> Iterator[str]:
 def _groups(values: Values) -> Iterator[str]:
     """Yield a sentence for each group that is probably misspelt; the names of nova's other groups differ more."""
     known = {group.lower(): group for group in (*OPTIONS, "placement", "nova")}
-    found: dict[tuple[Path, str], str] = {}
-    for path, line, group, _, _ in mentions(values.conf):
+    for where, group in _each_group(values):
         if group == "DEFAULT" or group in values.conf:
             continue
         if near := _OWN.get(group) or known.get(_near(group, known, _NEAR_GROUP)):
-            text = f"{path}:{line}: the group [{group}] is not read: is [{near}] meant?"
-            found.setdefault((path, group), text)
-    yield from found.values()
+            yield f"{where}: the group [{group}] is not read: is [{near}] meant?"
+
+
+def _each_group(values: Values) -> Iterable[tuple[str, str]]:
+    """Return each group of each file once, with FILE:LINE of its first option."""
+    found: dict[tuple[Path, str], int] = {}
+    for path, line, group, _, _ in mentions(values.conf):
+        found.setdefault((path, group), line)
+    return [(f"{path}:{line}", group) for (path, group), line in found.items()]
 
 
 def _near(name: str, known: Iterable[str], likeness: float = NEAR) -> str:

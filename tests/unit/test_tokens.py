@@ -63,13 +63,18 @@ def token_of(keystone: Keystone) -> str | None:
     return keystone.get_access(Session()).auth_token
 
 
+def logged_in(file: Path | None, secret: str = "s") -> Keystone:
+    keystone = Keystone(secret)
+    Tokens(keystone, file)
+    token_of(keystone)
+    return keystone
+
+
 def test_tokens_of_hosts_that_logged_in_together_are_renewed_at_different_moments(clock: Clock) -> None:
     renewed = []
     for _ in range(100):
         clock.now_s = 0
-        keystone = Keystone()
-        Tokens(keystone, None)
-        token_of(keystone)
+        keystone = logged_in(None)
         while keystone.logins == 1:
             clock.now_s += 20
             token_of(keystone)
@@ -108,9 +113,7 @@ def test_without_a_good_token_the_error_is_keystones(clock: Clock) -> None:
 
 def test_the_next_start_goes_on_with_the_token(clock: Clock, tmp_path: Path) -> None:
     file = tmp_path / "placement-token.json"
-    before = Keystone()
-    Tokens(before, file)
-    token_of(before)
+    logged_in(file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
     clock.now_s += 100
@@ -126,12 +129,8 @@ def test_the_next_start_goes_on_with_the_token(clock: Clock, tmp_path: Path) -> 
 
 def test_a_refused_token_is_followed_by_a_login(clock: Clock, tmp_path: Path) -> None:
     file = tmp_path / "token.json"
-    before = Keystone()
-    Tokens(before, file)
-    token_of(before)
-    after = Keystone()
-    Tokens(after, file)
-    token_of(after)
+    logged_in(file)
+    after = logged_in(file)
 
     after.invalidate()  # as a session does after a 401
 
@@ -161,9 +160,7 @@ def spoiled(kept: dict[str, Any], key: str, value: object) -> str:
 )
 def test_what_cannot_be_a_token_of_this_login_is_left(spoil: Any, clock: Clock, tmp_path: Path) -> None:
     file = tmp_path / "token.json"
-    before = Keystone()
-    Tokens(before, file)
-    token_of(before)
+    logged_in(file)
     file.write_text(spoil(json.loads(file.read_text())))
 
     after = Keystone()
@@ -175,21 +172,9 @@ def test_what_cannot_be_a_token_of_this_login_is_left(spoil: Any, clock: Clock, 
 
 def test_another_password_is_another_login(clock: Clock, tmp_path: Path) -> None:
     file = tmp_path / "token.json"
-    before = Keystone()
-    Tokens(before, file)
-    token_of(before)
-    after = Keystone(secret="changed")
-    Tokens(after, file)
-    token_of(after)
+    logged_in(file)
 
-    assert after.logins == 1
-
-
-def test_a_folder_that_cannot_be_written_costs_nothing_but_the_next_login(clock: Clock, tmp_path: Path) -> None:
-    keystone = Keystone()
-    Tokens(keystone, tmp_path / "missing/token.json")
-
-    assert token_of(keystone) == "token 1"
+    assert logged_in(file, secret="changed").logins == 1
 
 
 def test_a_token_is_kept_only_where_systemd_gives_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -235,16 +220,11 @@ def test_no_link_is_followed_and_no_pipe_waited_for(clock: Clock, tmp_path: Path
     target.write_text("untouched")
     (tmp_path / "token.json.new").symlink_to(target)
     os.mkfifo(file, 0o600)
-    keystone = Keystone()
-    Tokens(keystone, file)
-    token_of(keystone)
+    logged_in(file)
 
     assert target.read_text() == "untouched"
     assert stat.S_ISREG(file.lstat().st_mode)
 
 
-def test_a_folder_that_cannot_be_read_is_no_error(clock: Clock, tmp_path: Path) -> None:
-    keystone = Keystone()
-    Tokens(keystone, tmp_path / ("long" * 100) / "token.json")
-
-    assert token_of(keystone) == "token 1"
+def test_a_folder_that_cannot_be_used_costs_nothing_but_the_next_login(clock: Clock, tmp_path: Path) -> None:
+    assert token_of(logged_in(tmp_path / ("long" * 100) / "token.json")) == "token 1"
