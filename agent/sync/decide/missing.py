@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
-from agent.sync.decide.view import Shaper, View
 from reportclient.hold import device_classes, is_of_the_host, is_reshaped, keep_whole
 from reportclient.names import BANDWIDTH, ONE_TIME
 from reportclient.ownership import Ownership
@@ -32,32 +31,25 @@ class Sides:
     forced: bool = False  # True: a person takes away what a card that shows others does not show
 
 
-def lost_by(view: View, shaper: Shaper, shaped: Shaped) -> Callable[[str], bool]:
-    """Return what tells whether the hardware of a provider is away, or shows none of its parts."""
-    here = shaper.present(view.survey)
-    return lambda name: name not in here or name in shaped.holdings.backing.silent
-
-
-def sides_of(
-    view: View, standing: Standing, shaped: Shaped, *, lost: Callable[[str], bool], expected: Collection[Slot]
-) -> Sides:
-    """Return the sides of a host as it stands and as it is shaped; parameters as in ``Sides``."""
+def sides_of(standing: Standing, shaped: Shaped) -> Sides:
+    """Return the sides of a host as it stands and as it is shaped."""
+    backing = shaped.holdings.backing
     return Sides(
         observed=shaped.stands,
         wanted=shaped.tree,
         ours=shaped.ours,
-        lost=lost,
-        expected=expected,
-        kinds={f"{view.node}_{suffix}": classes for suffix, classes in standing.memory.kinds.items()},
-        elsewhere=shaped.holdings.backing.elsewhere,
-        besides={name: each.classes for name, each in standing.named.items()},
+        lost=lambda name: shaped.is_lost(name) or name in backing.untyped,
+        expected=backing.expected,
+        kinds={f"{shaped.tree.root.name}_{suffix}": classes for suffix, classes in standing.memory.kinds.items()},
+        elsewhere=backing.elsewhere,
+        besides=standing.files,
+        shown=backing.shown,
     )
 
 
 def with_stock(shaped: Shaped, standing: Standing, stock: Mapping[Slot, int]) -> Shaped:
     """Return the shape with at least this stock, as ``keep_whole``, without traits that the operator's files add."""
-    besides = {name: each.classes for name, each in standing.named.items()}
-    tree, there = keep_whole(shaped.tree, shaped.stands, stock, besides), {one.name for one in shaped.tree}
+    tree, there = keep_whole(shaped.tree, shaped.stands, stock, standing.files), {one.name for one in shaped.tree}
     added = {name: each.traits for name, each in standing.named.items() if name not in there}
     kept = (replace(one, traits=one.traits - added.get(one.name, frozenset())) for one in tree)
     return replace(shaped, tree=ProviderTree(tuple(kept)))

@@ -129,7 +129,7 @@ def _decide(view: View, shaper: Shaper, kinds: Features) -> Draft:
     if unread := unseen - view.readings.traits.keys():
         raise Unread(traits=unread)
     known = frozenset(name for name in unseen if view.readings.traits[name])
-    way = find_way(view, shaper, standing, shaped, wanted, known, features)
+    way = find_way(view, standing, shaped, wanted, known, features)
     reserving = _reserving(features, view, shaper, standing, shaped, known) if way.plan.operations else Plan()
     features = tuple(one.ask(view, way.plan) for one in features)
     lacked = lacked_traits(standing) | unknown_standard(unseen, known)
@@ -161,7 +161,7 @@ def _reserving(
             _, shaped = _shape(features, view, shaper, standing)
         except (MalformedFact, PolicyError):  # this host has no such layout any more
             return Plan()
-    desired = reserved_tree(view, shaper, standing, shaped, features)
+    desired = reserved_tree(view, standing, shaped, features)
     if desired is None:
         return Plan()
     carried = frozenset[str]().union(*(seen.provider.traits for seen in standing.observed))

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.sync.decide.feature import Feature
-from agent.sync.decide.missing import lost_by, missing_of, sides_of, with_stock
+from agent.sync.decide.missing import missing_of, sides_of, with_stock
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
-from agent.sync.decide.view import Shaper, View
+from agent.sync.decide.view import View
 from agent.sync.decide.way import takes_off, with_reserved
 from reportclient.names import NO_DEVICES, ONE_TIME
 from reportclient.ownership import MARKER, SET, is_marked, set_on
@@ -29,27 +29,17 @@ from reportclient.reserve import (
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
 
 
-def reserved_tree(
-    view: View, shaper: Shaper, standing: Standing, shaped: Shaped, features: Sequence[Feature]
-) -> ProviderTree | None:
+def reserved_tree(view: View, standing: Standing, shaped: Shaped, features: Sequence[Feature]) -> ProviderTree | None:
     """
     Return our standing providers with as few free units of devices as ``shaped``, the host in their layout, has.
 
     None: one of them stands below another service's.
     """
-    lost = lost_by(view, shaper, shaped)
-    sides = sides_of(
-        view,
-        standing,
-        shaped,
-        lost=lambda name: lost(name) or name in shaped.holdings.backing.untyped,
-        expected=shaped.holdings.backing.expected,
-    )
-    sides = replace(sides, once=True, shown=shaped.holdings.backing.shown)
+    sides = replace(sides_of(standing, shaped), once=True)
     there = {one.name: one for one in shaped.tree}
     whole = {one.name: one for one in with_stock(shaped, standing, dict(missing_of(sides))).tree}
     said = shaped.stands.by_uuid
-    files = {name: names.classes for name, names in standing.named.items()}
+    files = standing.files
     ours = [seen for seen in standing.observed if seen.provider.parent is None or shaped.ours.writes(seen)]
     if not {seen.provider.parent for seen in ours} <= {None, *(seen.name for seen in ours)}:
         return None

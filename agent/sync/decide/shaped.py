@@ -27,6 +27,10 @@ class Shaped:
     stands: ObservedTree  # the standing tree, with marks for what operators reserved since the last pass
     memory: NodeState  # as the last pass left it, with what features add
 
+    def is_lost(self, name: str) -> bool:
+        """Return whether the hardware of a provider is away, or shows none of its parts."""
+        return name not in self.present or name in self.holdings.backing.silent
+
 
 def shape_host(
     view: View, shaper: Shaper, standing: Standing, observed: ObservedTree, contested: Collection[str] = ()
@@ -38,10 +42,9 @@ def shape_host(
     ``contested`` are the uuids of providers whose reservations do not count.
     """
     memory = standing.memory
-    besides = {name: names.classes for name, names in standing.named.items()}
 
     def as_said(tree: ObservedTree) -> ObservedTree:
-        return with_reservations(with_marks_of(tree, memory.observed), besides, contested)
+        return with_reservations(with_marks_of(tree, memory.observed), standing.files, contested)
 
     said = without(as_said(observed), standing.named)
     tree, holdings = shaper.shape(view.survey, view.policy, said)

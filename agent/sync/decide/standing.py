@@ -22,6 +22,11 @@ class Standing:
     named: Mapping[str, Names]  # what the operator's files put on each provider
     new_name: Callable[[str], str]  # returns the wanted name of a provider that the memory names
 
+    @property
+    def files(self) -> dict[str, frozenset[str]]:
+        """Classes of the operator's files, by provider."""
+        return {name: each.classes for name, each in self.named.items()}
+
 
 def stand(view: View, shaper: Shaper) -> Standing:
     """Return standing tree and memory by the wanted names: they differ while the host, or a child, is renamed."""

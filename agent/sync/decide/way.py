@@ -7,10 +7,9 @@ from functools import partial
 
 from agent.allocations.decide.sets import INSTANCE
 from agent.sync.decide.feature import Feature, Way
-from agent.sync.decide.missing import lost_by
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
-from agent.sync.decide.view import Shaper, View
+from agent.sync.decide.view import View
 from agent.sync.decide.wanted import Wanted
 from agent.sync.outcome import Condition
 from drivers.host.parse import format_cpu_set
@@ -29,7 +28,6 @@ from reportclient.tree import ObservedTree, ProviderTree, total_of
 
 def find_way(
     view: View,
-    shaper: Shaper,
     standing: Standing,
     shaped: Shaped,
     wanted: Wanted,
@@ -67,7 +65,7 @@ def find_way(
     if crossing:
         allocations = tuple(dict.fromkeys((*allocations, *(row for one in outside for row in one.rows))))
     after = Observed(shaped.stands, apply_moves(allocations, moves))
-    tree, held = _hold(view, shaper, standing, shaped, wanted, after, features)
+    tree, held = _hold(view, standing, shaped, wanted, after, features)
     if tree != wanted.tree or moves:
         plan = make(tree, moves=moves, consumers={one.uuid: one for one in consumers}.values())
     refusal = next(filter(None, (pinned, moved[2], *(one.unplaceable for one in outside))), "")
@@ -195,7 +193,6 @@ def _moves(
 
 def _hold(
     view: View,
-    shaper: Shaper,
     standing: Standing,
     shaped: Shaped,
     wanted: Wanted,
@@ -208,8 +205,8 @@ def _hold(
         ObservedTree(tuple(seen for seen in after.tree if wanted.ours.writes(seen))),
         after.allocations,
         elsewhere=() if view.beside else shaped.holdings.backing.elsewhere,  # nothing moves there beside nova
-        lost=lost_by(view, shaper, shaped),
-        besides={name: each.classes for name, each in standing.named.items()},
+        lost=shaped.is_lost,
+        besides=standing.files,
     )
     files = {name: each.classes for name, each in joined(standing.named, wanted.added).items()}
     held = (Condition(kind="held", text=text, provider=name) for name, text in notes)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft, Feature, Refusal, Terms
-from agent.sync.decide.missing import Sides, Slot, lost_by, missing_of, sides_of, with_stock
+from agent.sync.decide.missing import Sides, Slot, missing_of, sides_of, with_stock
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Shaper, View, Wishes
@@ -41,18 +41,7 @@ class Boot(Feature):
         remembered, boot = awaited(standing.memory), view.survey.facts.boot
         stock = {(standing.new_name(name), one): total for (name, one), total in remembered.stock.items()}
         before = replace(remembered, stock=stock)
-        lost = lost_by(view, shaper, shaped)
-        sides = replace(
-            sides_of(
-                view,
-                standing,
-                shaped,
-                lost=lambda name: lost(name) or name in shaped.holdings.backing.untyped,
-                expected=shaped.holdings.backing.expected,
-            ),
-            shown=shaped.holdings.backing.shown,
-            forced=view.wishes.force,
-        )
+        sides = replace(sides_of(standing, shaped), forced=view.wishes.force)
         if not sides.forced:  # whose a total of the root is is known by memory alone, which may go with a boot
             sides = replace(sides, kinds={})
         waiting = _wait(before, boot, view.uptime_s, view.changes.expect_timeout_s, sides)

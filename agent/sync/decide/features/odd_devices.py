@@ -24,8 +24,8 @@ class OddDevices(Feature):
         if not odd.slots or view.wishes.force:
             return feature, shaped
         lost = odd.most.keys() | {view.node}
-        sides = sides_of(view, standing, shaped, lost=lambda name: name in lost, expected=odd.slots)
-        sides = replace(sides, once=True)
+        sides = sides_of(standing, shaped)
+        sides = replace(sides, lost=lambda name: name in lost, expected=odd.slots, shown={}, once=True)
         gave = frozenset[str]().union(*(sides.kinds.get(name, ()) for name in odd.most))
         most = {**odd.most, view.node: sum(odd.most.values())}
         desired = {one.name: one.inventories for one in shaped.tree}
