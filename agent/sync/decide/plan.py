@@ -20,11 +20,11 @@ from agent.sync.decide.wanted import Wanted, lacked_traits, unseen_traits, want
 from agent.sync.decide.way import find_way
 from agent.sync.outcome import Condition
 from drivers.errors import MalformedFact, PolicyError
+from drivers.policy import Layout
 from reportclient.diff import diff
 from reportclient.names import unknown_standard
 from reportclient.ownership import Names, Ownership, joined
 from reportclient.plan import Delete, Plan
-from reportclient.tree import ObservedTree, ProviderTree
 
 
 def draft(view: View, shaper: Shaper, features: Features = FEATURES) -> Draft:
@@ -119,22 +119,41 @@ def _decide(view: View, shaper: Shaper, kinds: Features) -> Draft:
     features, shaped = _shape(features, view, shaper, standing)
     check_names(view.additions, view.observed, standing.observed, standing.formerly)
     wanted = want(view, shaper, standing, shaped)
+    _check_strays(view, standing, wanted)
+    unseen = unseen_traits(standing, wanted)
+    if unread := unseen - view.readings.traits.keys():
+        raise Unread(traits=unread)
+    known = frozenset(name for name in unseen if view.readings.traits[name])
+    stands_in = layout_of(standing.observed, standing.memory, shaper.emitted, view.policy.layout)
+    way = find_way(view, standing, shaped, wanted, known, features)
+    reserving = Plan()
+    if way.plan.operations:
+        reserving = _reserving(features, view, shaper, standing, shaped, known, stands_in)
+    choices = () if view.beside else (Condition(kind="choice", text=text) for text in shaped.holdings.notes)
+    without_effect = (Condition(kind="file", text=text) for text in wanted.notes)
+    lacked = lacked_traits(standing) | unknown_standard(unseen, known)
+    return Draft(
+        view=read,
+        standing=standing,
+        shaped=shaped,
+        wanted=wanted,
+        way=way,
+        stands_in=stands_in,
+        held=(*choices, *way.held, *without_effect),
+        keep=_memories(view, standing, shaped, wanted, way, lacked),
+        features=tuple(one.ask(view, way.plan) for one in features),
+        reserving=reserving,
+    )
+
+
+def _check_strays(view: View, standing: Standing, wanted: Wanted) -> None:
+    """Refuse entries of the operator's files that match nothing, where what they add would be withdrawn by that."""
     suspects = lost_entries(wanted.strays, standing.memory.configured, standing.observed, view.additions)
     if unknown := suspects.keys() - view.readings.providers.keys():
         raise Unread(providers=frozenset(unknown))
     for name, why in suspects.items():
         if not view.readings.providers[name]:
             raise ConfigError(why)
-    unseen = unseen_traits(standing, wanted)
-    if unread := unseen - view.readings.traits.keys():
-        raise Unread(traits=unread)
-    known = frozenset(name for name in unseen if view.readings.traits[name])
-    way = find_way(view, standing, shaped, wanted, known, features)
-    reserving = _reserving(features, view, shaper, standing, shaped, known) if way.plan.operations else Plan()
-    features = tuple(one.ask(view, way.plan) for one in features)
-    lacked = lacked_traits(standing) | unknown_standard(unseen, known)
-    found = _draft(view, shaper, standing, shaped, wanted, way, lacked, features)
-    return replace(found, view=read, reserving=reserving)
 
 
 def _reserving(
@@ -144,6 +163,7 @@ def _reserving(
     standing: Standing,
     shaped: Shaped,
     known: frozenset[str],
+    stands_in: Layout,
 ) -> Plan:
     """
     Return the plan of what features take off offer alone, in the layout in which the tree stands.
@@ -154,7 +174,6 @@ def _reserving(
     renamed = [seen.name for seen in view.observed] != [seen.name for seen in standing.observed]
     if root is None or renamed or root.name != view.node:
         return Plan()
-    stands_in = layout_of(standing.observed, standing.memory, shaper.emitted, view.policy.layout)
     if stands_in != view.policy.layout and not view.beside:
         view = replace(view, policy=replace(view.policy, layout=stands_in))
         try:
@@ -190,32 +209,6 @@ def _shape(
     return tuple(found), replace(shaped, tree=with_root_traits(shaped.tree, found, standing.observed.root))
 
 
-def _draft(
-    view: View,
-    shaper: Shaper,
-    standing: Standing,
-    shaped: Shaped,
-    wanted: Wanted,
-    way: Way,
-    lacked: frozenset[str],
-    features: tuple[Feature, ...],
-) -> Draft:
-    """Put the draft together, with the memory to keep; ``lacked`` are standard traits that placement does not have."""
-    choices = () if view.beside else (Condition(kind="choice", text=text) for text in shaped.holdings.notes)
-    without_effect = (Condition(kind="file", text=text) for text in wanted.notes)
-    return Draft(
-        view=view,
-        standing=standing,
-        shaped=shaped,
-        wanted=wanted,
-        way=way,
-        stands_in=layout_of(standing.observed, standing.memory, shaper.emitted, view.policy.layout),
-        held=(*choices, *way.held, *without_effect),
-        keep=_memories(view, standing, shaped, wanted, way, lacked),
-        features=features,
-    )
-
-
 def _memories(
     view: View, standing: Standing, shaped: Shaped, wanted: Wanted, way: Way, lacked: frozenset[str]
 ) -> Memories:
@@ -225,7 +218,9 @@ def _memories(
     While the plan is carried out that is by both names, as a renaming may be taken back.
     """
     kept, memory = view.memory, shaped.memory
-    stay = _left_standing(standing.observed, wanted.tree, way.plan)
+    gone = {step.uuid for step in way.plan.operations if isinstance(step, Delete)}
+    present = {one.name for one in wanted.tree}
+    stay = {seen.name for seen in standing.observed if seen.uuid not in gone and seen.name not in present}
     return Memories(
         refused=replace(kept, observed=view.observed),
         meanwhile=replace(
@@ -242,13 +237,6 @@ def _memories(
             dedicated=view.policy.cpus.dedicated or frozenset(),
         ),
     )
-
-
-def _left_standing(observed: ObservedTree, desired: ProviderTree, plan: Plan) -> frozenset[str]:
-    """Return the names of standing providers that are not wanted and stay: held, or another service's now."""
-    gone = {step.uuid for step in plan.operations if isinstance(step, Delete)}
-    wanted = {provider.name for provider in desired}
-    return frozenset(seen.name for seen in observed if seen.uuid not in gone and seen.name not in wanted)
 
 
 def _traits_on(providers: Container[str], names: Mapping[str, Names]) -> dict[str, Names]:
