@@ -276,26 +276,12 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes, t
             observed = _read_back(node, draft, node.client.execute(plan, observed))
     end = PassEnd(draft=draft, wishes=wishes, terms=terms, refused=None, done=True)
     conditions = conditions_on(draft)
-    after = remember(_after_writes(draft, memory, observed), end).with_bodies(with_conditions(conditions))
+    after = replace(draft.keep.lasting, observed=observed, wrote=wrote, bodies=memory.bodies)
+    after = remember(after, end).with_bodies(with_conditions(conditions))
     if after != state.read(node.where):
         state.write(after)
     status = Status.CHANGED if plan.operations else Status.UNCHANGED
     return outcome_of(node, draft, status, conditions=conditions)
-
-
-def _after_writes(draft: Draft, memory: NodeState, observed: ObservedTree) -> NodeState:
-    """Return what to remember once a plan is carried out, and the tree stands as ``observed``."""
-    return replace(
-        memory,
-        stood=True,
-        elsewhere=None,
-        observed=observed,
-        configured=draft.keep.lasting.configured,
-        reported=draft.keep.lasting.reported,
-        kinds=draft.keep.lasting.kinds,
-        dedicated=draft.keep.lasting.dedicated,
-        lacked_traits=draft.keep.lasting.lacked_traits,
-    )
 
 
 def _read_back(node: ComputeNode, draft: Draft, left: ObservedTree) -> ObservedTree:

@@ -101,11 +101,7 @@ def _with_novas(found: Draft, view: View, side: Side) -> Draft:
         shaped=replace(found.shaped, memory=replace(found.memory, observed=left)),
         novas=side.novas,
         held=(*found.held, *(Condition(kind="beside", text=text) for text in side.notes)),
-        keep=Memories(
-            refused=replace(found.keep.refused, observed=view.observed),
-            meanwhile=replace(found.keep.meanwhile, observed=left),
-            lasting=replace(found.keep.lasting, observed=left),
-        ),
+        keep=replace(found.keep, refused=replace(found.keep.refused, observed=view.observed)),
     )
 
 
@@ -230,6 +226,10 @@ def _memories(
         ),
         lasting=replace(
             memory,
+            stood=True,
+            elsewhere=None,
+            smaller="",
+            smaller_seen=0,
             configured=joined(still_named(memory.configured, standing.observed, view.additions), wanted.added),
             reported=joined(_traits_on(stay, shaped.ours.configured), wanted.reported),
             lacked_traits=lacked,
