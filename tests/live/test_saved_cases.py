@@ -194,32 +194,6 @@ def test_a_file_of_an_operator_that_is_no_text_is_refused_alike_from_its_case(tm
     assert replayed(tmp_path / "case.tar.gz") == first
 
 
-def test_only_the_user_reads_a_case_and_the_environment_does_not_change_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = tmp_path / "case.tar.gz"
-    case.write_text("an older case")
-    case.chmod(0o644)
-    first = saved(case, "plan", *FOUR_CELLS, "--embedded-dir", tmp_path / "run")
-    monkeypatch.setenv("OS_COMPUTE__LAYOUT", "flat")
-
-    assert case.stat().st_mode & 0o777 == 0o600
-    assert replayed(case) == first
-
-
-def test_a_case_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    refused = run_agent("plan", "--save", tmp_path / "none/case.tar.gz", "--host", "/nonexistent")
-
-    assert (refused.code, refused.err.count("\n")) == (1, 1)
-    assert "none/case.tar.gz: No such file or directory: name another file" in refused.err
-
-
-def test_a_case_is_saved_by_looks_alone(tmp_path: Path) -> None:
-    refused = run_agent("reshape", "--apply", "--save", tmp_path / "case.tar.gz", "--embedded-dir", tmp_path / "run")
-
-    assert (refused.code, "--save works only with a command that writes nothing" in refused.err) == (2, True)
-
-
 def test_the_service_keeps_the_case_of_a_refused_pass_once_and_status_names_it(
     placement_server: PlacementServer, tmp_path: Path
 ) -> None:

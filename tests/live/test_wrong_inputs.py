@@ -337,8 +337,6 @@ BOMB = (
         pytest.param(lambda path: path.write_text("<capabilities>"), ("not well-formed",), id="malformed XML"),
         pytest.param(lambda path: path.write_text(BOMB), ("document type",), id="nested entities of 100 MB"),
         pytest.param(lambda path: path.write_text("x" * (17 << 20)), ("larger than 16 MiB",), id="far too large"),
-        pytest.param(lambda path: path.write_bytes(b"\xff\xfe"), ("not UTF-8",), id="binary"),
-        pytest.param(lambda path: path.write_text(""), ("not well-formed",), id="empty"),
     ],
 )
 def test_spoilt_archives(
@@ -352,26 +350,6 @@ def test_spoilt_archives(
 
     is_refused(report(noauth(placement_server.url)), "capabilities.xml", *words)
     assert providers(placement_server) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "words"),
-    [
-        pytest.param("host.json", "{}", ("format is None",), id="no format"),
-        pytest.param("host.json", '{"format": 2}', ("format is 2, this version reads 1",), id="a later format"),
-        pytest.param("host.json", '{"format": 1}', ("lacks 'hostname'",), id="no name"),
-        pytest.param("disk.json", "[]", ("is not a JSON object",), id="a list"),
-        pytest.param("disk.json", '{"total_bytes": "x"}', ("disk.json", "wrong kind"), id="words for a number"),
-        pytest.param("libvirt/cpumap.json", "{", ("is not JSON",), id="cut off"),
-    ],
-)
-def test_archives_in_no_known_form(
-    report: Callable[..., Result], archive: Path, placement_server: PlacementServer, name: str, text: str,
-    words: tuple[str, ...],
-) -> None:  # fmt: skip
-    (archive / name).write_text(text)
-
-    is_refused(report(noauth(placement_server.url)), *words)
 
 
 def test_an_archive_that_is_not_there(write_config: Write, tmp_path: Path) -> None:

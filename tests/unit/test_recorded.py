@@ -159,8 +159,13 @@ def test_an_archive_is_told_from_a_file_that_it_lacks(archive: HostArchive) -> N
 
 @pytest.mark.parametrize(
     ("data", "message"),
-    [(b"\xff", "is not UTF-8 text: invalid start byte at byte 0"), (b"{", "is not JSON")],
-    ids=["bytes", "half a text"],
+    [
+        pytest.param(b"\xff", "is not UTF-8 text: invalid start byte at byte 0", id="bytes"),
+        pytest.param(b"{", "is not JSON", id="half a text"),
+        pytest.param(b"[]", "is not a JSON object", id="a list"),
+        pytest.param(b'{"total_bytes": "x"}', "holds a value of the wrong kind: 'x'", id="words for a number"),
+        pytest.param(b'{"total_bytes": 1}', "lacks 'free_bytes'", id="half of it"),
+    ],
 )
 def test_a_damaged_file_is_named(archive: HostArchive, data: bytes, message: str) -> None:
     (archive.root / "disk.json").write_bytes(data)
