@@ -24,7 +24,7 @@ from agent.sync.approval import approvals, tell_approval
 from agent.sync.decide.checks import conditions_on, judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.features.boot import AWAITED
-from agent.sync.decide.features.second_writer import SecondWriter, strikes_of
+from agent.sync.decide.features.second_writer import SecondWriter
 from agent.sync.decide.owner import disputed, only_audits, tell_disputed
 from agent.sync.decide.unmatched import resembling
 from agent.sync.decide.view import Wishes
@@ -264,14 +264,6 @@ def _check_tree(one: ComputeNode, survey: Survey, draft: Draft, wishes: Wishes) 
             raise CheckFailed(f"placement has no provider {one.name}: start nova-compute, which reports it")
         _check_options(one, survey, draft)
         return f"{one.name} can be read and audited; {only_audits(one.name)}"
-    if contested := strikes_of(draft.memory).contested:
-        raise CheckFailed("; ".join(contested))
-    if contest := draft.of(SecondWriter).contest:
-        who = " (nova-compute, as the provider's trait OWNER_NOVA shows)" if contest.nova else ""
-        raise CheckFailed(
-            f"a second writer on {contest.provider}{who}: "
-            f"{'; '.join(contest.changes)}: stop it, then run sync --take-over"
-        )
     if novas := one.against_writing(draft):
         raise CheckFailed("; ".join(novas))
     if one.settings.beside_nova:
@@ -279,6 +271,9 @@ def _check_tree(one: ComputeNode, survey: Survey, draft: Draft, wishes: Wishes) 
     verdict = judge(draft, wishes, one.terms())
     if verdict.refused:
         raise CheckFailed(f"{one.name}: sync would end with {verdict.refused.value}: {'; '.join(verdict.notes)}")
+    if contest := draft.of(SecondWriter).contest:
+        changes = "; ".join(contest.changes)
+        raise CheckFailed(f"a second writer on {contest.provider}: {changes}: stop it, then run sync --take-over")
     count = len(draft.plan.operations)
     left = f": sync would do {count} operation(s), see compute-node-agent plan" if count else " is up to date"
     return f"{one.name}{left}; {_role_text(one, one.signs(draft))}"
