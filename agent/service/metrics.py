@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -22,8 +23,8 @@ from agent.sync.decide.laws import LAWS
 from reportclient.errors import printable
 
 ASKING_S = 5  # how long a connection may take in all, and stay silent, before it is closed
+NAME = "compute_node_agent"  # begins the name of each metric
 MOST_ASKING = 16  # connections at a time
-OPERATION = ("source", "operation")
 
 
 class _StockMetrics:
@@ -63,77 +64,55 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        name = "compute_node_agent"
-        Info(name, "Version of the agent.", registry=self.registry).info({"version": VERSION})
-        self._passes = Counter(f"{name}_passes", "Passes, by outcome.", ["outcome"], registry=self.registry)
-        self._pass_s = Summary(f"{name}_pass_seconds", "Time that passes took.", registry=self.registry)
-        self._source_s = Summary(
-            f"{name}_source_seconds", "Time that a source took in a pass.", ["source"], registry=self.registry
-        )
-        self._source_up = Gauge(
-            f"{name}_source_up", "Whether a source answered at the last attempt.", ["source"], registry=self.registry
-        )
-        self._source_ok = Gauge(
-            f"{name}_source_last_success_timestamp_seconds",
+        counter = partial(Counter, namespace=NAME, registry=self.registry)
+        gauge = partial(Gauge, namespace=NAME, registry=self.registry)
+        summary = partial(Summary, namespace=NAME, registry=self.registry)
+        of_source, of_operation = ["source"], ["source", "operation"]
+        Info(NAME, "Version of the agent.", registry=self.registry).info({"version": VERSION})
+        self._passes = counter("passes", "Passes, by outcome.", ["outcome"])
+        self._pass_s = summary("pass_seconds", "Time that passes took.")
+        self._source_s = summary("source_seconds", "Time that a source took in a pass.", of_source)
+        self._source_up = gauge("source_up", "Whether a source answered at the last attempt.", of_source)
+        self._source_ok = gauge(
+            "source_last_success_timestamp_seconds",
             "Time at which a source last answered without an error.",
-            ["source"],
-            registry=self.registry,
+            of_source,
         )
-        self._operation_s = Summary(
-            f"{name}_operation_seconds",
+        self._operation_s = summary(
+            "operation_seconds",
             "Time that an operation of a source took: a call of libvirt, a request.",
-            OPERATION,
-            registry=self.registry,
+            of_operation,
         )
-        self._operation_failures = Counter(
-            f"{name}_operation_failures", "Failed operations of a source.", OPERATION, registry=self.registry
-        )
-        self._operation_ok = Gauge(
-            f"{name}_operation_last_success_timestamp_seconds",
+        self._operation_failures = counter("operation_failures", "Failed operations of a source.", of_operation)
+        self._operation_ok = gauge(
+            "operation_last_success_timestamp_seconds",
             "Time at which an operation of a source last succeeded.",
-            OPERATION,
-            registry=self.registry,
+            of_operation,
         )
-        self._requests = Counter(
-            f"{name}_placement_requests",
-            "Requests to placement, by method and code; no answer is code 0.",
-            ["method", "code"],
-            registry=self.registry,
+        self._requests = counter(
+            "placement_requests", "Requests to placement, by method and code; no answer is code 0.", ["method", "code"]
         )
-        self._request_s = Summary(
-            f"{name}_placement_request_seconds",
-            "Time that requests to placement took.",
-            ["method"],
-            registry=self.registry,
-        )
-        self._findings = Gauge(f"{name}_findings", "Findings of the last audit.", ["kind"], registry=self.registry)
+        self._request_s = summary("placement_request_seconds", "Time that requests to placement took.", ["method"])
+        self._findings = gauge("findings", "Findings of the last audit.", ["kind"])
         self._conditioned: Mapping[str, int] = {}
-        self._conditions = Gauge(
-            f"{name}_conditions",
-            "What the last pass said of its hosts, as status shows it.",
-            ["kind"],
-            registry=self.registry,
-        )
-        self._stock = Gauge(
-            f"{name}_inventory",
+        self._conditions = gauge("conditions", "What the last pass said of its hosts, as status shows it.", ["kind"])
+        self._stock = gauge(
+            "inventory",
             "Totals of a class: desired by the host, and observed in placement before the last pass.",
             ["resource_class", "side"],
-            registry=self.registry,
         )
         self._stocked: Mapping[str, Mapping[str, int]] = {}
         self._stocks = _StockMetrics(self.registry)
-        self._broken = Counter(
-            f"{name}_broken_laws",
+        self._broken = counter(
+            "broken_laws",
             "Places at which a plan broke a law, so that it was refused: a fault of this agent, to be reported.",
             ["law"],
-            registry=self.registry,
         )
         for law in LAWS:
             self._broken.labels(law)
-        self._last_pass = Gauge(
-            f"{name}_last_pass_timestamp_seconds",
+        self._last_pass = gauge(
+            "last_pass_timestamp_seconds",
             "Time at which the last pass ended; a pass that an error stopped does not count.",
-            registry=self.registry,
         )
 
     def passed(self, outcome: str, seconds: float) -> None:
