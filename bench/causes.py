@@ -82,7 +82,6 @@ def main() -> None:
     daemon.set_up_log(0)
     start["reading the configuration"] = time.process_time() - sum(start.values())
     daemon._passes.open()
-    daemon._pace.start()
     daemon._pass((), regular=True)
     start["the first pass"] = time.process_time() - sum(start.values())
     daemon._pass((), regular=True)

@@ -41,10 +41,10 @@ class Daemon:
     def __init__(self, choice: Choice, notifier: Notifier | None = None) -> None:
         self._choice = choice
         self._wake_ups = WakeUps()
-        self._settings, self._policy = _read(choice)
+        self._settings, policy = _read(choice)
         self._reporter = Reporter(self._settings, notifier or Notifier())
         self._pace = Pace(self._settings, lambda: self._pass((), regular=True))
-        self._passes = self._new_passes()
+        self._passes = self._new_passes(self._settings, policy)
         self._frozen = False  # whether the garbage collector leaves out what is loaded by now
         self._verbose = 0
         self._stopping = self._reloading = False
@@ -110,7 +110,6 @@ class Daemon:
             LOG.info("stopped passes=%d", self.status.passes)
 
     def _loop(self) -> None:
-        self._pace.start()
         LOG.info("the first pass comes in %.0f s", max(0.0, self._pace.rhythm.due - time.monotonic()))
         while True:
             events = self._wake_ups.wait(self._pace.wait_s(self._reporter.notifier.watchdog_s))
@@ -127,11 +126,11 @@ class Daemon:
             elif self._pace.is_due(events):
                 self._pass(events)
 
-    def _new_passes(self) -> Rounds:
+    def _new_passes(self, settings: Settings, policy: HealPolicy | None) -> Rounds:
         return Rounds(
             self._choice,
-            self._settings,
-            self._policy,
+            settings,
+            policy,
             wake=self._wake_ups.wake,
             metered=self._reporter.meter,
             told=self._reporter.operated,
@@ -173,22 +172,21 @@ class Daemon:
         """Read configuration and heal policy again, and reopen logs; what cannot be read leaves the old in place."""
         self._reloading = False
         self._reporter.notifier.reloading()
-        before = self._settings, self._policy, self._passes
         reason = ""
         try:
-            self._settings, self._policy = _read(self._choice)
-            _check_lasting(before[0], self._settings)
+            settings, policy = _read(self._choice)
+            _check_lasting(self._settings, settings)
             forget_tokens()
-            self._passes = self._new_passes()
-            self._passes.open()
+            passes = self._new_passes(settings, policy)
+            passes.open()
         except (ConfigError, StateError) as error:
-            self._settings, self._policy, self._passes = before
             reason = " ".join(str(error).split())
         if reason:
             LOG.error("the configuration cannot be read again, the old one stays reason=%s", reason)
             reason = f"the old one stays: {reason}"
         else:
-            before[2].close_host()
+            self._passes.close_host()
+            self._settings, self._passes = settings, passes
             gc.unfreeze()  # so that the old connections are freed when the next pass is done
             self._frozen = False
             LOG.info("configuration read again")

@@ -65,8 +65,6 @@ class WakeUps:
 class Pace:
     """Decides when the main thread takes a pass; all times are of the monotonic clock."""
 
-    rhythm: Rhythm  # set by ``start``
-
     def __init__(self, settings: Settings, take_pass: Callable[[], object]) -> None:
         self._settings = settings
         self._take_pass = take_pass
@@ -77,16 +75,13 @@ class Pace:
         self._hardware: frozenset[str] = frozenset()  # reported hardware; an event about its loss starts a look at once
         self._looks = PATIENCE  # looks at the host since it announced a loss
         self._soon = math.inf  # when the next of these looks is due
-
-    def start(self) -> None:
-        """Begin the periods; the first pass is due a part of ``[agent] start_spread`` from now."""
-        self.rhythm = self._new_rhythm()
+        self.rhythm = self._new_rhythm()  # its first pass is due a part of ``[agent] start_spread`` from now
 
     def _new_rhythm(self) -> Rhythm:
-        def read_everything() -> None:
-            self.deep = True
+        return Rhythm(self._settings, take_pass=self._take_pass, read_everything=self._read_everything)
 
-        return Rhythm(self._settings, take_pass=self._take_pass, read_everything=read_everything)
+    def _read_everything(self) -> None:
+        self.deep = True
 
     def wait_s(self, watchdog_s: float | None) -> float:
         """Return how many seconds the loop may wait for events; systemd's watchdog (None: no watchdog) limits it."""

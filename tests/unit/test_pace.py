@@ -14,9 +14,7 @@ from reportclient.errors import Unavailable
 def pace(tmp_path: Path) -> Pace:
     config = tmp_path / "agent.conf"
     config.write_text("[agent]\ninterval = 60\n", encoding="utf-8")
-    pace = Pace(load_settings([config], service=True), lambda: None)
-    pace.start()
-    return pace
+    return Pace(load_settings([config], service=True), lambda: None)
 
 
 def waits(pace: Pace, error: Exception, times: int) -> list[float]:
