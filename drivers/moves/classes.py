@@ -7,7 +7,7 @@ from functools import partial
 from drivers.moves.question import Question, named
 from drivers.parcels import Parcel, conversions, relabel
 from drivers.words import Word
-from reportclient.names import CPUS, NO_DEVICES
+from reportclient.names import BANDWIDTH, CPUS, NO_DEVICES
 
 
 class Classes:
@@ -39,7 +39,7 @@ class Classes:
         if {name, other} == CPUS:
             return True
         word = self._question.words.of(guest, other)
-        if {name, other} & NO_DEVICES or not word.units:
+        if {name, other} & (NO_DEVICES | BANDWIDTH) or not word.units:
             return False
         if (name, other) in self._question.recast:
             return not word.undecided

@@ -37,7 +37,7 @@ from reportclient.allocations import (
 from reportclient.diff import diff, rewrites
 from reportclient.errors import Conflict, Unplaceable, UnsafePlan
 from reportclient.forecast import forecast
-from reportclient.names import NO_DEVICES
+from reportclient.names import BANDWIDTH, NO_DEVICES
 from reportclient.ownership import MARKER, Names, Ownership
 from reportclient.plan import Create, Delete, EnsureTraits, Plan, Reshape, SetTraits, check_use
 from reportclient.reserve import KEEP, UNHEALTHY
@@ -345,7 +345,9 @@ def known(*units: Holding, floats: tuple[Float, ...] = (), others: tuple[str, ..
 
 
 OFFERS = Ownership(
-    emitted=Names(frozenset({"VGPU", "VCPU", "PCPU", "MEMORY_MB", "SRIOV_NET_VF", "CUSTOM_A", "CUSTOM_B", "BW"}))
+    emitted=Names(
+        frozenset({"VGPU", "VCPU", "PCPU", "MEMORY_MB", "SRIOV_NET_VF", "CUSTOM_A", "CUSTOM_B", "BW"}) | BANDWIDTH
+    )
 )
 
 
@@ -953,6 +955,16 @@ def test_a_class_that_its_card_offers_no_more_of_than_before_is_no_other_name(
 
     after = apply_moves(observed.allocations, found)
     assert after == ((replace(row, resource_class="CUSTOM_B"),) if renamed else (row,))
+
+
+def test_bandwidth_that_is_reserved_is_no_other_name_for_a_device() -> None:
+    rows = (Allocation("a", "host", "CUSTOM_A", 2), Allocation("a", "host", "NET_BW_EGR_KILOBIT_PER_SEC", 2))
+    observed = holding(*rows, of=tree({"CUSTOM_A": 2, "NET_BW_EGR_KILOBIT_PER_SEC": 2}))
+    desired = tree({"CUSTOM_B": 2, "NET_BW_EGR_KILOBIT_PER_SEC": 2}, kept="NET_BW_EGR_KILOBIT_PER_SEC")
+
+    (move,) = moves(observed, desired, guest_of(Holding("a", "host", "CUSTOM_B", 2)))
+
+    assert dict(move.to_resources) == {"CUSTOM_B": 2}
 
 
 def test_each_of_two_cards_gets_a_name_of_its_own() -> None:
