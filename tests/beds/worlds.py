@@ -20,7 +20,7 @@ from agent.audit.heal import HealPolicy, heal
 from agent.errors import USER_ERRORS
 from agent.settings.read import Settings, load_settings
 from agent.state.audit_memory import write_memory
-from agent.state.clock import StoppedClock, probe_clock
+from agent.state.clock import StoppedClock
 from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode
@@ -237,7 +237,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.clock = Clock()
-        self.soon_after_boot = False  # True: at each moment
+        self.uptime_s = 86_400.0  # of the host, at each moment
         self.memory = MemoryPlacement(self.clock)
         self.crashing = Crashing(Watched(self.memory, self._look))
         self.driver = WorldDriver(self)
@@ -446,8 +446,7 @@ class World:
         for uuid, (_, parent) in self.tree().items():
             found[uuid, "provider", str(parent)] = 1
             for aspect in ("traits", "aggregates"):
-                each = self._send("GET", f"/resource_providers/{uuid}/{aspect}").json()[aspect]
-                found |= {(uuid, aspect, name): 1 for name in each}
+                found |= {(uuid, aspect, name): 1 for name in self.aspect(uuid, aspect)}
             for name, one in self._stock()[uuid].items():
                 found[uuid, "class", name] = 1
                 found[uuid, "free", name] = (one["total"] - one["reserved"]) * one["allocation_ratio"]
@@ -517,10 +516,12 @@ class World:
         return {names[uuid]: stock for uuid, stock in self._stock().items()}
 
     def traits(self) -> dict[str, frozenset[str]]:
-        return {
-            name: frozenset(self._send("GET", f"/resource_providers/{uuid}/traits").json()["traits"])
-            for uuid, name in self._names().items()
-        }
+        return {name: frozenset(self.aspect(uuid, "traits")) for uuid, name in self._names().items()}
+
+    def aspect(self, uuid: str, name: str) -> list[str]:
+        """The traits or the aggregates of a provider."""
+        found: list[str] = self._send("GET", f"/resource_providers/{uuid}/{name}").json()[name]
+        return found
 
     def rows(self, uuid: str) -> dict[str, dict[str, int]]:
         """What a guest has by the name of the provider."""
@@ -583,19 +584,17 @@ class World:
 
     def node(self) -> ComputeNode:
         """The agent, begun anew under the configuration of now."""
+        now = self.clock.now
         return ComputeNode(
             name=self.setup.name,
             driver=self.driver,
             client=PlacementClient(Transport(self.crashing, where="placement")),
             settings=replace(self.settings, policy=self.setup.policy()),
             where="placement",
-            clock=self._soon_after_boot if self.soon_after_boot else probe_clock,
+            clock=lambda: StoppedClock("", now - self.uptime_s, now),
         )
 
     # Inside
-
-    def _soon_after_boot(self) -> StoppedClock:
-        return StoppedClock("", self.clock.now - 120.0, self.clock.now)
 
     def _send(self, method: str, path: str, body: Any = None) -> Any:
         return self.memory.request(path, method, json=body, microversion="1.39")

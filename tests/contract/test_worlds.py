@@ -72,10 +72,10 @@ def make() -> Iterator[Any]:
         yield maker
 
 
-def begin(make: Any, beginning: dict[str, Any], guests: list[Any], *, soon_after_boot: bool = False) -> World:
+def begin(make: Any, beginning: dict[str, Any], guests: list[Any], **more: float) -> World:
     """A world whose tree stands, with guests in it."""
     world: World = make(**beginning)
-    world.soon_after_boot = soon_after_boot
+    vars(world).update(more)
     world.take()
     assert world.is_well, world.told
     for _, *how in guests:
@@ -337,7 +337,7 @@ def bolder(before: Any, found: Any, right: Any) -> dict[Any, Any]:
 @given(beginnings, st.lists(spawns, max_size=3), doubts)
 def test_memory_only_adds_doubt(make: Any, beginning: dict[str, Any], guests: list[Any], steps: list[Any]) -> None:
     """With any memory a pass offers, frees and deletes nothing that it would not with the right one; doubt is told."""
-    world = begin(make, beginning, guests, soon_after_boot=True)
+    world = begin(make, beginning, guests, uptime_s=120.0)
     texts = {"history": [world.remembered], "others": [""]}
     for several, by_hand, harmless, (whose, number), reshape, lives in steps:
         for one in several:
