@@ -131,46 +131,35 @@ PLACEMENT = (
         type=Path,
     ),
 )
-HOST = (
-    Option(
-        "--host",
-        "read the host recorded in this folder (or .tar.gz) instead of the live host",
-        metavar="DIR",
-        type=Path,
-    ),
+HOST = Option(
+    "--host", "read the host recorded in this folder (or .tar.gz) instead of the live host", metavar="DIR", type=Path
 )
 TAKE_OVER = Option(
     "--take-over", "write although another service reported this host, or may report it again; first stop that service"
 )
-RENAME = (Option("--rename-from", "this host was called OLD: rename its providers", metavar="OLD"),)
-PICTURE = (
-    Option(
-        "--picture",
-        "draw it too: one page for a browser (FILE.html), or the drawing alone (FILE.svg); replaces such a file",
-        metavar="FILE",
-        type=parse_picture,
-    ),
+RENAME = Option("--rename-from", "this host was called OLD: rename its providers", metavar="OLD")
+PICTURE = Option(
+    "--picture",
+    "draw it too: one page for a browser (FILE.html), or the drawing alone (FILE.svg); replaces such a file",
+    metavar="FILE",
+    type=parse_picture,
 )
-ALL = (Option("--all", "leave nothing out of the tables, and fold nothing that is alike"),)
-DRY_RUN = (Option("--dry-run", "only show what would be done"),)
-CASE = (
-    Option(
-        "--save",
-        "save in this .tar.gz file all data that the verb reads, for a bug report or plan --replay: options, host, "
-        "devices and CPUs of its guests, the agent's state, answers of placement; no logins, no other data of guests",
-        metavar="FILE",
-        type=parse_new_file,
-    ),
+ALL = Option("--all", "leave nothing out of the tables, and fold nothing that is alike")
+DRY_RUN = Option("--dry-run", "only show what would be done")
+CASE = Option(
+    "--save",
+    "save in this .tar.gz file all data that the verb reads, for a bug report or plan --replay: options, host, "
+    "devices and CPUs of its guests, the agent's state, answers of placement; no logins, no other data of guests",
+    metavar="FILE",
+    type=parse_new_file,
 )
-CONSUMER = (Option("consumer", "a guest's uuid", metavar="CONSUMER", type=parse_uuid, required=True),)
-MIGRATION_OPTION = (
-    Option(
-        "--migration",
-        "uuid of the migration that keeps what the guest had before the move",
-        metavar="UUID",
-        type=parse_uuid,
-        required=True,
-    ),
+CONSUMER = Option("consumer", "a guest's uuid", metavar="CONSUMER", type=parse_uuid, required=True)
+MIGRATION = Option(
+    "--migration",
+    "uuid of the migration that keeps what the guest had before the move",
+    metavar="UUID",
+    type=parse_uuid,
+    required=True,
 )
 REQUESTS = (
     Option(

@@ -15,7 +15,7 @@ from agent.command.verb_options import (
     CONSUMER,
     DRY_RUN,
     HOST,
-    MIGRATION_OPTION,
+    MIGRATION,
     PICTURE,
     PLACEMENT,
     RENAME,
@@ -46,6 +46,7 @@ class Verb(NamedTuple):
     asks: bool = False  # puts a question to the person at the terminal
     example: str = "--embedded"
     placement: bool = True  # has the options that choose a placement
+    host: bool = True  # has the option that names a recorded host
     logs: bool = False  # sets up its log as configured; else the command logs to standard error
     writes: bool = False  # to placement: an interrupt can leave a part done
     options: tuple[Row, ...] = ()
@@ -54,8 +55,8 @@ class Verb(NamedTuple):
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """All options of the verb, with those that choose a placement."""
-        return (*PLACEMENT, *self.options) if self.placement else self.options
+        """All options of the verb, with those that choose placement and host."""
+        return (*(PLACEMENT if self.placement else ()), *((HOST,) if self.host else ()), *self.options)
 
     def flat(self) -> Iterator[Option]:
         """Iterate over all options, also those that exclude each other."""
@@ -78,21 +79,19 @@ _TABLE = (
         example="--format json",
         placement=False,
         options=(
-            *HOST,
             Option("--suggest", "print lines of configuration for the devices that are here, instead of the tree"),
-            *ALL,
+            ALL,
         ),
     ),
     Verb(
         name="show",
         help="show the tree that placement holds, with its allocations",
         options=(
-            *HOST,
             Option("--project", "show instead what this project uses in the whole placement", metavar="ID"),
             Option("--user", "with --project: only what this user of the project uses", metavar="ID"),
             Option("--node", "only this node: a host by its name, a bare-metal node by its uuid", metavar="NODE"),
-            *PICTURE,
-            *ALL,
+            PICTURE,
+            ALL,
         ),
         contradictions=(USER_ALONE,),
     ),
@@ -100,17 +99,16 @@ _TABLE = (
         name="plan",
         help="show what a pass would change; writes nothing",
         options=(
-            *HOST,
-            *RENAME,
+            RENAME,
             Option(
                 "--out",
                 "save the plan in this file, for sync --plan; replaces such a file",
                 metavar="FILE",
                 type=parse_new_file,
             ),
-            *CASE,
-            *PICTURE,
-            *ALL,
+            CASE,
+            PICTURE,
+            ALL,
             Option(
                 "--replay",
                 "repeat a verb on the data that --save or the service wrote to this file; needs neither libvirt nor "
@@ -132,8 +130,7 @@ _TABLE = (
         example="--config-file /etc/nova/nova.conf",
         writes=True,
         options=(
-            *HOST,
-            *RENAME,
+            RENAME,
             Option("--force", "shrink inventories to what the host has now, even below what guests use"),
             Option(
                 "--plan",
@@ -142,7 +139,7 @@ _TABLE = (
                 type=Path,
             ),
             TAKE_OVER,
-            *ALL,
+            ALL,
         ),
     ),
     Verb(
@@ -151,7 +148,6 @@ _TABLE = (
         example="--to numa --embedded",
         writes=True,
         options=(
-            *HOST,
             (
                 Option("--apply", "carry out the conversion"),
                 Option(
@@ -188,9 +184,9 @@ _TABLE = (
                 "--api-is-down",
                 "with --database: confirm that no placement API runs, if the agent cannot find that out itself",
             ),
-            *CASE,
-            *PICTURE,
-            *ALL,
+            CASE,
+            PICTURE,
+            ALL,
         ),
         contradictions=(
             needs(
@@ -218,12 +214,11 @@ _TABLE = (
         example="--apply --digest 0123456789ab",
         writes=True,
         options=(
-            *HOST,
             Option("--list", "list the conversions of this host, the latest first, and do nothing"),
             Option("--apply", "carry it out"),
             Option("--digest", "only the plan of this digest, as a dry run showed it", metavar="D", type=parse_digest),
-            *PICTURE,
-            *ALL,
+            PICTURE,
+            ALL,
         ),
         contradictions=(
             needs("--digest goes with --apply: it says which plan to carry out", "digest", "apply"),
@@ -235,18 +230,20 @@ _TABLE = (
         help="record this host in a folder, to read it on another machine",
         example="host-1",
         placement=False,
+        host=False,
         options=(Option("directory", "a new folder", metavar="DIR", type=Path, required=True),),
     ),
     Verb(
         name="upgrade",
         help="upgrade check: whether this host is ready for this version, with the codes of nova-status",
         example="check --config-file /etc/nova/nova.conf",
-        options=(Option("what", "check", choices=("check",), required=True), *HOST),
+        options=(Option("what", "check", choices=("check",), required=True),),
     ),
     Verb(
         name="adopt",
         help="find the root provider of this host, whose compute_id was lost, and write the file again",
         asks=True,
+        host=False,
         options=(
             Option(
                 "uuid",
@@ -263,6 +260,7 @@ _TABLE = (
         asks=True,
         example="report.tar.gz --mask",
         placement=False,
+        host=False,
         options=(
             Option("file", "a new file, .tar.gz", metavar="FILE", type=Path, required=True),
             Option(
@@ -278,7 +276,6 @@ _TABLE = (
         help="explain why a provider has its classes and traits, or why a host is no allocation candidate",
         example="host-1 VCPU",
         options=(
-            *HOST,
             Option(
                 "name",
                 "a provider's name, its part after the host's name, or the address of its device",
@@ -300,8 +297,7 @@ _TABLE = (
         example=f"{GUEST} --project P --user U --type INSTANCE --request FILE",
         writes=True,
         options=(
-            *HOST,
-            *CONSUMER,
+            CONSUMER,
             *REQUESTS,
             Option("--project", "project of a new guest; an existing guest keeps its own", metavar="ID"),
             Option("--user", "user of a new guest; an existing guest keeps its own", metavar="ID"),
@@ -339,14 +335,14 @@ _TABLE = (
         help="begin a move: a guest gets its new place, a migration keeps the old one",
         example=f"{GUEST} --migration {MIGRATED} --request FILE",
         writes=True,
-        options=(*HOST, *CONSUMER, *MIGRATION_OPTION, *REQUESTS),
+        options=(CONSUMER, MIGRATION, *REQUESTS),
     ),
     Verb(
         name="confirm",
         help="end a move: remove what the migration kept",
         example=MIGRATED,
         writes=True,
-        options=(*HOST, Option("consumer", "a migration's uuid", metavar="MIGRATION", type=parse_uuid, required=True)),
+        options=(Option("consumer", "a migration's uuid", metavar="MIGRATION", type=parse_uuid, required=True),),
     ),
     Verb(
         name="revert",
@@ -354,9 +350,8 @@ _TABLE = (
         example=f"{GUEST} --migration {MIGRATED}",
         writes=True,
         options=(
-            *HOST,
-            *CONSUMER,
-            *MIGRATION_OPTION,
+            CONSUMER,
+            MIGRATION,
             Option("--force", "even if the guest runs here and uses what it would lose"),
         ),
     ),
@@ -366,8 +361,7 @@ _TABLE = (
         example=GUEST,
         writes=True,
         options=(
-            *HOST,
-            *CONSUMER,
+            CONSUMER,
             Option("--force", "even if the guest runs here, or another service changes it at the same time"),
         ),
     ),
@@ -376,7 +370,6 @@ _TABLE = (
         help="compare the allocations in placement with the guests that really run here",
         writes=True,
         options=(
-            *HOST,
             (
                 Option("--light", "read only providers whose generation changed since the last audit"),
                 Option("--consumers", "read each guest's consumer too: its project, user and type"),
@@ -389,8 +382,8 @@ _TABLE = (
                 metavar="FILE",
                 type=Path,
             ),
-            *CASE,
-            *PICTURE,
+            CASE,
+            PICTURE,
         ),
         contradictions=(
             *only_looking("heal", "policy"),
@@ -402,19 +395,17 @@ _TABLE = (
         name="run",
         help="run the service: a pass at each period and event, audits, metrics and status",
         logs=True,
-        options=HOST,
     ),
     Verb(
         name="status",
         help="show the status that the service wrote last",
-        options=HOST,
     ),
     Verb(
         name="retire",
         help="remove this host's tree from placement; refused while anything in it is allocated",
         example="--dry-run --config-file /etc/nova/nova.conf",
         writes=True,
-        options=(*HOST, *DRY_RUN),
+        options=(DRY_RUN,),
     ),
     Verb(
         name="hand-over",
@@ -422,15 +413,13 @@ _TABLE = (
         example="--dry-run --config-file /etc/nova/nova.conf",
         writes=True,
         options=(
-            *HOST,
-            *DRY_RUN,
+            DRY_RUN,
             Option("--force", "hand over even if nova would not maintain some providers, or its driver there was ours"),
         ),
     ),
     Verb(
         name="check",
         help="try everything that a pass needs; writes nothing",
-        options=HOST,
     ),
 )
 VERBS = {verb.name: verb for verb in _TABLE}
