@@ -51,12 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         ended: int = _carry_out().run_command(verb, options)
         return ended
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output went away
-        return Exit.ERROR
     except OSError as error:
-        failed = f"reading or printing failed: {error}; writes that were sent to placement are not undone"
-        print(printable(failed), file=sys.stderr)
+        if not isinstance(error, BrokenPipeError):  # else the reader of our output went away
+            failed = f"reading or printing failed: {error}; writes that were sent to placement are not undone"
+            print(printable(failed), file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.ERROR
     except KeyboardInterrupt:

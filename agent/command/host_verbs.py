@@ -259,19 +259,13 @@ def _look_for_api(options: argparse.Namespace) -> ApiLook:
     return ApiLook(False) if found.up is None and options.api_is_down else found
 
 
-def _refuse(options: argparse.Namespace, why: str) -> Report:
-    """Report a conversion of each node that is refused before it is planned."""
-    choice = choice_of(options)
-    with open_driver(settings_for(choice), choice) as driver:
-        outcomes = [Outcome(node=node, status=Status.UNSAFE, reasons=(why,)) for node in driver.nodes()]
-    return _ended_report(outcomes, print_start)
-
-
 def _convert(options: argparse.Namespace) -> Report:
     """Convert each node as planned now, or only by the plan of --digest, or with --approved by the approved plan."""
     api = _look_for_api(options)
     if api.up is not False:
-        return _refuse(options, api.told)
+        with open_driver(settings_of(options), choice_of(options)) as driver:
+            refused = [Outcome(node=node, status=Status.UNSAFE, reasons=(api.told,)) for node in driver.nodes()]
+        return _ended_report(refused, print_start)
     wishes = replace(wishes_of(options), reshape=not options.approved, agreed=options.digest)
     act = convert_approved if options.approved else convert
     with open_hosts(options, writes=True) as nodes:

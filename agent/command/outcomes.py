@@ -82,14 +82,12 @@ def print_start(out: Screen, data: Ended) -> None:
     sentences = {
         "unchanged": "nothing needed to change",
         "changed": "placement was brought up to date",
-        "unsafe": "refused: nothing was written",
         "reshape-needed": "a reshape is needed: nothing was written",
-        "other-plan": "refused: nothing was written",
-        "audit-only": "refused: nothing was written",
         "contested": "refused: another service writes here, nothing was written",
         "failed": "failed",
     }
-    out.print(f"{data.node}: {sentences[data.outcome.value]}", markup=False)
+    sentence = sentences.get(data.outcome.value, "refused: nothing was written")
+    out.print(f"{data.node}: {sentence}", markup=False)
     for note in data.notes:
         out.print(f"  {note}", markup=False, soft_wrap=True)
 
