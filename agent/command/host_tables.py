@@ -70,7 +70,7 @@ def _print_providers(
             branches[name].add(Text.assemble((family, "cyan"), names))
         for aggregate in sorted(provider.aggregates):
             branches[name].add(Text(f"aggregate {aggregate}", "dim"))
-        for text in (*texts.get(name, ()), *(texts.get("", ()) if provider.parent is None else ())):
+        for text in dict.fromkeys((*texts.get(name, ()), *(texts.get("", ()) if provider.parent is None else ()))):
             branches[name].add(Text(text, "yellow"))
     for name, provider in providers.items():
         if provider.parent is None:

@@ -183,11 +183,13 @@ def test_units_go_off_offer_although_the_rest_of_the_plan_is_refused(tmp_path: P
 
 
 def test_units_come_back_although_the_rest_of_the_plan_is_refused(tmp_path: Path) -> None:
-    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL))
+    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL), signs=ServiceSigns())
+    one.write_provider_config("", "CUSTOM_OF_FILES", 5, 1)
     one.sync()
     one.claim({"": {"VCPU": 1, "MEMORY_MB": 512}, NIC: {VF: 1}})
     before = {seen.name: seen.provider for seen in one.tree()}
     one.sync(features=(*FEATURES, Drained))
+    assert one.stock()["CUSTOM_OF_FILES"] == (5, 5)
 
     done = one.sync(features=FEATURES, policy=Policy(layout="numa", devices=ALL))
 

@@ -62,7 +62,7 @@ def add_to_others(
     there and no file gave is never the files', also where they name the same. The last part is a sentence on each
     entry with classes that stand there with other numbers: the owner's stay.
     """
-    entries, found, added = _entries(observed, additions), {}, {}
+    entries, found, added = entries_on(observed, additions), {}, {}
     notes: list[str] = []
     for seen in others:
         entry, ours = entries.get(seen.name), before.get(seen.name, Names())
@@ -123,11 +123,11 @@ def still_named(before: Mapping[str, Names], observed: ObservedTree, additions: 
 
 def now_named(observed: ObservedTree, additions: Iterable[Addition]) -> dict[str, Names]:
     """Return what the files name now on the standing providers, wanted or not, by provider name."""
-    entries = _entries(observed, additions)
+    entries = entries_on(observed, additions)
     return {name: Names(frozenset(entry.inventories), entry.traits) for name, entry in entries.items()}
 
 
-def _entries(observed: ObservedTree, additions: Iterable[Addition]) -> dict[str, Addition]:
+def entries_on(observed: ObservedTree, additions: Iterable[Addition]) -> dict[str, Addition]:
     """Return the entry for each standing provider that has one, by the provider's name."""
     by_provider = {addition.provider: addition for addition in additions}
     found = {}

@@ -8,6 +8,7 @@ about the rest is no reason to wait. What comes back was reserved by this agent 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from agent.sync.decide.additions import Addition, entries_on
 from agent.sync.decide.feature import Feature
 from agent.sync.decide.missing import missing_of, sides_of, with_stock
 from agent.sync.decide.shaped import Shaped
@@ -26,7 +27,7 @@ from reportclient.reserve import (
     reserved_by_operator,
     with_left,
 )
-from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
 
 
 def reserved_tree(view: View, standing: Standing, shaped: Shaped, features: Sequence[Feature]) -> ProviderTree | None:
@@ -51,11 +52,31 @@ def reserved_tree(view: View, standing: Standing, shaped: Shaped, features: Sequ
             for seen in ours
         )
     )
+    after = _as_files_say(after, standing.observed, view.additions)
     after = _without_others(after, {seen.name: shaped.ours.classes(seen) for seen in ours})
     if standing.observed.root and not view.beside:
         after = with_root_traits(_with_root_mark(after, standing.memory.observed), features, standing.observed.root)
     rows = view.rows_on((seen.uuid for seen in ours), standing.observed) if takes_off(after, features) else ()
     return with_reserved(after, features, files, rows)
+
+
+def _as_files_say(tree: ProviderTree, stands: ObservedTree, additions: Iterable[Addition]) -> ProviderTree:
+    """Return the tree with what features reserved of the classes of the operator's files, by a mark, given back."""
+    entries = entries_on(stands, additions)
+    marked = {name for name, seen in stands.by_name.items() if RESERVED in seen.provider.traits}
+    return ProviderTree(
+        tuple(
+            _with_most(one, entries[one.name].inventories) if one.name in marked & entries.keys() else one
+            for one in tree
+        )
+    )
+
+
+def _with_most(provider: Provider, said: Mapping[str, Inventory]) -> Provider:
+    stock = dict(provider.inventories)
+    for name in stock.keys() & said.keys():
+        stock[name] = replace(stock[name], reserved=min(stock[name].reserved, said[name].reserved))
+    return replace(provider, inventories=stock)
 
 
 def _with_root_mark(tree: ProviderTree, left: ObservedTree | None) -> ProviderTree:
