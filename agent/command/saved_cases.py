@@ -64,10 +64,10 @@ def replay(options: argparse.Namespace, act: Callable[[Verb, argparse.Namespace]
         DiscoveryError: ``options.replay`` is not a case that this version can replay. Else as the verb.
     """
     with open_case(options.replay) as case:
-        verb, told = VERBS.get(case.verb.verb), case.verb.options
+        verb, told = VERBS.get(case.run.verb), case.run.options
         if verb is None or not verb.decides or not _decides(verb).keys() >= told.keys():
             raise DiscoveryError(
-                f"{options.replay} cannot be replayed: it is a case of the verb {case.verb.verb} with the options "
+                f"{options.replay} cannot be replayed: it is a case of the verb {case.run.verb} with the options "
                 f"{sorted(told)}, which this version does not replay"
             )
         for name, option in _decides(verb).items():

@@ -253,7 +253,7 @@ def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
         ConfigError: keystoneauth does not accept the options.
     """
     if choice.case:
-        where = choice.case.verb.called.get("nova")
+        where = choice.case.run.called.get("nova")
         return NovaClient(choice.case.sender("nova"), where) if where else None
     if not settings.apis.nova_chosen:
         return None

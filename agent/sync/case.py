@@ -67,8 +67,8 @@ class SavedClock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SavedVerb:
-    """What was carried out, when and where. ``case.json`` has the keys of this, of ``SavedHost`` and ``SavedFiles``."""
+class SavedRun:
+    """Contents of ``case.json``: what was carried out, when and where, and what was read of the host."""
 
     format: int
     version: str  # of the agent that saved the case
@@ -76,16 +76,6 @@ class SavedVerb:
     options: Mapping[str, object]
     called: Mapping[str, str]  # names of services
     clock: SavedClock
-
-    def __post_init__(self) -> None:
-        if self.format != CASE_FORMAT:
-            raise ValueError(f"its format is {self.format}, and this version reads {CASE_FORMAT}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedHost:
-    """What was read of the host."""
-
     recorded: bool
     nodes: tuple[str, ...]
     unlisted: SavedFailure | None = None  # why the driver could not list its nodes; None: it could
@@ -93,16 +83,14 @@ class SavedHost:
     processes: Mapping[str, tuple[int, ...]]  # of other services, by program
     units: Mapping[str, tuple[str, ...]]  # the same
     hidden: bool  # whether some processes could not be seen
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedFiles:
-    """The operator's files, and all files of the case."""
-
-    provider_config: str
+    provider_config: str  # the folder of the operator's files
     provider_config_is_there: bool
     provider_config_named: bool
-    members: tuple[str, ...]  # without ``case.json``
+    members: tuple[str, ...]  # all files of the case without this one
+
+    def __post_init__(self) -> None:
+        if self.format != CASE_FORMAT:
+            raise ValueError(f"its format is {self.format}, and this version reads {CASE_FORMAT}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +98,13 @@ class Case:
     """A saved case, unpacked in ``folder``."""
 
     folder: Path
-    verb: SavedVerb
-    host: SavedHost
-    files: SavedFiles
+    run: SavedRun
     exchanges: Mapping[str, tuple[Exchange, ...]]  # by service
 
     @property
     def clock(self) -> Clock:
         """The clock as it stood when the case was saved."""
-        noted = self.verb.clock
+        noted = self.run.clock
         return StoppedClock(noted.boot, noted.offset_s, noted.now_s)
 
     def settings(self, settings: Settings) -> Settings:
@@ -127,11 +113,11 @@ class Case:
         return replace(
             settings,
             folders=Folders(state=state, identity=(state,)),
-            recorded=self.host.recorded,
+            recorded=self.run.recorded,
             operator_files=OperatorFiles(
                 folder=self.folder / "provider_config",
-                named=self.files.provider_config_named,
-                shown=Path(self.files.provider_config),
+                named=self.run.provider_config_named,
+                shown=Path(self.run.provider_config),
             ),
         )
 
@@ -146,7 +132,7 @@ class Case:
         Raises:
             Unrecorded: the verb failed before it had chosen one.
         """
-        name = self.verb.called.get(service)
+        name = self.run.called.get(service)
         if name is None:
             raise Unrecorded(
                 f"the case has no {'Ironic' if service == 'ironic' else 'placement'}: the command that saved it failed "
@@ -156,25 +142,25 @@ class Case:
 
     def probe(self, program: str) -> ServiceSigns:
         """Return what was found of another service when the case was saved; empty if nothing."""
-        processes, units = self.host.processes.get(program, ()), self.host.units.get(program, ())
-        return ServiceSigns(processes=processes, units=units, hidden=self.host.hidden)
+        processes, units = self.run.processes.get(program, ()), self.run.units.get(program, ())
+        return ServiceSigns(processes=processes, units=units, hidden=self.run.hidden)
 
     def driver(self, load: Callable[[HostArchive], Driver]) -> Driver:
         """Return a driver that gives the saved looks in their order; ``load`` makes a driver from a host archive."""
-        looks = list(self.host.looks)
+        looks = list(self.run.looks)
         hosts = {
             one.host: load(HostArchive(self.folder / f"hosts/{one.host}")) for one in looks if one.host is not None
         }
 
         def nodes() -> tuple[str, ...]:
-            if self.host.unlisted:
-                raise self.host.unlisted.error()
-            if not self.host.nodes:
+            if self.run.unlisted:
+                raise self.run.unlisted.error()
+            if not self.run.nodes:
                 raise Unrecorded(
                     "the case has no nodes: the command that saved it failed before it had listed them; see what that "
                     "command printed"
                 )
-            return self.host.nodes
+            return self.run.nodes
 
         def look(node: str) -> Survey:
             mine = [one for one in looks if one.node == node]
@@ -209,14 +195,13 @@ def open_case(path: Path) -> Iterator[Case]:
 
 
 def _read(folder: Path) -> Case:
-    record = decode_json((folder / "case.json").read_text(encoding="utf-8"))
-    verb, host, files = decode_as(SavedVerb, record), decode_as(SavedHost, record), decode_as(SavedFiles, record)
-    if lost := [name for name in files.members if not (folder / name).is_file()]:
+    run = decode_as(SavedRun, decode_json((folder / "case.json").read_text(encoding="utf-8")))
+    if lost := [name for name in run.members if not (folder / name).is_file()]:
         raise ValueError(f"it lacks {', '.join(lost[:5])}: copy the whole file again")
     check_options(folder / "agent.conf")
     (folder / "state").mkdir(exist_ok=True)
-    if files.provider_config_is_there:
+    if run.provider_config_is_there:
         (folder / "provider_config").mkdir(exist_ok=True)
     sent = {name: (folder / f"{name}.jsonl").read_text(encoding="utf-8") for name in SERVICES}
     exchanges = {name: decode_exchanges(text) for name, text in sent.items()}
-    return Case(folder, verb, host, files, exchanges)
+    return Case(folder, run, exchanges)

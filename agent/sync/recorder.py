@@ -17,17 +17,7 @@ from agent.state.clock import Clock, StoppedClock, probe_clock
 from agent.state.files import read_state, state_files
 from agent.state.identity import FILE, read_identity
 from agent.state.node_records import MEMORY_NAME
-from agent.sync.case import (
-    CASE_FORMAT,
-    FAILURES,
-    SERVICES,
-    SavedClock,
-    SavedFailure,
-    SavedFiles,
-    SavedHost,
-    SavedLook,
-    SavedVerb,
-)
+from agent.sync.case import CASE_FORMAT, FAILURES, SERVICES, SavedClock, SavedFailure, SavedLook, SavedRun
 from agent.sync.case_archive import pack_case, write_packed
 from agent.sync.json_form import encode
 from drivers.base import Driver, Survey, SurveyedElsewhere
@@ -158,26 +148,26 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
     files["agent.conf"] = encode_options(settings).encode()
     files |= {f"{name}.jsonl": encode_exchanges(sent).encode() for name, sent in kept.exchanges.items()}
     clock = SavedClock(kept.clock.boot, kept.clock.offset_s, kept.clock.now_s())
-    about = (
-        SavedVerb(format=CASE_FORMAT, version=VERSION, verb=verb, options=options, called=kept.called, clock=clock),
-        SavedHost(
-            recorded=settings.recorded,
-            nodes=kept.nodes,
-            unlisted=_failure(kept.unlisted) if kept.unlisted else None,
-            looks=tuple(looks),
-            processes={program: signs.processes for program, signs in kept.services.items()},
-            units={program: signs.units for program, signs in kept.services.items()},
-            hidden=any(signs.hidden for signs in kept.services.values()),
-        ),
-        SavedFiles(
-            provider_config=str(settings.operator_files.folder),
-            provider_config_is_there=settings.operator_files.folder.is_dir(),
-            provider_config_named=settings.operator_files.named,
-            members=tuple(sorted(files)),
-        ),
+    run = SavedRun(
+        format=CASE_FORMAT,
+        version=VERSION,
+        verb=verb,
+        options=options,
+        called=kept.called,
+        clock=clock,
+        recorded=settings.recorded,
+        nodes=kept.nodes,
+        unlisted=_failure(kept.unlisted) if kept.unlisted else None,
+        looks=tuple(looks),
+        processes={program: signs.processes for program, signs in kept.services.items()},
+        units={program: signs.units for program, signs in kept.services.items()},
+        hidden=any(signs.hidden for signs in kept.services.values()),
+        provider_config=str(settings.operator_files.folder),
+        provider_config_is_there=settings.operator_files.folder.is_dir(),
+        provider_config_named=settings.operator_files.named,
+        members=tuple(sorted(files)),
     )
-    record = {key: value for part in about for key, value in encode(part).items()}
-    return pack_case({**files, "case.json": f"{json.dumps(record, indent=1)}\n".encode()})
+    return pack_case({**files, "case.json": f"{json.dumps(encode(run), indent=1)}\n".encode()})
 
 
 def _failure(error: Exception) -> SavedFailure:

@@ -170,7 +170,7 @@ def test_a_failed_look_is_kept_without_the_password_in_its_words(tmp_path: Path)
     save_case(tmp_path / "case.tar.gz", kept, configured(tmp_path), "plan", {})
 
     with open_case(tmp_path / "case.tar.gz") as case:
-        assert case.host.looks[0].failed == "libvirt at qemu+tcp://***@there/system is gone"
+        assert case.run.looks[0].failed == "libvirt at qemu+tcp://***@there/system is gone"
 
 
 class Unlisted:
@@ -406,4 +406,4 @@ def test_the_report_of_a_verb_with_a_case_is_its_report(tmp_path: Path) -> None:
 
 def opened_again(path: Path) -> str:
     with open_case(path) as case:
-        return case.verb.verb
+        return case.run.verb
