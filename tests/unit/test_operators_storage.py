@@ -235,7 +235,7 @@ def test_an_agent_killed_before_it_saved_that_it_moved_on_goes_back_whole(
     add_storage(one, OTHER, "other")
     one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared=NFS)))
     with monkeypatch.context() as patch:
-        patch.setattr("agent.sync.run._after_writes", _killed)
+        patch.setattr("agent.sync.run._read_back", _killed)
         with pytest.raises(Cut):
             one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared=OTHER)))
     assert rows(one) == {"other": 20}
