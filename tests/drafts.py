@@ -14,7 +14,7 @@ from agent.sync.decide.features.renamed_class import RenamedClass
 from agent.sync.decide.features.second_writer import SecondWriter
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
-from agent.sync.decide.view import Root, SeenTree, View
+from agent.sync.decide.view import SeenTree, View
 from agent.sync.decide.wanted import Wanted
 from drivers.base import Survey
 from drivers.libvirt.shape import EMITTED
@@ -61,7 +61,9 @@ def draft(
     observed = changes.get("observed", stands(ROOT))
     told = Draft(
         view=View(
-            root=Root(name="host", uuid="host", identified=True),
+            node="host",
+            root_uuid="host",
+            identified=True,
             recorded=False,
             policy=Policy(layout=layout),  # type: ignore[arg-type]
             additions=(),

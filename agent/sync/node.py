@@ -20,7 +20,7 @@ from agent.sync.decide.layout import layout_of
 from agent.sync.decide.owner import NOVA_COMPUTE, against_handing, against_writing, only_audits, signs_of_nova
 from agent.sync.decide.plan import draft
 from agent.sync.decide.shaped import ownership
-from agent.sync.decide.view import Needs, Readings, Root, SeenTree, Unread, View, Wishes
+from agent.sync.decide.view import Needs, Readings, SeenTree, Unread, View, Wishes
 from agent.sync.outcome import Condition, conditions_of
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
@@ -105,7 +105,9 @@ class ComputeNode:
         settings, clock = self.settings, self.clock()
         added = any(names.classes or names.traits for names in memory.configured.values())
         return View(
-            root=Root(name=self.name, uuid=root_uuid, identified=known is not None or settings.recorded),
+            node=self.name,
+            root_uuid=root_uuid,
+            identified=known is not None or settings.recorded,
             recorded=settings.recorded,
             policy=settings.policy,
             additions=read_additions(

@@ -209,7 +209,7 @@ class Draft:
     @property
     def identified(self) -> bool:
         """False: ``root_uuid`` is a stand-in for the one that sync will make."""
-        return self.view.root.identified
+        return self.view.identified
 
     @property
     def layout(self) -> Layout:
@@ -244,11 +244,6 @@ class Draft:
     def allocations_after(self) -> tuple[Allocation, ...]:
         """The allocations once the plan's moves are carried out."""
         return apply_moves(self.way.allocations, self.plan.moves)
-
-    @property
-    def reservations(self) -> tuple[Reservation, ...]:
-        """What the features take off offer on the wanted tree."""
-        return tuple(each for one in self.features for each in one.reserve(self.desired))
 
     def of(self, kind: type[F]) -> F:
         """Return what one feature found."""

@@ -77,8 +77,8 @@ def _breaches(found: Draft, plan: Plan, view: View, emitted: Names) -> tuple[Bre
         foreign=novas,
         rows=view.readings.allocations,
         consumers=view.readings.consumers,
-        pools=_union(one.known for one in outside),
-        aggregates=_union(one.aggregates for one in outside),
+        pools=frozenset[str]().union(*(one.known for one in outside)),
+        aggregates=frozenset[str]().union(*(one.aggregates for one in outside)),
         forced=view.wishes.force,
         host=Host(
             facts=view.survey.facts,
@@ -103,10 +103,6 @@ def _with_novas(found: Draft, view: View, side: Side) -> Draft:
         held=(*found.held, *(Condition(kind="beside", text=text) for text in side.notes)),
         keep=replace(found.keep, refused=replace(found.keep.refused, observed=view.observed)),
     )
-
-
-def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
-    return frozenset[str]().union(*sets)
 
 
 def _decide(view: View, shaper: Shaper, kinds: Features) -> Draft:

@@ -12,7 +12,7 @@ from agent.settings.read import ChangeSettings
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.plan import draft
-from agent.sync.decide.view import Readings, Root, SeenTree, Shaper, Unread, View
+from agent.sync.decide.view import Readings, SeenTree, Shaper, Unread, View
 from drivers.base import Driver, Survey
 from drivers.policy import Policy
 from reportclient.allocations import Allocation, Consumer, Instruction, Observed, instructions
@@ -64,7 +64,9 @@ def plan_provider_tree(
     """
     root = observed.tree.root
     view = View(
-        root=Root(name=node, uuid=root.uuid if root else UNKNOWN_ROOT, identified=root is not None),
+        node=node,
+        root_uuid=root.uuid if root else UNKNOWN_ROOT,
+        identified=root is not None,
         recorded=True,
         policy=policy,
         additions=(),

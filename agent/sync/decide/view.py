@@ -80,15 +80,6 @@ class Unread(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Root:
-    """The root that a node is to have."""
-
-    name: str
-    uuid: str
-    identified: bool  # False: the uuid is a stand-in for the one that sync will make
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SeenTree:
     """A node's tree in placement, and how it was read."""
 
@@ -102,7 +93,9 @@ class SeenTree:
 class View:
     """Everything that was seen of one node and of its tree in placement, and the requests for this pass."""
 
-    root: Root
+    node: str  # name of the root that it is to have
+    root_uuid: str
+    identified: bool  # False: the uuid is a stand-in for the one that sync will make
     recorded: bool  # True: the host is an archive, and its processes cannot be seen
     policy: Policy
     additions: tuple[Addition, ...]  # the operator's files
@@ -114,14 +107,6 @@ class View:
     uptime_s: float = field(default=0.0, compare=False)  # seconds since the boot of the machine that this agent runs on
     changes: ChangeSettings  # options of features, and of what may change
     readings: Readings = Readings()
-
-    @property
-    def node(self) -> str:
-        return self.root.name
-
-    @property
-    def root_uuid(self) -> str:
-        return self.root.uuid
 
     @property
     def observed(self) -> ObservedTree:
