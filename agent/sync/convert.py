@@ -26,7 +26,7 @@ from agent.sync.json_form import PlanForm, encode_kept
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.plan_file import SavedPlan, remembered_plan
-from agent.sync.run import Agree, anything, foresee, outcome_of, run_pass
+from agent.sync.run import Agree, foresee, outcome_of, run_pass
 from reportclient.errors import Conflict, Unavailable
 from reportclient.plan import Outline
 
@@ -46,7 +46,7 @@ def convert(node: ComputeNode, wishes: Wishes, agree: Agree | None = None) -> Ou
     Raises:
         as ``run_pass``; Conflict, Unavailable: the last failure when ``[agent] reshape_timeout`` was up.
     """
-    agree = agree or (Agreement(wishes.agreed) if wishes.agreed else anything)
+    agree = agree or (Agreement(wishes.agreed) if wishes.agreed else None)
     return _patiently(node, partial(run_pass, node, replace(wishes, reshape=True), agree))
 
 
@@ -74,7 +74,7 @@ def _log_retry(name: str, state: RetryCallState) -> None:
     LOG.info("the conversion begins again node=%s seconds=%.1f reason=%s", name, state.upcoming_sleep, error)
 
 
-def sync_node(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anything) -> Outcome:
+def sync_node(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree | None = None) -> Outcome:
     """
     Run the pass of the verb ``sync``: a conversion if ``[agent] allow_reshape`` is true, else a pass without moves.
 

@@ -33,18 +33,13 @@ _FRESH_S = 10.0  # for which a look at the host serves several attempts at a con
 Agree = Callable[[ComputeNode, Draft], tuple[str, ...]]  # returns why a plan is not the agreed one; empty: it is
 
 
-def anything(_node: ComputeNode, _draft: Draft) -> tuple[str, ...]:
-    """Agree to any plan: for a pass whose plan no person read before."""
-    return ()
-
-
 def run_pass(
-    node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anything, strays: set[str] | None = None
+    node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree | None = None, strays: set[str] | None = None
 ) -> Outcome:
     """
     Run one whole pass; it writes to placement only what can be remembered here and what ``agree`` finds no fault with.
 
-    ``strays`` is as for ``run_locked``.
+    None: no person read the plan before, so any will do. ``strays`` is as for ``run_locked``.
 
     Raises:
         as ``ComputeNode.draft``; Conflict: others wrote first at each of several attempts.
@@ -54,7 +49,7 @@ def run_pass(
 
 
 def run_locked(
-    node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree = anything, strays: set[str] | None = None
+    node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree | None = None, strays: set[str] | None = None
 ) -> Outcome:
     """
     Run one whole pass for a caller that holds the lock (``locked``) and keeps it; errors as ``run_pass``.
@@ -75,7 +70,9 @@ def run_locked(
 class _Attempts:
     """The attempts at one pass; each knows what the earlier ones saw, and may have written."""
 
-    def __init__(self, node: ComputeNode, wishes: Wishes, agree: Agree, logged: set[str], identity: str | None) -> None:
+    def __init__(
+        self, node: ComputeNode, wishes: Wishes, agree: Agree | None, logged: set[str], identity: str | None
+    ) -> None:
         self._node, self._wishes, self._agree, self._logged, self._identity = node, wishes, agree, logged, identity
         self._writes = node.client.writes
         self._left: NodeState | None = None  # the memory to compare with at all attempts: no sign of a writer is lost
@@ -91,7 +88,7 @@ class _Attempts:
         node, terms = self._node, self._node.terms()
         draft = self._draft()
         verdict = judge(draft, self._wishes, terms)
-        if verdict.refused is None and (other := self._agree(node, draft)):
+        if verdict.refused is None and self._agree and (other := self._agree(node, draft)):
             verdict = replace(verdict, refused=Status.OTHER_PLAN, notes=other)
         plan = draft.plan if verdict.refused is None else verdict.reserving
         if plan.operations:
