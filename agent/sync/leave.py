@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from types import MappingProxyType
-from typing import TypeVar
 
 from agent.state.audit_memory import forget_memory
 from agent.state.locks import locked, serving
+from agent.state.memory import NodeState
 from agent.sync.attempts import repeat_on_conflict
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.features.boot import awaited
@@ -43,7 +43,6 @@ _AWAITING = (
     "run sync, or wait until [agent] expect_timeout is over, or say --force"
 )
 _NAMED = 4  # consumers or providers that a sentence names
-Seen = TypeVar("Seen", Draft, Sight)
 
 
 def retire_node(node: ComputeNode, *, dry: bool = False) -> Outcome:
@@ -58,10 +57,14 @@ def retire_node(node: ComputeNode, *, dry: bool = False) -> Outcome:
             attempts.
     """
 
-    def against(draft: Draft, held: tuple[Allocation, ...]) -> tuple[str, ...]:
-        return node.against_writing(draft) or against_retirement(draft, held)
+    def attempt() -> Outcome:
+        draft = foresee(node, Wishes())
+        held = _held(node, draft)
+        refused = node.against_writing(draft) or against_retirement(draft, held)
+        given = _given(node, draft.observed, draft.keep.meanwhile, held)  # a lost memory does not know what files add
+        return _leave(node, draft, plan_retirement(_leaving(draft)), given, refused, dry=dry)
 
-    return _leave(node, _draft, against, lambda draft: plan_retirement(_leaving(draft)), dry=dry)
+    return _until_done(node, attempt, dry=dry)
 
 
 def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False) -> Outcome:
@@ -76,7 +79,15 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
         as ``retire_node``.
     """
 
-    def against(sight: Sight, _held: tuple[Allocation, ...]) -> tuple[str, ...]:
+    def attempt() -> Outcome:
+        node.client.begin()
+        sight = node.sight()
+        given = _given(node, sight.observed, sight.memory, _held(node, sight))
+        plan = plan_hand_over(sight.said, sight.memory.configured, kept=kept)
+        then = _BESIDE if beside else _STOPPED
+        return _leave(node, sight, plan, given, against(sight), dry=dry, then=then)
+
+    def against(sight: Sight) -> tuple[str, ...]:
         root = sight.observed.root
         if root and SHARER in root.provider.traits:
             return (_SHARING,)
@@ -87,12 +98,9 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
             sight.observed, stands, force=force or beside
         )
 
-    def plan(sight: Sight) -> Plan:
-        return plan_hand_over(sight.said, sight.memory.configured, kept=kept)
-
     beside = node.settings.beside_nova
     kept = _own_uuids(foresee(node, Wishes())) if beside else frozenset[str]()
-    return _leave(node, _sight, against, plan, dry=dry, then=_BESIDE if beside else _STOPPED)
+    return _until_done(node, attempt, dry=dry)
 
 
 def plan_retirement(observed: ObservedTree) -> Plan:
@@ -213,25 +221,8 @@ def against_hand_over(observed: ObservedTree, layout: str, *, force: bool = Fals
     )
 
 
-def _draft(node: ComputeNode) -> Draft:
-    return foresee(node, Wishes())
-
-
-def _sight(node: ComputeNode) -> Sight:
-    node.client.begin()
-    return node.sight()
-
-
-def _leave(
-    node: ComputeNode,
-    look: Callable[[ComputeNode], Seen],
-    against: Callable[[Seen, tuple[Allocation, ...]], tuple[str, ...]],
-    plan_: Callable[[Seen], Plan],
-    *,
-    dry: bool,
-    then: str = _STOPPED,
-) -> Outcome:
-    """Carry out a plan of ``plan_``; ``then`` is what a person must do after it."""
+def _until_done(node: ComputeNode, attempt: Callable[[], Outcome], *, dry: bool) -> Outcome:
+    """Return the outcome of the first attempt at which no other writer was first."""
 
     def log(_error: Conflict, _attempt: int) -> None:
         LOG.info("another writer was first, looking again node=%s", node.name)
@@ -239,27 +230,32 @@ def _leave(
     directory = node.settings.folders.state
     with nullcontext() if dry else serving(directory), locked(directory):
         try:
-            return repeat_on_conflict(ATTEMPTS, lambda: _try(node, look(node), against, plan_, dry=dry, then=then), log)
+            return repeat_on_conflict(ATTEMPTS, attempt, log)
         except Conflict as error:
             raise Conflict(
                 f"others wrote on {node.name} at {ATTEMPTS} attempts in a row: find out which service writes there"
             ) from error
 
 
-def _try(
+def _held(node: ComputeNode, seen: Draft | Sight) -> tuple[Allocation, ...]:
+    """Return all allocations on the tree of a node whose name is its own."""
+    node.check_name(seen)
+    return node.client.allocations(one for one in seen.observed if one.provider.inventories)
+
+
+def _leave(
     node: ComputeNode,
-    seen: Seen,
-    against: Callable[[Seen, tuple[Allocation, ...]], tuple[str, ...]],
-    plan_: Callable[[Seen], Plan],
+    seen: Draft | Sight,
+    plan: Plan,
+    given: Given,
+    refused: tuple[str, ...],
     *,
     dry: bool,
-    then: str,
+    then: str = _STOPPED,
 ) -> Outcome:
-    node.check_name(seen)
+    """Carry out a plan, unless that is ``refused`` or no law allows it; ``then`` is what a person must do after it."""
     observed = seen.observed
-    held = node.client.allocations(one for one in observed if one.provider.inventories)
-    plan = plan_(seen)
-    if why := against(seen, held) or sentences(breaches(plan, _given(node, seen, held))):
+    if why := refused or sentences(breaches(plan, given)):
         return Outcome(node=node.name, status=Status.UNSAFE, plan=plan, observed=observed, reasons=why)
     if not dry and observed.root is None and not seen.memory.elsewhere:  # nothing is left that the memory is about
         _forget(node, seen.root_uuid)
@@ -276,17 +272,14 @@ def _forget(node: ComputeNode, root_uuid: str) -> None:
     forget_memory(node.settings.folders.state, root_uuid)
 
 
-def _given(node: ComputeNode, seen: Draft | Sight, held: tuple[Allocation, ...]) -> Given:
+def _given(node: ComputeNode, observed: ObservedTree, memory: NodeState, held: tuple[Allocation, ...]) -> Given:
     """Return what the plan of a host that ends is held against."""
-    memory = (
-        seen.keep.meanwhile if isinstance(seen, Draft) else seen.memory
-    )  # a lost memory does not know what files add
     return Given(
-        observed=seen.observed,
+        observed=observed,
         emitted=node.driver.emitted,
         files=memory.configured,
         reported=memory.reported,
-        rows={one.uuid: tuple(row for row in held if row.provider == one.name) for one in seen.observed},
+        rows={one.uuid: tuple(row for row in held if row.provider == one.name) for one in observed},
         ends=True,
     )
 
