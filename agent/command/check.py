@@ -108,7 +108,7 @@ def check_pass(one: ComputeNode, survey: Survey) -> list[Check]:
         [Check("storage", False, f"DISK_GB stays as it is: {disk.because}")] if isinstance(disk, DiskUnread) else []
     )
     searched = (Check("candidates", True, sentence) for sentence in tell_searched(draft))
-    tree = _try("tree", partial(_check_tree, one, survey, draft, wishes))
+    tree = _try("tree", partial(_check_tree, one, survey, draft))
     return [tree, *(Check("provider_config", False, slip) for slip in slips), *awaited, *unread, *searched]
 
 
@@ -257,7 +257,7 @@ def _check_role(client: PlacementClient) -> str:
     return "the user may write providers and reshape"
 
 
-def _check_tree(one: ComputeNode, survey: Survey, draft: Draft, wishes: Wishes) -> str:
+def _check_tree(one: ComputeNode, survey: Survey, draft: Draft) -> str:
     one.check_name(draft)
     if one.settings.audits_only:
         if draft.observed.root is None:
@@ -268,7 +268,7 @@ def _check_tree(one: ComputeNode, survey: Survey, draft: Draft, wishes: Wishes) 
         raise CheckFailed("; ".join(novas))
     if one.settings.beside_nova:
         _check_options(one, survey, draft)
-    verdict = judge(draft, wishes, one.terms())
+    verdict = judge(draft, one.terms())
     if verdict.refused:
         raise CheckFailed(f"{one.name}: sync would end with {verdict.refused.value}: {'; '.join(verdict.notes)}")
     if contest := draft.of(SecondWriter).contest:

@@ -377,7 +377,8 @@ def _look(
     draft = _with_use(node, foresee(node, wishes), options)
     with suppress(Unrecorded):
         node.check_name(draft)
-    verdict = judge(draft, replace(wishes, agreed=draft.plan.digest) if agreed else wishes, node.terms())
+    agreeing = replace(draft.view, wishes=replace(wishes, agreed=draft.plan.digest))
+    verdict = judge(replace(draft, view=agreeing) if agreed else draft, node.terms())
     notes = (one.text for one in conditions_on(draft) if one.text not in verdict.notes)
     return draft, verdict, [*doubts(node.settings, node.driver, draft.view.survey), *notes, *tell_more_searched(draft)]
 

@@ -27,17 +27,14 @@ _KEPT = 100  # entries that are kept, the latest ones
 
 
 @contextmanager
-def journaled(node: ComputeNode, draft: Draft, agreed: str | None, undoes: str | None = None) -> Iterator[None]:
+def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
     """
     Write the entry of a conversion to disk, let the conversion run inside, and write how it ended.
-
-    ``agreed`` is the digest of the plan that a person agreed to, of which this one may be the rest; None: nobody did.
-    ``undoes`` names the entry of the conversion that this one takes back; None: it takes none back.
 
     Raises:
         StateError: the entry cannot be written; if that is before the conversion, it does not run.
     """
-    began = datetime.now(UTC)
+    began, wishes = datetime.now(UTC), draft.view.wishes
     folder = node.settings.folders.state / _FOLDER
     path = folder / f"{began:%Y%m%dT%H%M%S.%fZ}-{draft.root_uuid}.json"
     entry: dict[str, object] = {
@@ -46,8 +43,8 @@ def journaled(node: ComputeNode, draft: Draft, agreed: str | None, undoes: str |
         "where": node.where,
         "layout": draft.stands_in,
         "target": draft.layout,
-        "agreed": agreed,
-        "undoes": undoes,
+        "agreed": wishes.agreed,  # the digest of the plan that a person read, of which this one may be the rest
+        "undoes": wishes.undone.name if wishes.undone else None,  # the entry that this conversion takes back
         "began": began.isoformat(),
         "ended": None,
         "outcome": "begun",

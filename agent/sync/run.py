@@ -87,14 +87,14 @@ class _Attempts:
         """Look, plan, and carry out; errors as ``run_pass``, Conflict: another writer was first."""
         node, terms = self._node, self._node.terms()
         draft = self._draft()
-        verdict = judge(draft, self._wishes, terms)
+        verdict = judge(draft, terms)
         if verdict.refused is None and self._agree and (other := self._agree(node, draft)):
             verdict = replace(verdict, refused=Status.OTHER_PLAN, notes=other)
         plan = draft.plan if verdict.refused is None else verdict.reserving
         if plan.operations:
             self._tried[plan.digest] = forecast(plan, draft.observed)
         try:
-            outcome = _carry_out(node, draft, verdict, self._wishes, terms)
+            outcome = _carry_out(node, draft, verdict, terms)
         except Rejected as error:
             if (cause := _cause(node, draft, plan, self._identity, error)) is None:
                 raise
@@ -180,11 +180,11 @@ def _own_identity(node: ComputeNode) -> str | None:
     return identity if identity or novas else create_identity(folders[0])
 
 
-def _carry_out(node: ComputeNode, draft: Draft, verdict: Verdict, wishes: Wishes, terms: Terms) -> Outcome:
+def _carry_out(node: ComputeNode, draft: Draft, verdict: Verdict, terms: Terms) -> Outcome:
     if verdict.refused is None:
         for why in lost_root(draft):
             LOG.warning("the tree is made anew node=%s where=%s why=%s", node.name, node.where, why)
-        return _write(node, draft, verdict.memory, wishes, terms)
+        return _write(node, draft, verdict.memory, terms)
     conditions = _refused_conditions(draft, verdict)
     if not (draft.view.beside and against_root(node.name, draft.observed)):  # that role is not taken up then
         _reserve(node, draft, verdict, conditions)
@@ -263,18 +263,18 @@ def _after_refusal(draft: Draft, verdict: Verdict) -> NodeState:
     )
 
 
-def _write(node: ComputeNode, draft: Draft, memory: NodeState, wishes: Wishes, terms: Terms) -> Outcome:
+def _write(node: ComputeNode, draft: Draft, memory: NodeState, terms: Terms) -> Outcome:
     state, plan, observed = node.state_file(draft.root_uuid), draft.plan, draft.observed
-    wrote = memory.wrote or wishes.take_over or (bool(plan.operations) and not draft.view.beside)
+    wrote = memory.wrote or draft.view.wishes.take_over or (bool(plan.operations) and not draft.view.beside)
     memory = replace(memory, wrote=wrote)
     if plan.operations:
         state.begin(replace(memory, configured=draft.keep.meanwhile.configured, reported=draft.keep.meanwhile.reported))
-        with _converting(node, draft, wishes) if _is_conversion(draft) else nullcontext():
+        with _converting(node, draft) if _is_conversion(draft) else nullcontext():
             observed = _read_back(node, draft, node.client.execute(plan, observed))
-    end = PassEnd(draft=draft, wishes=wishes, terms=terms, refused=None, done=True)
+    end = PassEnd(draft=draft, terms=terms, refused=None, done=True)
     conditions = conditions_on(draft)
-    after = replace(draft.keep.lasting, observed=observed, wrote=wrote, bodies=memory.bodies)
-    after = remember(after, end).with_bodies(with_conditions(conditions))
+    after = remember(replace(draft.keep.lasting, observed=observed, wrote=wrote), end)
+    after = after.with_bodies(with_conditions(conditions))
     if after != state.read(node.where):
         state.write(after)
     status = Status.CHANGED if plan.operations else Status.UNCHANGED
@@ -303,8 +303,7 @@ def _is_conversion(draft: Draft) -> bool:
 
 
 @contextmanager
-def _converting(node: ComputeNode, draft: Draft, wishes: Wishes) -> Iterator[None]:
+def _converting(node: ComputeNode, draft: Draft) -> Iterator[None]:
     """Let a conversion run inside: the journal records it, and it uses up an approval."""
-    undoes = wishes.undone.name if wishes.undone else None
-    with spent(node, draft), journaled(node, draft, wishes.agreed, undoes):
+    with spent(node, draft), journaled(node, draft):
         yield

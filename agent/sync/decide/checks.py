@@ -11,7 +11,6 @@ from agent.sync.decide.laws import sentences
 from agent.sync.decide.owner import advice, only_audits, open_stock, stranded
 from agent.sync.decide.undoing import Conversion, not_as_before
 from agent.sync.decide.unmatched import misspelt
-from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Condition, Status
 from reportclient.errors import UnsafePlan
 from reportclient.names import BANDWIDTH
@@ -36,14 +35,14 @@ class Verdict:
     broken: tuple[str, ...] = ()  # the laws that the plan breaks, of each breach: it is refused for nothing else then
 
 
-def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
+def judge(draft: Draft, terms: Terms) -> Verdict:
     """
     Return whether the plan may be carried out, and why not.
 
     What only reserves goes through although the rest is refused, unless nothing may be written here, or the memory is
     wrong, or a person agreed to one plan alone.
     """
-    verdict = _judge(draft, wishes, terms)
+    verdict, wishes = _judge(draft, terms), draft.view.wishes
     one_plan_alone = wishes.agreed or wishes.undone
     if verdict.refused not in (Status.UNSAFE, Status.RESHAPE_NEEDED) or verdict.broken or one_plan_alone:
         return verdict
@@ -52,12 +51,12 @@ def judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
     return replace(verdict, reserving=draft.reserving)
 
 
-def _judge(draft: Draft, wishes: Wishes, terms: Terms) -> Verdict:
-    by, refused = _refused(draft, wishes, terms)
-    end = PassEnd(draft=draft, wishes=wishes, terms=terms, refused=refused, by=by)
+def _judge(draft: Draft, terms: Terms) -> Verdict:
+    by, refused = _refused(draft, terms)
+    end = PassEnd(draft=draft, terms=terms, refused=refused, by=by)
     memory = remember(draft.memory, end)
     if refused is None:
-        shrinking, loss = _shrinking(draft)
+        (shrinking, loss), wishes = _shrinking(draft), draft.view.wishes
         seen = (draft.memory.smaller_seen if draft.memory.smaller == loss else 0) + wishes.counts
         if not shrinking or wishes.force or wishes.agreed or seen >= PATIENCE:
             return Verdict(memory=replace(memory, smaller="", smaller_seen=0))
@@ -81,38 +80,38 @@ def remember(memory: NodeState, end: PassEnd) -> NodeState:
     return memory
 
 
-def _refused(draft: Draft, wishes: Wishes, terms: Terms) -> tuple[Feature | None, Refusal | None]:
+def _refused(draft: Draft, terms: Terms) -> tuple[Feature | None, Refusal | None]:
     """Return the first objection, and the feature that has it: the roles', each feature's, then the general ones."""
     if terms.audits_only and draft.plan.operations:
         return None, Refusal(status=Status.AUDIT_ONLY, notes=(only_audits(draft.view.node),))
     if draft.view.beside and (refusal := against_root(draft.view.node, draft.observed)):
         return None, Refusal(status=Status.CONTESTED, notes=refusal)
     for feature in draft.features:
-        if refused := feature.refuse(draft, wishes, terms):
+        if refused := feature.refuse(draft, terms):
             return feature, refused
-    if wrong := next(filter(None, _general(draft, wishes, terms)), ()):
+    if wrong := next(filter(None, _general(draft, terms)), ()):
         return None, Refusal(status=Status.UNSAFE, notes=wrong)
     if draft.breaches:
         broken = tuple(one.law for one in draft.breaches)
         return None, Refusal(status=Status.UNSAFE, notes=sentences(draft.breaches), broken=broken)
-    if draft.plan.moves and not wishes.reshape:
+    if draft.plan.moves and not draft.view.wishes.reshape:
         return None, Refusal(status=Status.RESHAPE_NEEDED, notes=_needs_reshape(draft))
     return None, None
 
 
-def _general(draft: Draft, wishes: Wishes, terms: Terms) -> Iterator[tuple[str, ...]]:
+def _general(draft: Draft, terms: Terms) -> Iterator[tuple[str, ...]]:
     """Yield the reasons why any plan is unsafe, one check after the other."""
     yield _lacks_reparenting(draft.plan, terms.microversion)
     yield _twice(draft)
     yield (draft.way.unplaceable,) if draft.way.unplaceable else ()
     yield _lost_settings(draft)
-    yield () if wishes.agreed else _lost_names(draft)
+    yield () if draft.view.wishes.agreed else _lost_names(draft)
     try:
-        check_use(draft.plan, draft.observed, draft.allocations_after, force=wishes.force)
+        check_use(draft.plan, draft.observed, draft.allocations_after, force=draft.view.wishes.force)
     except UnsafePlan as error:
         yield (str(error),)
-    if wishes.undone:
-        yield _not_undone(draft, wishes.undone)
+    if draft.view.wishes.undone:
+        yield _not_undone(draft, draft.view.wishes.undone)
 
 
 def _shrinking(draft: Draft) -> tuple[tuple[str, ...], str]:

@@ -13,7 +13,7 @@ from agent.sync.decide.additions import without
 from agent.sync.decide.laws import Breach
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
-from agent.sync.decide.view import Shaper, View, Wishes
+from agent.sync.decide.view import Shaper, View
 from agent.sync.decide.wanted import Wanted
 from agent.sync.outcome import Condition, Status
 from drivers.policy import Layout
@@ -129,7 +129,7 @@ class Feature:
         """Return the feature at a later attempt of one pass, with what it found at the ``earlier`` one."""
         return self
 
-    def refuse(self, draft: "Draft", wishes: Wishes, terms: Terms) -> Refusal | None:
+    def refuse(self, draft: "Draft", terms: Terms) -> Refusal | None:
         """Return why the plan is not carried out; None: no objection."""
         return None
 
@@ -155,7 +155,6 @@ class PassEnd:
     """How a pass ends."""
 
     draft: "Draft"
-    wishes: Wishes
     terms: Terms
     refused: Refusal | None  # None: the plan may be carried out
     by: Feature | None = None  # the feature that refused it; None: none did

@@ -223,7 +223,6 @@ def _memories(
         lasting=replace(
             memory,
             stood=True,
-            elsewhere=None,
             smaller="",
             smaller_seen=0,
             configured=joined(still_named(memory.configured, standing.observed, view.additions), wanted.added),

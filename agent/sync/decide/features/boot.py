@@ -12,7 +12,7 @@ from agent.sync.decide.feature import Draft, Feature, Refusal, Terms
 from agent.sync.decide.missing import Sides, Slot, missing_of, sides_of, with_stock
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
-from agent.sync.decide.view import Shaper, View, Wishes
+from agent.sync.decide.view import Shaper, View
 from agent.sync.outcome import Condition, Status
 from reportclient.names import BANDWIDTH
 from reportclient.tree import ProviderTree
@@ -50,8 +50,8 @@ class Boot(Feature):
             return self, kept
         return Boot(awaits=_awaits(waiting, shaped.tree)), with_stock(kept, standing, waiting.stock)
 
-    def refuse(self, draft: Draft, wishes: Wishes, terms: Terms) -> Refusal | None:
-        if wishes.force or draft.view.beside or not self.awaits or draft.stands_in == draft.layout:
+    def refuse(self, draft: Draft, terms: Terms) -> Refusal | None:
+        if draft.view.wishes.force or draft.view.beside or not self.awaits or draft.stands_in == draft.layout:
             return None
         why = (
             f"devices are awaited since this host was booted, and a conversion from {draft.stands_in} to "

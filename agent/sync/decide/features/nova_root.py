@@ -8,7 +8,7 @@ from agent.nova.answers import NovaRecord
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal, Terms
 from agent.sync.decide.owner import ROOT, against_writing, outlook, signs_of_nova
-from agent.sync.decide.view import Unread, View, Wishes
+from agent.sync.decide.view import Unread, View
 from agent.sync.outcome import Condition, Status
 from drivers.facts import ServiceSigns
 from reportclient.plan import Plan
@@ -38,8 +38,8 @@ class NovaRoot(Feature):
         signs = signs_of_nova(view.observed.root, found, record, remembered=view.memory.wrote)
         return NovaRoot(signs=signs, looked=read.nova_compute is not None)
 
-    def refuse(self, draft: Draft, wishes: Wishes, terms: Terms) -> Refusal | None:
-        if wishes.take_over or draft.view.beside or not draft.plan.operations:
+    def refuse(self, draft: Draft, terms: Terms) -> Refusal | None:
+        if draft.view.wishes.take_over or draft.view.beside or not draft.plan.operations:
             return None
         notes = against_writing(draft.desired.root.name, self.signs, taken_over(draft.memory))
         return Refusal(status=Status.CONTESTED, notes=notes) if notes else None
@@ -53,7 +53,7 @@ class NovaRoot(Feature):
         if not end.done or not self.looked:
             return {}
         signs = frozenset(self.signs) - {ROOT}
-        return {_BODY: sorted(signs if end.wishes.take_over else signs & taken_over(end.draft.memory))}
+        return {_BODY: sorted(signs if end.draft.view.wishes.take_over else signs & taken_over(end.draft.memory))}
 
 
 def taken_over(memory: NodeState) -> frozenset[str]:

@@ -7,7 +7,7 @@ from agent.sync.decide.feature import Draft, Feature, Refusal, Terms
 from agent.sync.decide.missing import missing_of, sides_of, with_stock
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
-from agent.sync.decide.view import Shaper, View, Wishes
+from agent.sync.decide.view import Shaper, View
 from agent.sync.outcome import Condition, Status
 from reportclient.names import BANDWIDTH
 
@@ -38,9 +38,15 @@ class OddDevices(Feature):
                 stock[slot] = total if resource_class in BANDWIDTH else min(total, there + most[name])
         return feature, with_stock(shaped, standing, stock) if stock else shaped
 
-    def refuse(self, draft: Draft, wishes: Wishes, terms: Terms) -> Refusal | None:
+    def refuse(self, draft: Draft, terms: Terms) -> Refusal | None:
         """Refuse to divide a total on the root: what odd devices are of it has no place below the root."""
-        if wishes.force or draft.view.beside or not self.odd or draft.layout == "flat" or draft.stands_in != "flat":
+        if (
+            draft.view.wishes.force
+            or draft.view.beside
+            or not self.odd
+            or draft.layout == "flat"
+            or draft.stands_in != "flat"
+        ):
             return None
         why = (
             f"devices are undecided, and a conversion from flat to {draft.layout} would forget them: repair or reset "

@@ -8,7 +8,7 @@ from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal, Terms
 from agent.sync.decide.shaped import Shaped, shape_host
 from agent.sync.decide.standing import Standing
-from agent.sync.decide.view import Shaper, View, Wishes
+from agent.sync.decide.view import Shaper, View
 from agent.sync.outcome import Condition, Status
 from reportclient.json_text import decode_as, encode
 from reportclient.ownership import Contest, contest
@@ -49,8 +49,8 @@ class SecondWriter(Feature):
         """Keep the first sign: a cut-off attempt may have undone the change."""
         return earlier if isinstance(earlier, SecondWriter) and earlier.contest else self
 
-    def refuse(self, draft: Draft, wishes: Wishes, terms: Terms) -> Refusal | None:
-        if wishes.take_over:
+    def refuse(self, draft: Draft, terms: Terms) -> Refusal | None:
+        if draft.view.wishes.take_over:
             return None
         found, before = self.contest, strikes_of(draft.memory)
         if found is None or not (found.nova or before.contested or before.strikes):
@@ -86,7 +86,7 @@ class SecondWriter(Feature):
             return replace(before, contested=refused.notes)
         if refused and refused.status in (Status.AUDIT_ONLY, Status.CONTESTED):
             return before
-        if end.wishes.take_over:
+        if end.draft.view.wishes.take_over:
             return replace(before, strikes=0, quiet=0, contested=())
         if self.contest:
             return Strikes(strikes=before.strikes + 1, struck_s=now_s)
