@@ -25,7 +25,6 @@ class BareMetalNodes:
     client: PlacementClient
     settings: Settings
     where: str  # the placement's name
-    workers: int = 8  # nodes that are written at a time
     clock: Clock = field(default_factory=probe_clock)
 
     def now_s(self) -> float:

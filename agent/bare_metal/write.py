@@ -137,7 +137,7 @@ def settle_all(writing: Writing, tasks: list[Task]) -> list[Settled]:
             return node_outcome(uuid, Status.UNFINISHED, str(error)), task.known
 
     first, rest = writing.vocabulary.split(tasks)
-    return [*map(guarded, first), *each(guarded, rest, writing.bare_metal.workers)]
+    return [*map(guarded, first), *each(guarded, rest, writing.bare_metal.client.workers)]
 
 
 def _still_answers(client: PlacementClient, uuid: str) -> bool:

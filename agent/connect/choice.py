@@ -306,8 +306,7 @@ def open_bare_metal(
     """
     Open Ironic and yield the bare-metal nodes of this agent, by the clock of this host, or of a case.
 
-    Parameters and errors as ``open_nodes``; ConfigError also for a role that bare metal does not have. One node is
-    written at a time if placement runs in this process, on SQLite.
+    Parameters and errors as ``open_nodes``; ConfigError also for a role that bare metal does not have.
     """
     if settings.role in ("audit", "beside"):
         raise ConfigError(
@@ -320,7 +319,6 @@ def open_bare_metal(
             client=client,
             settings=settings,
             where=where,
-            workers=workers_for(settings, choice),
             clock=kept.clock if kept else probe_clock(),
         )
 

@@ -75,7 +75,6 @@ class World:
             client=self.client,
             settings=changed(load_settings([]), folders={"state": folder}, ironic={"node_grace_s": 0}),
             where="placement",
-            workers=1,
         )
         self._named: dict[tuple[int, str], str] = {}  # (node, class in placement) -> the text that last meant it
 

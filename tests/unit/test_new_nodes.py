@@ -28,8 +28,8 @@ WORKERS = 4
 def many(count: int = NODES) -> Iterator[tuple[World, Watched]]:
     with world() as one:
         watched = Watched(one.placement)
-        one.client = PlacementClient(Transport(watched, where="placement"))
-        one.bare_metal = replace(one.bare_metal, client=one.client, workers=WORKERS)
+        one.client = PlacementClient(Transport(watched, where="placement"), WORKERS)
+        one.bare_metal = replace(one.bare_metal, client=one.client)
         one.nodes.classes = dict.fromkeys(range(1, count + 1), DASH)
         yield one, watched
 
