@@ -20,7 +20,7 @@ _FOLDER = "cases"
 MOST_BYTES = 16 << 20  # size limit of a case; a larger one is not kept
 _REASONS = 64  # reasons that are remembered
 _NUMBER = re.compile(r"\d+(\.\d+)?")
-_COUNTED = re.compile(r"(\d{6,})-\d{8}T")  # begin of a case's name: its number, then the time
+_COUNTED = re.compile(r"(\d{6})-\d{8}T")  # begin of a case's name: its number, as the clock may be wrong; the time
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")  # not in a file's name
 
 
@@ -95,8 +95,8 @@ class KeptCases:
         packed = packed_case(recorder, self._settings, "plan", options)
         if len(packed) > MOST_BYTES:
             return
-        before = case_files(self._settings.folders.state)
-        number = _number(before[-1]) + 1 if before else 1
+        names = (path.name for path in case_files(self._settings.folders.state))
+        number = max((int(found[1]) for name in names if (found := _COUNTED.match(name))), default=0) + 1
         name = f"{number:06}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{_UNSAFE.sub('_', node)[:100]}.tar.gz"
         write_packed(folder / name, packed, write=replace_durably)
 
@@ -108,10 +108,4 @@ def case_files(directory: Path) -> list[Path]:
     Raises:
         StateError: the folder cannot be read.
     """
-    return sorted(state_files(directory / _FOLDER, ".tar.gz"), key=lambda path: (_number(path), path.name))
-
-
-def _number(path: Path) -> int:
-    """Return the number of a case, which says more than its time: the clock may have been wrong; 0 in older names."""
-    counted = _COUNTED.match(path.name)
-    return int(counted[1]) if counted else 0
+    return state_files(directory / _FOLDER, ".tar.gz")
