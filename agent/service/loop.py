@@ -5,7 +5,6 @@ The main thread takes all passes and notifies systemd's watchdog; other threads 
 nothing and is tried again, with longer and longer waits in between.
 """
 
-import gc
 import logging
 import sys
 import time
@@ -45,7 +44,6 @@ class Daemon:
         self._reporter = Reporter(self._settings, notifier or Notifier())
         self._pace = Pace(self._settings, lambda: self._pass((), regular=True))
         self._passes = self._new_passes(self._settings, policy)
-        self._frozen = False  # whether the garbage collector leaves out what is loaded by now
         self._verbose = 0
         self._stopping = self._reloading = False
 
@@ -138,15 +136,7 @@ class Daemon:
         )
 
     def _pass(self, events: tuple[Event, ...], *, regular: bool = False) -> None:
-        """Take one pass over all nodes of this agent, and free what it leaves."""
-        self._take(events, regular=regular)
-        gc.collect()  # the collector itself waits until garbage has gathered that is a quarter of what is frozen
-        if not self._frozen and not self._pace.failures:  # a failed pass has not loaded everything
-            self._frozen = True
-            gc.freeze()  # what is loaded by now stays: later collections need not look through it
-
-    def _take(self, events: tuple[Event, ...], *, regular: bool) -> None:
-        """Take one pass; report any error, and keep the service running."""
+        """Take one pass over all nodes of this agent; report any error, and keep the service running."""
         began, asked_s = time.monotonic(), self._reporter.asked_s
         for event in events:
             LOG.debug("woken source=%s what=%s", event.source, event.what)
@@ -187,8 +177,6 @@ class Daemon:
         else:
             self._passes.close_host()
             self._settings, self._passes = settings, passes
-            gc.unfreeze()  # so that the old connections are freed when the next pass is done
-            self._frozen = False
             LOG.info("configuration read again")
             _warn_of_slips(self._settings)
         self._reporter.reloaded(self._settings, reason)
