@@ -15,7 +15,7 @@ from reportclient.allocations import Allocation, Consumer, Observed
 from reportclient.diff import diff
 from reportclient.hold import hold, is_of_the_host
 from reportclient.ownership import Names
-from reportclient.plan import Plan, check_use, lessened, recast
+from reportclient.plan import Plan, check_use, lessened
 from reportclient.reserve import with_left
 from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
 
@@ -89,7 +89,7 @@ def _needs_allocations(found: Draft, call: Call) -> bool:
     At the start: any provider loses stock. Later nova cannot give them, so only if stock goes to another provider or
     class, which must not be done without its allocations.
     """
-    losing = lessened(found.plan, call.tree) | recast(found.plan, call.tree)
+    losing = lessened(found.plan, call.tree)
     if call.starting or not losing:
         return bool(losing)
     leaves = leaving_of(call.tree, found.desired)

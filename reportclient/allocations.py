@@ -1,5 +1,6 @@
 """Allocations as placement records them, holdings as the hypervisor reports them, and moves between providers."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -135,11 +136,7 @@ class Consumer:
     @property
     def amounts(self) -> dict[str, int]:
         """Sum of each class over all providers."""
-        found: dict[str, int] = {}
-        for resources in self.slots.values():
-            for name, amount in resources.items():
-                found[name] = found.get(name, 0) + amount
-        return found
+        return _sums(self.slots.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +204,7 @@ def instructions(moves: Iterable[Move]) -> tuple[Instruction, ...]:
 
 
 def _sums(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for resources in several:
-        for name, amount in resources.items():
-            total[name] = total.get(name, 0) + amount
-    return total
+    return dict(sum(map(Counter, several), Counter[str]()))
 
 
 def usages(allocations: Iterable[Allocation]) -> dict[tuple[str, str], int]:

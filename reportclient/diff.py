@@ -5,9 +5,10 @@ A reshape replaces all allocations of each consumer that it names, so moves beco
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
-from reportclient.allocations import Consumer, Move
+from reportclient.allocations import Allocation, Consumer, Move, apply_moves
 from reportclient.errors import Conflict, TreeMismatch
 from reportclient.names import is_custom, unknown_standard
 from reportclient.ownership import Ownership, carry_inventories, carry_traits, is_novas, others_marks
@@ -367,22 +368,22 @@ def rewrites(moves: Iterable[Move], consumers: Iterable[Consumer], identity: Map
 def _rewrite(uuid: str, moves: Iterable[Move], consumer: Consumer | None, identity: Mapping[str, str]) -> Rewrite:
     if consumer is None:
         raise Conflict(f"consumer {uuid} released all its allocations while this plan was made")
-    after: dict[tuple[str, str], int] = {
-        (provider, name): amount for provider, resources in consumer.slots.items() for name, amount in resources.items()
-    }
-    for move in moves:
-        for name, amount in move.moved_resources.items():
-            slot = identity[move.from_provider], name
-            after[slot] = after.get(slot, 0) - amount
-        for name, amount in move.arriving.items():
-            slot = identity[move.to_provider], name
-            after[slot] = after.get(slot, 0) + amount
-    if any(amount < 0 for amount in after.values()):
-        raise Conflict(f"consumer {uuid} changed while this plan was made")
+    held = [
+        Allocation(uuid, provider, name, amount)
+        for provider, resources in consumer.slots.items()
+        for name, amount in resources.items()
+    ]
+    by_uuid = (
+        replace(move, from_provider=identity[move.from_provider], to_provider=identity[move.to_provider])
+        for move in moves
+    )
+    try:
+        after = apply_moves(held, by_uuid)
+    except ValueError as error:
+        raise Conflict(f"consumer {uuid} changed while this plan was made") from error
     final: dict[str, dict[str, int]] = {}
-    for (provider, name), amount in sorted(after.items()):
-        if amount:
-            final.setdefault(provider, {})[name] = amount
+    for one in after:
+        final.setdefault(one.provider, {})[one.resource_class] = one.amount
     return Rewrite(
         consumer=uuid,
         generation=consumer.generation,

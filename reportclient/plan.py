@@ -258,34 +258,21 @@ def stock_writes(operations: Iterable[Operation]) -> dict[str, Mapping[str, Inve
 
 
 def lessened(plan: Plan, observed: ObservedTree) -> frozenset[str]:
-    """Return the uuids of providers that lose stock by this plan: to judge it, their allocations must be read."""
-    final = stock_writes(plan.operations)
-    return frozenset(
-        provider.uuid
-        for provider in observed
-        if provider.uuid in final
-        and any(
-            _is_less(final[provider.uuid].get(name), stock) for name, stock in provider.provider.inventories.items()
-        )
-    )
-
-
-def recast(plan: Plan, observed: ObservedTree) -> frozenset[str]:
     """
-    Return the uuids of providers with stock that get a class they did not have: guests may have it by another name.
+    Return the uuids of providers of which guests may lose something: to judge the plan, their allocations must be read.
 
-    The same holds for providers that get more dedicated CPUs than before, even if no other class shrinks.
+    These are the providers that lose stock, and those with stock that get a class they did not have, or more dedicated
+    CPUs: guests may have it by another name.
     """
     final = stock_writes(plan.operations)
     return frozenset(
-        seen.uuid
-        for seen in observed
-        if seen.provider.inventories
-        and (
-            final.get(seen.uuid, {}).keys() - seen.provider.inventories.keys()
-            or total_of(final.get(seen.uuid, {}), "PCPU") > total_of(seen.provider.inventories, "PCPU")
-        )
+        seen.uuid for seen in observed if seen.uuid in final and _may_lose(seen.provider.inventories, final[seen.uuid])
     )
+
+
+def _may_lose(before: Mapping[str, Inventory], after: Mapping[str, Inventory]) -> bool:
+    comes = after.keys() - before.keys() or total_of(after, "PCPU") > total_of(before, "PCPU")
+    return bool(before and comes) or any(_is_less(after.get(name), stock) for name, stock in before.items())
 
 
 def _is_less(after: Inventory | None, before: Inventory) -> bool:
@@ -370,22 +357,22 @@ def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocati
         if provider is None or provider.uuid not in final:
             continue
         stands = provider.provider.inventories.get(resource_class)
-        stays = _capacity(final[provider.uuid], resource_class)
-        if resource_class not in final[provider.uuid]:
+        after = final[provider.uuid].get(resource_class)
+        if after is None:
             raise UnsafePlan(
                 f"{used} {resource_class} on {name} are allocated{_to(held, (name, resource_class))}, and the "
                 f"plan would remove that stock: move the guests away first; of consumers without a guest "
                 f"compute-node-agent audit says what to do"
             )
         # A reservation of devices that guests hold keeps them from other guests; it takes nothing away.
-        of_devices, total = resource_class not in NO_DEVICES, final[provider.uuid][resource_class].total
-        kept = of_devices and total >= used
+        of_devices = resource_class not in NO_DEVICES
+        kept = of_devices and after.total >= used
         # Stock that was all reserved has no capacity to lose; a lower total can still remove units that guests hold.
-        fewer = stands is None or stays < stands.capacity or (of_devices and total < stands.total)
-        if not force and stays < used and not kept and fewer:
+        fewer = stands is None or after.capacity < stands.capacity or (of_devices and after.total < stands.total)
+        if not force and after.capacity < used and not kept and fewer:
             raise UnsafePlan(
                 f"{used} {resource_class} on {name} are allocated, and the plan would leave room for "
-                f"{stays}: move guests away, correct the configuration, or say --force"
+                f"{after.capacity}: move guests away, correct the configuration, or say --force"
             )
 
 
@@ -394,8 +381,3 @@ def _to(allocations: Iterable[Allocation], slot: tuple[str, str]) -> str:
     found = sorted({one.consumer for one in allocations if (one.provider, one.resource_class) == slot})
     more = f" and {len(found) - _NAMED_CONSUMERS} more" if len(found) > _NAMED_CONSUMERS else ""
     return f" to {', '.join(found[:_NAMED_CONSUMERS])}{more}"
-
-
-def _capacity(inventories: Mapping[str, Inventory], resource_class: str) -> int:
-    stock = inventories.get(resource_class)
-    return stock.capacity if stock else 0

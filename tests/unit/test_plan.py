@@ -17,7 +17,6 @@ from reportclient.plan import (
     check_use,
     lessened,
     losses,
-    recast,
     shrinkage,
 )
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
@@ -64,7 +63,7 @@ def test_who_holds_what_is_asked_where_guests_may_have_it_by_another_name(
     after = {**before, **{name: Inventory(total=total) for name, total in stock.items()}}
     plan = Plan((SetInventories("r", "host", after), SetInventories("e", "empty", after)))
 
-    assert recast(plan, ObservedTree((root, EMPTY))) == asked
+    assert lessened(plan, ObservedTree((root, EMPTY))) == asked
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from reportclient.errors import Unplaceable
 from reportclient.hold import hold
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import joined
-from reportclient.plan import Plan, lessened, recast
+from reportclient.plan import Plan, lessened
 from reportclient.reserve import with_least, with_left
 from reportclient.tree import ObservedTree, ProviderTree, total_of
 
@@ -143,7 +143,7 @@ def _allocations(
     With ``anyhow`` the root counts as such a provider, whatever the plan does with its stock; with ``whole`` all are
     needed.
     """
-    losing = lessened(plan, observed) | recast(plan, observed)
+    losing = lessened(plan, observed)
     losing |= {observed.root.uuid} if anyhow and observed.root else set()
     first = view.rows_on((seen.uuid for seen in observed if seen.uuid in losing), observed)
     if not (first or whole):
