@@ -27,9 +27,9 @@ from drivers.policy import Policy
 from reportclient.client import PlacementClient
 from reportclient.names import is_custom
 from reportclient.ownership import OWNER_NOVA
-from reportclient.payload import encode_inventories
+from reportclient.payload import encode_inventories, encode_traits
 from reportclient.transport import Transport
-from reportclient.tree import Inventory, ObservedTree
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree
 
 ROOT = "a4f1c3f0-5d7f-4a3c-9d26-0c1f6b1de201"
 GUEST = "6f1f6a0c-4d3c-4b7e-8b9a-2f6b7a1c0d42"
@@ -160,7 +160,7 @@ class OneHost:
     def stock(self, suffix: str = "") -> dict[str, tuple[int, int]]:
         """Class -> (total, reserved) of one provider; empty where there is none."""
         seen = self._find(suffix)
-        return {name: (one.total, one.reserved) for name, one in seen.inventories.items()} if seen else {}
+        return {name: (one.total, one.reserved) for name, one in seen.provider.inventories.items()} if seen else {}
 
     def ratios(self, resource_class: str) -> dict[str, float]:
         """Provider -> allocation ratio of a class."""
@@ -169,26 +169,22 @@ class OneHost:
 
     def marks(self, suffix: str = "") -> frozenset[str]:
         """The traits of a provider by which placement knows whose a reservation is."""
-        seen = self._find(suffix)
-        return frozenset(name for name in seen.traits if name.startswith("CUSTOM_DEVICE_")) if seen else frozenset()
+        return frozenset(name for name in self.traits(suffix) if name.startswith("CUSTOM_DEVICE_"))
 
     def set_by_hand(self, suffix: str, resource_class: str, **changes: object) -> None:
         """What an operator sets of one class: ``reserved``, ``allocation_ratio``."""
-        name = f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname
-        seen = self.tree().by_name[name]
-        stock: dict[str, Inventory] = dict(seen.provider.inventories)
-        stock[resource_class] = replace(stock[resource_class], **changes)  # type: ignore[arg-type]
-        body = encode_inventories(stock, seen.generation)
-        self.send("PUT", f"/resource_providers/{seen.uuid}/inventories", body)
+        stock = self._seen(suffix).provider.inventories[resource_class]
+        self._put_stock(suffix, resource_class, replace(stock, **changes))  # type: ignore[arg-type]
 
     def add_by_hand(self, suffix: str, resource_class: str, total: int) -> None:
         """A class that somebody else puts on a provider."""
-        name = f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname
-        seen = self.tree().by_name[name]
         if resource_class.startswith("CUSTOM_"):
             self.send("PUT", f"/resource_classes/{resource_class}")
-        stock = {**seen.provider.inventories, resource_class: Inventory(total=total)}
-        body = encode_inventories(stock, seen.generation)
+        self._put_stock(suffix, resource_class, Inventory(total=total))
+
+    def _put_stock(self, suffix: str, resource_class: str, stock: Inventory) -> None:
+        seen = self._seen(suffix)
+        body = encode_inventories({**seen.provider.inventories, resource_class: stock}, seen.generation)
         self.send("PUT", f"/resource_providers/{seen.uuid}/inventories", body)
 
     def forget(self) -> None:
@@ -197,34 +193,26 @@ class OneHost:
 
     def remove_traits(self, suffix: str, *traits: str) -> None:
         """Traits that an operator takes off a provider."""
-        name = f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname
-        seen = self.tree().by_name[name]
-        left = sorted(seen.provider.traits - set(traits))
-        body = {"traits": left, "resource_provider_generation": seen.generation}
-        self.send("PUT", f"/resource_providers/{seen.uuid}/traits", body)
+        self._put_traits(suffix, self.traits(suffix) - set(traits))
 
     def add_traits(self, suffix: str, *traits: str) -> None:
         """Traits that another service, or an operator, puts on a provider."""
-        seen = self.tree().by_name[f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname]
-        body = {
-            "traits": sorted(seen.provider.traits | set(traits)),
-            "resource_provider_generation": seen.generation,
-        }
-        self.send("PUT", f"/resource_providers/{seen.uuid}/traits", body)
+        self._put_traits(suffix, self.traits(suffix).union(traits))
+
+    def _put_traits(self, suffix: str, traits: frozenset[str]) -> None:
+        seen = self._seen(suffix)
+        self.send("PUT", f"/resource_providers/{seen.uuid}/traits", encode_traits(traits, seen.generation))
 
     def traits(self, suffix: str = "") -> frozenset[str]:
         """All traits of a provider; empty where there is none."""
         seen = self._find(suffix)
-        return frozenset(seen.traits) if seen else frozenset()
+        return seen.provider.traits if seen else frozenset()
 
     def put_trait(self, suffix: str, name: str, *, away: bool = False) -> None:
         """Somebody else's trait, put on a provider or taken away."""
-        seen = self.tree().by_name[f"{self.facts.hostname}_{suffix}"]
         if is_custom(name):
             self.send("PUT", f"/traits/{name}")
-        traits = sorted(seen.provider.traits - {name} if away else seen.provider.traits | {name})
-        body = {"traits": traits, "resource_provider_generation": seen.generation}
-        self.send("PUT", f"/resource_providers/{seen.uuid}/traits", body)
+        self._put_traits(suffix, self.traits(suffix) - {name} if away else self.traits(suffix) | {name})
 
     def write_provider_config(
         self, suffix: str, resource_class: str, total: int, reserved: int = 0, *, traits: Iterable[str] = ()
@@ -233,7 +221,7 @@ class OneHost:
         folder = self.settings.operator_files.folder
         folder.mkdir(exist_ok=True)
         entry = {
-            "identification": {"name": f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname},
+            "identification": {"name": self._name(suffix)},
             "inventories": {"additional": [{resource_class: {"total": total, "reserved": reserved}}]},
             "traits": {"additional": [*traits]},
         }
@@ -245,10 +233,9 @@ class OneHost:
         if not slots:
             self.send("DELETE", f"/allocations/{consumer}")
             return
-        names = {suffix: f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname for suffix in slots}
-        uuids = {seen.name: seen.uuid for seen in self.tree()}
+        stands = self.tree().by_name
         body = {
-            "allocations": {uuids[names[suffix]]: {"resources": dict(each)} for suffix, each in slots.items()},
+            "allocations": {stands[self._name(one)].uuid: {"resources": dict(each)} for one, each in slots.items()},
             "project_id": "p",
             "user_id": "u",
             "consumer_generation": self.send("GET", f"/allocations/{consumer}").get("consumer_generation"),
@@ -274,10 +261,14 @@ class OneHost:
     def foresee(self, wishes: Wishes = Wishes()) -> Any:
         return foresee(self.node, wishes)
 
-    def _find(self, suffix: str) -> Any:
-        name = f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname
-        seen = self.tree().by_name.get(name)
-        return seen.provider if seen else None
+    def _name(self, suffix: str) -> str:
+        return f"{self.facts.hostname}_{suffix}" if suffix else self.facts.hostname
+
+    def _find(self, suffix: str) -> ObservedProvider | None:
+        return self.tree().by_name.get(self._name(suffix))
+
+    def _seen(self, suffix: str) -> ObservedProvider:
+        return self.tree().by_name[self._name(suffix)]
 
     def put(self, uuid: str, what: str, **body: object) -> None:
         """What somebody writes by hand of another root: ``inventories``, ``traits``, ``aggregates``."""
