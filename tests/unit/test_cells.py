@@ -16,12 +16,11 @@ from agent.settings.read import Role
 from agent.state.memory import NodeState
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, RESHAPE, OneHost
-from drivers.errors import PolicyError
 from drivers.facts import CpuMap, Guest, GuestDevices, GuestMemory, HostCpu, HostFacts, MemoryPages, NumaCell, Tenant
 from drivers.libvirt.shape import shape
 from drivers.policy import OF_CELLS, CpuPolicy, DevicePolicy, Layout, Policy, Ratio, Ratios, ReservedPages
 from hardware import at, card, host
-from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA
+from reportclient.ownership import MANAGED, OWNER_NOVA
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 CPUS = {0: frozenset({0, 1, 2, 3}), 1: frozenset({4, 5, 6, 7})}
@@ -139,34 +138,6 @@ def test_everybody_stays_in_its_cell_between_cells_and_numa_and_all_is_as_it_was
     one.reshape(first)
     assert held(one) == rows(first)
     assert [seen.provider for seen in one.tree()] == before
-
-
-def test_a_cell_has_no_trait_of_its_small_pages(start: Start) -> None:
-    one = start("numa", cells(), {})
-    before = one.traits("NUMA0")
-
-    one.reshape("cells")
-
-    assert one.traits("NUMA0") == before == {"HW_NUMA_ROOT", "CUSTOM_OWNER_COMPUTE_NODE_AGENT"}
-    assert one.stock("NUMA0_PAGES_4") == {}
-    assert one.traits("NUMA0_PAGES_2048") >= {"CUSTOM_MEMORY_PAGE_SIZE_2048", "CUSTOM_MEMORY_PAGE_SIZE_LARGE"}
-    one.reshape("numa")
-    assert one.traits("NUMA0") == before
-    assert one.traits("NUMA0_PAGES_4") >= {"CUSTOM_MEMORY_PAGE_SIZE_4", "CUSTOM_MEMORY_PAGE_SIZE_SMALL"}
-
-
-def test_all_memory_moves_between_cells_and_numa_in_one_reshape(start: Start) -> None:
-    one = start("numa", cells(*EVERYBODY), rows("numa"))
-    one.policy = replace(one.policy, layout="cells")
-
-    plan = one.foresee(RESHAPE).plan
-
-    assert {(move.from_provider, move.to_provider) for move in plan.moves} == {
-        ("host_NUMA0_PAGES_4", "host_NUMA0"),
-        ("host_NUMA1_PAGES_4", "host_NUMA1"),
-    }
-    assert {name for move in plan.moves for name in move.moved_resources} == {"MEMORY_MB"}
-    assert [type(step).__name__ for step in plan.operations] == ["Reshape", "Delete", "Delete"]
 
 
 @pytest.mark.parametrize("first", ["flat", "devices"])
@@ -512,40 +483,6 @@ def test_a_guest_that_was_given_memory_without_cpus_is_not_robbed_of_it(start: S
     assert one.sync(FORCE, policy=replace(one.policy, reserved_cells=None)).status is Status.CHANGED
     assert one.held(FLOATING) == {f"host_{name}": slots for name, slots in given[FLOATING].items()}
     assert one.sync().status is Status.UNCHANGED
-
-
-def test_a_host_whose_cells_overlap_goes_back_by_force_from_what_an_older_release_counted(start: Start) -> None:
-    """Each cell had all CPUs; a guest that is pinned to two of them has these, and no more, on the root."""
-    one = start("cells", cells(IS_PINNED), {PINNED: with_memory("NUMA1", {"PCPU": 2}, "NUMA1", 1024)})
-    for cell in (0, 1):
-        one.set_by_hand(f"NUMA{cell}", "VCPU", total=4, max_unit=4)
-        one.set_by_hand(f"NUMA{cell}", "PCPU", total=4, max_unit=4)
-    every = tuple(cpu for cell in one.facts.cells for cpu in cell.cpus)
-    overlapping = replace(one.facts, cells=tuple(replace(cell, cpus=every) for cell in one.facts.cells))
-    with pytest.raises(PolicyError, match="CPU 0-7 of host in several NUMA cells"):
-        one.sync(facts=overlapping)
-
-    refused = one.reshape("devices", force=False)
-    converted = one.reshape("devices")
-
-    assert refused.status is Status.UNSAFE
-    assert "VCPU would shrink from 16 to 8, more than 30%" in refused.notes[0]
-    assert converted.status is Status.CHANGED, converted.notes
-    assert one.held(PINNED) == {"host": {"PCPU": 2, "MEMORY_MB": 1024}}
-    assert {name: one.stock()[name] for name in ("VCPU", "PCPU")} == {"VCPU": (4, 0), "PCPU": (4, 0)}
-    assert one.sync().status is Status.UNCHANGED
-
-
-@pytest.mark.parametrize("layout", OF_CELLS)
-def test_the_provider_of_a_cell_that_an_older_release_made_for_nothing_goes(start: Start, layout: Layout) -> None:
-    one = start(layout, with_gpu(), {})
-    made = {"name": "host_NUMA9", "uuid": FLOATING, "parent_provider_uuid": one.tree().providers[0].uuid}
-    one.send("POST", "/resource_providers", made)
-    for trait in ("HW_NUMA_ROOT", MARKER):
-        one.put_trait("NUMA9", trait)
-
-    assert one.sync().status is Status.CHANGED
-    assert "host_NUMA9" not in one.tree().by_name
 
 
 @pytest.mark.parametrize("layout", get_args(Layout))

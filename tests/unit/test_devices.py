@@ -414,19 +414,6 @@ def test_what_ill_health_reserved_is_given_back_and_what_a_person_reserved_is_no
     }
 
 
-def test_what_a_person_reserved_before_an_illness_is_what_is_reserved_after_it() -> None:
-    ill, well = host(*card(vfs=4, driver=None)), host(*card(vfs=4))
-    before = standing("0000:81:00.0", SRIOV_NET_VF=Inventory(total=4, reserved=2))
-
-    during = only(ill, ALL, before)
-    stock = during.inventories["SRIOV_NET_VF"][0]
-    after = standing("0000:81:00.0", frozenset(during.traits), SRIOV_NET_VF=stock)
-
-    assert (stock.reserved, offered(well, ALL, after)) == (4, {"0000:81:00.0": {"SRIOV_NET_VF": (4, 2)}})
-    again = only(ill, ALL, after)
-    assert (again.inventories["SRIOV_NET_VF"][0], set(again.traits)) == (stock, set(during.traits))
-
-
 def test_a_vf_that_is_a_parent_of_mediated_devices_is_as_well_as_its_pf() -> None:
     """NVIDIA's cards from Ampere on: an mdev parent on each VF."""
     pf, vf = card("0000:84:00.0", 1, ids=PciIds("10de", "1528", 0x030200), net_devices=())
@@ -492,30 +479,6 @@ def test_a_plain_device_whose_driver_shows_nothing_stays_and_is_ill() -> None:
     assert offered(host(plain()), policy, before) == {"0000:05:00.0": {"CUSTOM_VENDOR_7": (1, 1)}}
 
 
-def test_a_one_time_device_that_was_ill_is_given_back_when_no_guest_had_it() -> None:
-    policy = rules(DeviceRule(number=1, product_id="1533", one_time_use=True))
-    ill = standing("0000:05:00.0", frozenset({UNHEALTHY}), CUSTOM_PCI_8086_1533=Inventory(total=1, reserved=1))
-
-    assert offered(host(plain()), policy, ill) == {"0000:05:00.0": {"CUSTOM_PCI_8086_1533": (1, 0)}}
-
-
-def test_mediated_devices_of_another_class_are_not_given_as_this_one() -> None:
-    one = gpu()
-    mdevs = (Mdev("u1", "b", "pci_0000_84_00_0"), Mdev("u2", "a", "pci_0000_84_00_0"))
-    facts = host(one, parents=(parent(one, a=3, b=0),), mdevs=mdevs)
-    rules_ = (MdevRule(type="a"), MdevRule(type="b", addresses=frozenset({"x"}), resource_class="CUSTOM_B"))
-
-    assert offered(facts, DevicePolicy(mdevs=rules_)) == {"pci_0000_84_00_0": {"VGPU": (4, 0)}}
-
-
-def test_one_ill_vf_reserves_one() -> None:
-    pf, first, second = card(vfs=2)
-
-    found = offered(host(pf, replace(first, power_state="error"), second), ALL)
-
-    assert found == {"0000:81:00.0": {"SRIOV_NET_VF": (2, 1)}}
-
-
 def test_what_a_person_reserved_counts_beside_what_is_ill_as_it_names_no_device() -> None:
     pf, first, second, *rest = card(vfs=5)
     ill = (pf, *(replace(one, power_state="error") for one in (first, second)), *rest)
@@ -532,18 +495,21 @@ def test_what_a_person_reserved_counts_beside_what_is_ill_as_it_names_no_device(
 
 
 @pytest.mark.parametrize(
-    ("held", "stands", "reserved"),
+    ("held", "stands", "marks", "reserved"),
     [
-        pytest.param(False, 0, 0, id="never used"),
-        pytest.param(True, 0, 1, id="a guest has it"),
-        pytest.param(False, 1, 1, id="a guest had it: only a person gives it back"),
+        pytest.param(False, 0, (), 0, id="never used"),
+        pytest.param(True, 0, (), 1, id="a guest has it"),
+        pytest.param(False, 1, (), 1, id="a guest had it: only a person gives it back"),
+        pytest.param(False, 1, (UNHEALTHY,), 0, id="it was ill, and no guest had it"),
     ],
 )
-def test_a_one_time_device_is_reserved_once_a_guest_has_it(held: bool, stands: int, reserved: int) -> None:
+def test_a_one_time_device_is_reserved_once_a_guest_has_it(
+    held: bool, stands: int, marks: tuple[str, ...], reserved: int
+) -> None:
     guest = guest_with(pci=frozenset({at("0000:05:00.0")}))
     facts = replace(host(plain()), guests=(guest,) if held else ())
     policy = rules(DeviceRule(number=1, product_id="1533", one_time_use=True))
-    before = standing("0000:05:00.0", CUSTOM_PCI_8086_1533=Inventory(total=1, reserved=stands))
+    before = standing("0000:05:00.0", frozenset(marks), CUSTOM_PCI_8086_1533=Inventory(total=1, reserved=stands))
 
     assert offered(facts, policy, before) == {"0000:05:00.0": {"CUSTOM_PCI_8086_1533": (1, reserved)}}
     assert "HW_PCI_ONE_TIME_USE" in only(facts, policy).traits
@@ -582,23 +548,6 @@ def test_bandwidth_of_a_pf(
     assert totals == ({expected} if expected else set())
 
 
-def test_the_class_of_a_vf_can_come_from_its_vendors_driver() -> None:
-    """One rule for all vGPUs of NVIDIA's vendor-specific VFIO framework; a VF without a type is not offered."""
-    kinds = ("1428", "1414", "1428", "0")
-    pf, *vfs = card(vfs=4, ids=PciIds("10de", "1528", 0x030200), net_devices=())
-    typed = [
-        replace(vf, ids=NVIDIA, attributes=(("nvidia/current_vgpu_type", kind),))
-        for vf, kind in zip(vfs, kinds, strict=True)
-    ]
-    policy = rules(
-        DeviceRule(number=1, vendor_id="10de", product_id="1515", class_attribute="nvidia/current_vgpu_type")
-    )
-
-    assert offered(host(pf, *typed), policy) == {
-        "0000:81:00.0": {"CUSTOM_NVIDIA_1414": (1, 0), "CUSTOM_NVIDIA_1428": (2, 0)}
-    }
-
-
 def test_a_card_whose_driver_is_gone_keeps_its_stock_all_reserved() -> None:
     silent = gpu(driver=None)
     stands = standing("pci_0000_84_00_0", VGPU=Inventory(total=16))
@@ -606,14 +555,6 @@ def test_a_card_whose_driver_is_gone_keeps_its_stock_all_reserved() -> None:
     found = offered(host(silent), DevicePolicy(mdevs=(MdevRule(type="a"),)), stands)
 
     assert found == {"pci_0000_84_00_0": {"VGPU": (16, 16)}}
-
-
-def test_vgpus_are_those_that_exist_and_those_that_can_be_made() -> None:
-    card_ = gpu()
-    mdevs = (Mdev("u1", "a", "pci_0000_84_00_0"), Mdev("u2", "other", "pci_0000_84_00_0"))
-    facts = host(card_, parents=(parent(card_, a=15, b=8),), mdevs=mdevs)
-
-    assert offered(facts, DevicePolicy(mdevs=(MdevRule(type="a"),))) == {"pci_0000_84_00_0": {"VGPU": (16, 0)}}
 
 
 def test_each_card_offers_the_type_that_names_it_else_the_one_that_names_none() -> None:
@@ -818,12 +759,6 @@ def test_neutrons_rules_are_accepted_as_in_nova_and_left_out_where_they_do_not_f
     told = idle(host(*functions), policy)
     assert len(told) == 1
     assert "is left to Neutron and is not reported, as in nova" in told[0]
-
-
-def test_what_is_left_to_neutron_is_not_discovered_either() -> None:
-    policy = replace(rules(parse_rule({"address": "0000:81:00.0", **NEUTRONS}, 1)), discover_all=True)
-
-    assert offered(host(*card()), policy) == {}
 
 
 @pytest.mark.parametrize("record", [{"devname": "ens1"}, {"devname": "ens1", "product_id": "1515"}])

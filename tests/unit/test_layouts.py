@@ -168,25 +168,6 @@ def test_a_cell_with_huge_pages_alone_has_no_memory_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("layout", OF_CELLS)
-def test_the_ratio_of_each_cells_small_pages_goes_along_between_cells_and_numa(layout: Layout) -> None:
-    other = next(one for one in OF_CELLS if one != layout)
-    memory = {"cells": "host_NUMA{}", "numa": "host_NUMA{}_PAGES_4"}
-    ratios = {memory[other].format(cell): 2.0 + cell for cell in (0, 1)}
-    seen = []
-    for one in tree(FACTS, other):
-        stock = dict(one.inventories)
-        if one.name in ratios:
-            stock["MEMORY_MB"] = replace(stock["MEMORY_MB"], allocation_ratio=ratios[one.name])
-        seen.append(ObservedProvider(uuid=one.name, generation=1, provider=replace(one, inventories=stock)))
-
-    found = tree(FACTS, layout, ObservedTree(tuple(seen)))
-
-    assert {
-        one.name: one.inventories["MEMORY_MB"].allocation_ratio for one in found if "MEMORY_MB" in one.inventories
-    } == {memory[layout].format(cell): 2.0 + cell for cell in (0, 1)}
-
-
-@pytest.mark.parametrize("layout", OF_CELLS)
 def test_the_ratio_of_the_provider_itself_comes_before_that_of_the_other_layouts(layout: Layout) -> None:
     """Both have MEMORY_MB of one cell only where somebody else put it on one of them."""
     ratios = {"host_NUMA0": 2.0, "host_NUMA0_PAGES_4": 3.0}
@@ -263,41 +244,6 @@ def test_cpus_without_a_place_stay_on_the_root() -> None:
     found = {one.name: one.inventories["VCPU"].total for one in tree(facts, "numa") if "VCPU" in one.inventories}
 
     assert found == {"host": 2, "host_NUMA0": 2, "host_NUMA1": 2}
-
-
-def test_a_ratio_set_by_hand_outlives_a_change_of_layout() -> None:
-    stock = {"VCPU": Inventory(total=4, allocation_ratio=2.5)}
-    root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=stock))
-
-    found = tree(FACTS, "numa", ObservedTree((root,)), ratios=Ratios(cpu=Ratio(4.0)))
-
-    assert {one.inventories["VCPU"].allocation_ratio for one in found if "VCPU" in one.inventories} == {2.5}
-
-
-def test_devices_stand_under_the_root_or_under_their_cell() -> None:
-    graphics = gpu(cell=0)
-    facts = host(*card(vfs=4), plain(cell=None), graphics, parents=(parent(graphics, a=8),))
-    devices = DevicePolicy(
-        report=True,
-        rules=(DeviceRule(number=1, product_id="1515"), DeviceRule(number=2, product_id="1533")),
-        mdevs=(MdevRule(type="a"),),
-    )
-
-    by_layout = {
-        layout: {one.name: one.parent for one in tree(facts, layout, devices=devices) if "0000" in one.name}
-        for layout in LAYOUTS
-    }
-
-    in_cells = {
-        "host_0000:05:00.0": "host",
-        "host_0000:81:00.0": "host_NUMA1",
-        "host_pci_0000_84_00_0": "host_NUMA0",
-    }
-    assert by_layout == {
-        "flat": {},
-        "devices": dict.fromkeys(("host_0000:05:00.0", "host_0000:81:00.0", "host_pci_0000_84_00_0"), "host"),
-        **dict.fromkeys(OF_CELLS, in_cells),
-    }
 
 
 def test_each_provider_of_devices_is_known_with_the_pci_addresses_that_it_offers() -> None:

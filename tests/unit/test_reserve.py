@@ -383,18 +383,6 @@ def test_all_of_a_card_is_reserved_by_an_operator_while_one_vf_is_ill(start: Sta
     assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, 4)}, frozenset())
 
 
-def test_a_reservation_right_after_a_pass_that_wrote_several_cards_at_once_is_the_operators(start: Start) -> None:
-    one = start(*cards("up", "up"), devices=VFS)
-    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=1)
-    one.sync(facts=host(*cards("down", "down")))
-
-    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=3)
-    one.sync()
-    one.sync(facts=host(*cards("up", "up")))
-
-    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, 3)}, frozenset())
-
-
 def test_a_reservation_on_a_flat_root_is_an_operators_while_devices_of_another_class_are_ill(tmp_path: Path) -> None:
     one = OneHost(tmp_path, two_kinds(10_000), Policy(layout="flat", devices=NAMED))
     one.sync()
@@ -572,23 +560,6 @@ def test_hand_over_keeps_what_an_operator_reserved_since_the_last_pass(start: St
     one.hand_over()
 
     assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, 3)}, frozenset())
-
-
-@pytest.mark.parametrize("passes", [0, 1])
-@pytest.mark.parametrize("reserved", [0, 1])
-def test_with_an_older_memory_what_we_reserved_is_ours(start: Start, reserved: int, passes: int) -> None:
-    one = start(*nic(), devices=VFS)
-    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=reserved)
-    one.sync()
-    older = (one.folder / f"{ROOT}.json").read_text()
-    one.sync(facts=host(*nic(state="down")))
-
-    (one.folder / f"{ROOT}.json").write_text(older)
-    for _ in range(passes):
-        one.sync()
-    one.sync(facts=host(*nic()))
-
-    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, reserved)}, frozenset())
 
 
 @pytest.mark.parametrize("passes", [0, 1])

@@ -129,19 +129,6 @@ def test_an_operators_part_beside_ill_devices_is_the_same_in_every_layout(start:
     assert (one.stock()[VF], one.marks()) == ((5, 2), frozenset())
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_class_of_which_some_is_reserved_gets_no_other_name(start: Start, layout: Layout) -> None:
-    """The units would be on offer by the new one."""
-    one = start(*card(ONE, 4), layout=layout)
-    one.set_by_hand("" if layout == "flat" else ONE, VF, reserved=1)
-    named = DevicePolicy(report=True, rules=(parse_rule({"product_id": "1515", "resource_class": "FAST"}, 1),))
-
-    refused(one.sync(RESHAPE, policy=replace(one.policy, devices=named)), "1 SRIOV_NET_VF", "CUSTOM_FAST", "--amend")
-
-    one.set_by_hand("" if layout == "flat" else ONE, VF, reserved=0)
-    assert one.sync(RESHAPE).status is Status.CHANGED
-
-
 def test_a_reservation_on_a_flat_root_is_no_second_writers(start: Start) -> None:
     one = start(*card(ONE, 4), layout="flat")
     one.set_by_hand("", VF, reserved=1)
@@ -227,20 +214,6 @@ def test_a_part_of_one_card_that_a_total_could_not_give_back_is_refused(start: S
     refused(one.reshape("flat"), "3 SRIOV_NET_VF", f"host_{ONE}", "openstack resource provider inventory set")
 
     assert one.stock(ONE)[VF] == (4, 3)
-
-
-def test_an_operators_part_of_an_ill_card_outlives_illness_and_layouts(start: Start) -> None:
-    down = card(ONE, 4, net_devices=(NetDevice("ens1", "down"),))
-    one = start(*card(ONE, 4), layout="devices")
-    one.set_by_hand(ONE, VF, reserved=1)
-    one.sync(facts=host(*down))
-
-    for layout in ("flat", "numa", "flat", "devices"):
-        one.reshape(layout)
-        assert one.stock("" if layout == "flat" else ONE)[VF] == (4, 4)
-    one.sync(facts=host(*card(ONE, 4)))
-
-    assert (one.stock(ONE), one.marks(ONE)) == ({VF: (4, 1)}, frozenset())
 
 
 @pytest.mark.parametrize("layout", OF_CELLS)
@@ -500,20 +473,6 @@ def test_a_part_of_an_ill_card_that_another_layout_would_lose_is_taken_off_as_ad
     refused(outcome, "2 SRIOV_NET_VF", "--amend")
     follow_advice(one, outcome)
     assert one.stock()[VF] == (8, 4)
-
-
-def test_a_reservation_that_was_taken_off_before_the_state_was_lost_stays_off(start: Start) -> None:
-    one = start(*card(ONE, 4), layout="devices")
-    one.set_by_hand(ONE, VF, reserved=2)
-    one.sync(facts=host(*nic(ONE, 4, None, "ixgbe")))
-    one.set_by_hand(ONE, VF, reserved=0)
-    one.forget()
-
-    one.sync(RESHAPE, policy=replace(one.policy, devices=FAST))
-
-    assert one.stock(ONE) == {"CUSTOM_FAST": (4, 4)}
-    one.sync(facts=host(*card(ONE, 4)))
-    assert one.stock(ONE) == {"CUSTOM_FAST": (4, 0)}
 
 
 @pytest.mark.parametrize("reserved", [0, 1, 4])
