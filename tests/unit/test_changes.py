@@ -7,10 +7,9 @@ from agent.audit.heal import UNASKED, Healed
 from agent.command.changes import Row, folded, in_order, rows, summary
 from agent.command.host_tables import print_findings, print_shown
 from agent.command.plan_results import Forecast, Foreseen, ShownPlan, ShownTree
-from agent.command.plan_tables import print_conversion, print_foreseen
+from agent.command.plan_tables import print_conversion
 from agent.command.results import Audit, AuditedFinding, Written
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen
-from agent.command.wording import alike
 from agent.sync.outcome import Status
 from reportclient.allocations import Allocation, Move, Observed
 from reportclient.plan import Delete, EnsureTraits, Operation, Plan
@@ -66,16 +65,6 @@ def told(data: Forecast, *, width: int = 120, whole: bool = False) -> str:
     return out.getvalue()
 
 
-def test_each_provider_says_what_becomes_of_it() -> None:
-    found = [(row.mark, row.depth, row.label, *row.stock, *row.traits) for row in rows(plan(BEFORE, AFTER))]
-
-    assert found == [
-        ("~", 0, "host", "VCPU 2/8 → gone", "+CUSTOM_A"),
-        ("+", 1, "host_NUMA0", "VCPU 2/8 (1 reserved, ratio 4)"),
-        (">", 2, "host_card", "was under host"),
-    ]
-
-
 def test_a_provider_that_goes_is_renamed_or_gets_other_terms_says_so() -> None:
     after = tree(provider("hall", "r", None, VCPU=Inventory(total=8, reserved=2)))
 
@@ -112,22 +101,8 @@ def test_siblings_that_differ_by_name_alone_are_one_row_and_parents_are_not() ->
     assert [one.names for one in folded(several)] == [("a", "c", "d"), ("b",), ("b_x",)]
 
 
-def test_things_that_are_alike_are_named_as_far_as_there_are_few() -> None:
-    assert alike(["a", "b", "c"]) == "a, b, c"
-    assert alike(["a", "b", "c", "d"]) == "a, b … d (4 alike)"
-
-
 def test_a_provider_whose_parent_is_not_there_counts_as_a_root() -> None:
     assert [*in_order({"b": "gone", "a": "b"})] == [("b", 0), ("a", 1)]
-
-
-def test_a_guest_has_its_name_its_uuid_what_goes_where_and_the_evidence() -> None:
-    text = told(plan(BEFORE, AFTER, move()))
-
-    assert f"web-1 {GUEST}" in text
-    assert "2 VCPU" in text
-    assert "host → host_NUMA0  pinned to CPUs 0-3 in cell 0" in text
-    assert text.rstrip().endswith("to carry out exactly this, add --apply --digest d1")
 
 
 def test_of_many_guests_the_sums_are_told_and_all_shows_each() -> None:
@@ -148,15 +123,6 @@ def test_a_long_tree_shows_what_changes_and_all_shows_the_rest() -> None:
     assert "host_07" not in told(data)
     assert f"{LONG} providers unchanged" in told(data)
     assert "host_07" in told(data, whole=True)
-
-
-def test_a_plan_begins_with_its_sentence() -> None:
-    out = StringIO()
-
-    print_foreseen(Screen(file=out, width=120), foreseen(plan(BEFORE, AFTER, move())))
-
-    assert out.getvalue().startswith("1 provider made")
-    assert "make trait CUSTOM_A" in out.getvalue()
 
 
 def test_what_placement_holds_is_told_by_guest() -> None:

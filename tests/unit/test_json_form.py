@@ -7,11 +7,9 @@ from typing import Any, get_args
 
 import pytest
 
-from agent.command.plan_results import Forecast, shown_plan
 from agent.sync.json_form import KINDS, encode, encode_kept, encode_operation
 from agent.sync.outcome import Status
-from reportclient.allocations import Allocation, Move, Observed
-from reportclient.forecast import forecast
+from reportclient.allocations import Move
 from reportclient.plan import (
     Create,
     Delete,
@@ -158,31 +156,6 @@ MOVED = Plan(
         ),
     ),
 )
-
-
-def test_a_conversion_is_told_with_capacity_requests_and_who_moves() -> None:
-    before = Observed(TREE, (Allocation("guest", "host", "VGPU", 1),))
-    after = Observed(forecast(MOVED, TREE), (Allocation("guest", "host_c", "CUSTOM_GPU", 1),))
-    form = encode(Forecast(shown_plan(MOVED, TREE), before, after))
-
-    assert form["digest"] == MOVED.digest
-    assert form["requests"] == ["POST /resource_providers", "POST /reshaper"]
-    assert form["instructions"] == [
-        {
-            "from_resource_provider": "host",
-            "to_resource_provider": "host_c",
-            "moved_resources": {"VGPU": 1},
-            "to_resources": {"CUSTOM_GPU": 1},
-            "consumers": {"guest": {"VGPU": 1}},
-        }
-    ]
-    nothing, used = {"total": 0, "capacity": 0, "used": 0}, {"total": 4, "capacity": 4, "used": 1}
-    assert form["capacity"] == {
-        "CUSTOM_GPU": {"before": nothing, "after": used},
-        "VGPU": {"before": used, "after": nothing},
-    }
-    assert form["before"]["allocations"] == {"guest": {"host": {"VGPU": 1}}}
-    assert form["after"]["allocations"] == {"guest": {"host_c": {"CUSTOM_GPU": 1}}}
 
 
 def test_a_kept_plan_has_the_providers_before_it_and_after_it() -> None:

@@ -12,8 +12,7 @@ import pytest
 
 from agent.audit.decide.findings import Finding, Kind
 from agent.audit.heal import Healed
-from agent.command.picture.boxes import GAP, Box, Chip, corners, place_boxes
-from agent.command.picture.drawing import WIDTH, draw
+from agent.command.picture.boxes import GAP, Box, Chip, place_boxes
 from agent.command.picture.node_boxes import of_pass, of_sums
 from agent.command.picture.page import page, write_picture
 from agent.command.picture.subjects import Subject, of_audit, of_conversion, of_shown
@@ -107,23 +106,6 @@ def test_what_is_in_a_box_lies_inside_it_and_apart_from_its_siblings() -> None:
                 assert before.x + before.width + after.width > outer.x + outer.width - 24
 
 
-@pytest.mark.parametrize(
-    ("fields", "height"),
-    [
-        pytest.param({}, 33, id="a label"),
-        pytest.param({"label": "a-long-label " * 5}, 50, id="a label of two lines"),
-        pytest.param({"lines": ("VCPU 0/8", "PCPU 0/8")}, 67, id="two lines"),
-        pytest.param({"chips": (Chip("g", "guest", moves=False),)}, 60, id="a guest"),
-        pytest.param({"chips": (Chip("g", "guest" * 9, moves=False),) * 2}, 83, id="two guests below each other"),
-        pytest.param({"below": (Box(name="b", label="b", mark=" "),)}, 74, id="a box"),
-    ],
-)
-def test_a_box_is_as_high_as_what_is_in_it(fields: dict[str, Any], height: int) -> None:
-    box = Box(**{"name": "a", "label": "a", "mark": " ", **fields})
-
-    assert place_boxes(box, 0, 0, 400).height == height
-
-
 def test_boxes_of_a_row_fill_it_with_one_gap_between_them() -> None:
     box = Box(name="host", label="host", mark=" ", below=tuple(Box(name=n, label=n, mark=" ") for n in "abc"))
 
@@ -154,42 +136,6 @@ def test_a_text_without_room_is_cut_off_in_the_drawing_alone() -> None:
     assert drawn.text == chip.text
     assert drawn.shown.endswith("…")
     assert drawn.width <= 200
-
-
-def test_a_plan_shows_both_trees_and_where_its_guests_go() -> None:
-    subject = of_conversion(conversion(), ())
-
-    (_, before), (_, after) = subject.trees
-    assert [one.label for one in every(before)] == ["host"]
-    assert [(one.label, one.mark) for one in every(after)] == [("host", "~"), ("NUMA0", "+")]
-    assert subject.links == ((GUEST, "host", "host_NUMA0"),)
-    assert [chip.text for chip in before.chips] == ["db-primary: 5 GiB, 2 VCPU"]
-    assert corners(after).keys() == {("host", GUEST), ("host_NUMA0", GUEST)}
-    assert before.lines == ("DISK_GB 5/90 (2 reserved)", "VCPU 2/8 (ratio 4)")
-
-
-def test_the_tables_of_a_plan_name_guests_evidence_and_why_sums_differ() -> None:
-    guests, capacity = of_conversion(conversion(), ()).tables
-
-    assert guests.rows == ((f"db-primary ({GUEST})", "2 VCPU", "host", "host_NUMA0", "pinned to CPUs 0-3 in cell 0"),)
-    assert capacity.rows[1][0] == "VCPU"
-    assert capacity.rows[1][-1] == "4 less by what is reserved on its providers, and by their ratios"
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "why"),
-    [
-        (8, 8, ""),
-        (0, 8, "the class is new in this tree"),
-        (8, 0, "the class is gone from this tree"),
-        (8, 6, "the host offers -2"),
-    ],
-)
-def test_each_difference_of_sums_has_its_reason(before: int, after: int, why: str) -> None:
-    old, new = (tree(seen("host", "r", None, VCPU=Inventory(total=one)) if one else seen("host", "r", None))
-                for one in (before, after))  # fmt: skip
-
-    assert of_conversion(conversion(before=old, after=new), ()).tables[1].rows[0][-1] == why
 
 
 def test_providers_alike_are_one_box_unless_a_guest_is_there() -> None:
@@ -239,53 +185,6 @@ def test_of_very_many_nodes_that_differ_the_first_are_in_the_table(count: int, m
     [table] = of_pass(NodesPass(nodes, {"failed": count}, False), "https://ironic").tables
 
     assert (table.title, len(table.rows)) == (f"Nodes that do not stay as they are{more}", 500)
-
-
-def test_a_drawing_joins_the_chips_of_a_guest_and_can_be_read_aloud() -> None:
-    guests: dict[str, int] = {}
-    drawing = fromstring(draw(of_conversion(conversion(), ()), guests))
-
-    chips = [one for one in drawing.iter("g") if one.get("role") == "img"]
-    assert [one.get("aria-label") for one in chips] == [
-        f"db-primary {GUEST} on host: 5 GiB, 2 VCPU",
-        f"db-primary {GUEST} on host: 5 GiB",
-        f"db-primary {GUEST} on host_NUMA0: 2 VCPU",
-    ]
-    assert all(one.get("tabindex") == "0" for one in chips)
-    assert [one.get("class") for one in drawing.iter("path")] == ["link g0 c0"]
-    assert guests == {GUEST: 0}
-    assert float((drawing.get("viewBox") or "").split()[2]) >= WIDTH
-
-
-def test_a_link_leaves_and_arrives_level_and_bends_half_way() -> None:
-    drawing = fromstring(draw(of_conversion(conversion(), ()), {}))
-
-    [link] = [one.get("d") or "" for one in drawing.iter("path")]
-    x, y, bend, level, other, other_level, to_x, to_y = map(float, re.findall(r"[\d.]+", link))
-    assert (level, other_level) == (y, to_y)
-    assert bend - x == pytest.approx(max(40.0, (to_x - x) / 2))
-    assert to_x - other == pytest.approx(bend - x)
-
-
-def test_a_label_is_written_inside_its_box() -> None:
-    drawing = fromstring(draw(of_conversion(conversion(), ()), {}))
-
-    for group in (one for one in drawing.iter("g") if (one.get("class") or "").startswith("box")):
-        rect, label = next(iter(group.iter("rect"))), next(iter(group.iter("text")))
-        top, height = float(rect.get("y") or 0), float(rect.get("height") or 0)
-        assert top < float(label.get("y") or 0) < top + height
-
-
-def test_a_drawing_writes_what_each_provider_offers() -> None:
-    drawing = fromstring(draw(of_conversion(conversion(), ()), {}))
-
-    written = [one.text for one in drawing.iter("text") if one.get("class") == "stock"]
-    assert written == [
-        "DISK_GB 5/90 (2 reserved)",
-        "VCPU 2/8 (ratio 4)",
-        "DISK_GB 5/90 (2 reserved)",
-        "VCPU 2/8 (1 reserved, ratio 4)",
-    ]
 
 
 @pytest.mark.parametrize(("before", "after"), [(tree(), AFTER), (BEFORE, tree())])
