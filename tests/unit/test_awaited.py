@@ -90,19 +90,6 @@ def test_what_a_boot_took_away_stays_reserved_and_is_given_back_one_by_one(start
     assert (one.marks(NIC), one.marks(GPU), done.notes) == (frozenset(), frozenset(), ())
 
 
-def test_a_total_of_the_root_stays_too(start: Start) -> None:
-    one = start("flat")
-    before = one.stock()
-
-    one.sync(facts=booted("second", vfs=0, types=0))
-    assert (one.stock()[VF], one.stock()["VGPU"]) == ((4, 4), (8, 8))
-    one.sync(facts=booted("second", vfs=2, types=0))
-    assert (one.stock()[VF], one.stock()["VGPU"]) == ((4, 2), (8, 8))
-    one.sync(facts=booted("second"))
-
-    assert one.stock() == before
-
-
 @pytest.mark.parametrize("reserved", [1, 3])
 def test_what_an_operator_reserved_stays_reserved_all_the_time(start: Start, reserved: int) -> None:
     one = start()
@@ -299,16 +286,6 @@ def test_the_bandwidth_of_a_link_stays_with_its_vfs(start: Start, layout: Layout
     one.sync(facts=replace(first, boot="second"))
 
     assert one.stock(suffix) == before
-
-
-def test_a_card_that_did_not_come_up_at_all_is_awaited(start: Start) -> None:
-    one = start()
-
-    one.sync(facts=replace(host(plain()), boot="second"))
-    assert one.stock(NIC) == {VF: (4, 4)}
-    one.sync(facts=booted("second"))
-
-    assert one.stock(NIC) == {VF: (4, 0)}
 
 
 @pytest.mark.parametrize("layout", ["flat", "devices", "cells", "numa"])
