@@ -112,20 +112,12 @@ def encode_inventory(inventory: Inventory) -> InventoryForm:
 
 def encode_inventories(inventories: Mapping[str, Inventory], generation: int) -> dict[str, object]:
     """Return the body of ``PUT /resource_providers/{uuid}/inventories``."""
-    return {
-        "resource_provider_generation": generation,
-        "inventories": {name: encode_inventory(inventory) for name, inventory in sorted(inventories.items())},
-    }
+    return {"resource_provider_generation": generation, "inventories": encode_stock(inventories)}
 
 
-def encode_traits(traits: Iterable[str], generation: int) -> dict[str, object]:
-    """Return the body of ``PUT /resource_providers/{uuid}/traits``."""
-    return {"resource_provider_generation": generation, "traits": sorted(traits)}
-
-
-def encode_aggregates(aggregates: Iterable[str], generation: int) -> dict[str, object]:
-    """Return the body of ``PUT /resource_providers/{uuid}/aggregates`` (1.19)."""
-    return {"resource_provider_generation": generation, "aggregates": sorted(aggregates)}
+def encode_stock(inventories: Mapping[str, Inventory]) -> dict[str, InventoryForm]:
+    """Return the records of some inventories, by resource class."""
+    return {name: encode_inventory(inventory) for name, inventory in sorted(inventories.items())}
 
 
 def encode_create(create: Create) -> dict[str, object]:
@@ -312,7 +304,7 @@ def encode_observed(observed: ObservedProvider) -> dict[str, object]:
         "generation": observed.generation,
         "name": provider.name,
         "parent": provider.parent,
-        "inventories": {name: encode_inventory(stock) for name, stock in sorted(provider.inventories.items())},
+        "inventories": encode_stock(provider.inventories),
         "traits": sorted(provider.traits),
         "aggregates": sorted(provider.aggregates),
     }

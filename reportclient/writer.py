@@ -33,7 +33,8 @@ from reportclient.tree import Inventory, ObservedProvider, ObservedTree
 from reportclient.waves import Lane, waves
 
 LOG = logging.getLogger(__name__)
-_OfOne = Create | Rename | Reparent | SetTraits | SetAggregates | SetInventories
+_Whole = SetTraits | SetAggregates | SetInventories
+_OfOne = Create | Rename | Reparent | _Whole
 
 
 def write_allocations(transport: Transport, write: AllocationWrite) -> None:
@@ -214,9 +215,8 @@ class Writer:
 
     def _set_traits(self, write: SetTraits) -> None:
         path = f"/resource_providers/{write.uuid}/traits"
-        generation = self._known[write.uuid].generation if write.uuid in self._known else self._unchanged(write, path)
-        answer = self._transport.send("PUT", path, payload.encode_traits(write.traits, generation))
-        self._confirm(write, answer)
+        generation = None if write.uuid in self._known else self._unchanged(write, path)
+        self._put(write, "traits", sorted(write.traits), generation)
         self._log(
             "set traits of provider name=%s added=%s removed=%s", write.name, sorted(write.added), sorted(write.removed)
         )
@@ -236,18 +236,18 @@ class Writer:
         return generation
 
     def _set_aggregates(self, write: SetAggregates) -> None:
-        body = payload.encode_aggregates(write.aggregates, self._known[write.uuid].generation)
-        answer = self._transport.send("PUT", f"/resource_providers/{write.uuid}/aggregates", body)
-        self._confirm(write, answer)
+        self._put(write, "aggregates", sorted(write.aggregates))
         self._log("set aggregates of provider name=%s aggregates=%s", write.name, sorted(write.aggregates))
 
     def _set_inventories(self, write: SetInventories) -> None:
-        body = payload.encode_inventories(write.inventories, self._known[write.uuid].generation)
-        answer = self._transport.send("PUT", f"/resource_providers/{write.uuid}/inventories", body)
-        self._confirm(write, answer)
+        self._put(write, "inventories", payload.encode_stock(write.inventories))
         self._log("set inventories of provider name=%s %s", write.name, _totals(write))
 
-    def _confirm(self, write: SetTraits | SetAggregates | SetInventories, answer: Mapping[str, int]) -> None:
+    def _put(self, write: _Whole, aspect: str, value: object, generation: int | None = None) -> None:
+        """Replace one aspect of a provider; ``generation`` None: the known one."""
+        named = self._known[write.uuid].generation if generation is None else generation
+        body = {"resource_provider_generation": named, aspect: value}
+        answer = self._transport.send("PUT", f"/resource_providers/{write.uuid}/{aspect}", body)
         if write.uuid not in self._known:
             return
         with payload.in_form(f"a write on provider {write.name}"):

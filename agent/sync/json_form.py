@@ -10,7 +10,7 @@ from typing import Any, NotRequired, TypedDict
 from reportclient.allocations import Allocation, Move, Observed, usages
 from reportclient.forecast import forecast
 from reportclient.json_text import encode as encode
-from reportclient.payload import InventoryForm, encode_inventory
+from reportclient.payload import InventoryForm, encode_stock
 from reportclient.plan import (
     Create,
     Delete,
@@ -94,7 +94,7 @@ def _(provider: Provider) -> dict[str, object]:
     """Encode one provider as the agent wants it, without its name."""
     return {
         "parent": provider.parent,
-        "inventories": _encode_inventories(provider.inventories),
+        "inventories": encode_stock(provider.inventories),
         "traits": sorted(provider.traits),
         "aggregates": sorted(provider.aggregates),
     }
@@ -183,12 +183,8 @@ def encode_operation(operation: Operation, before: Before) -> OperationForm:
         case EnsureClasses() | EnsureTraits():
             return {**kind, **encode(operation)}
         case SetInventories(uuid, name, inventories):
-            now, was = _encode_inventories(inventories), _encode_inventories(before.get(uuid, {}))
+            now, was = encode_stock(inventories), encode_stock(before.get(uuid, {}))
             return {**kind, "provider": name, "uuid": uuid, "inventories": now, "before": was}
         case _:
             form = encode(operation)
             return {**kind, "provider": form.pop("name"), **form}
-
-
-def _encode_inventories(inventories: Mapping[str, Inventory]) -> dict[str, InventoryForm]:
-    return {name: encode_inventory(stock) for name, stock in sorted(inventories.items())}

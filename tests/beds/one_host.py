@@ -27,7 +27,7 @@ from drivers.policy import Policy
 from reportclient.client import PlacementClient
 from reportclient.names import is_custom
 from reportclient.ownership import OWNER_NOVA
-from reportclient.payload import encode_inventories, encode_traits
+from reportclient.payload import encode_inventories
 from reportclient.transport import Transport
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree
 
@@ -201,7 +201,8 @@ class OneHost:
 
     def _put_traits(self, suffix: str, traits: frozenset[str]) -> None:
         seen = self._seen(suffix)
-        self.send("PUT", f"/resource_providers/{seen.uuid}/traits", encode_traits(traits, seen.generation))
+        body = {"traits": sorted(traits), "resource_provider_generation": seen.generation}
+        self.send("PUT", f"/resource_providers/{seen.uuid}/traits", body)
 
     def traits(self, suffix: str = "") -> frozenset[str]:
         """All traits of a provider; empty where there is none."""
