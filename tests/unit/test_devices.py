@@ -548,6 +548,23 @@ def test_bandwidth_of_a_pf(
     assert totals == ({expected} if expected else set())
 
 
+def test_the_class_of_a_vf_can_come_from_its_vendors_driver() -> None:
+    """One rule for all vGPUs of NVIDIA's vendor-specific VFIO framework; a VF without a type is not offered."""
+    kinds = ("1428", "1414", "1428", "0")
+    pf, *vfs = card(vfs=4, ids=PciIds("10de", "1528", 0x030200), net_devices=())
+    typed = [
+        replace(vf, ids=NVIDIA, attributes=(("nvidia/current_vgpu_type", kind),))
+        for vf, kind in zip(vfs, kinds, strict=True)
+    ]
+    policy = rules(
+        DeviceRule(number=1, vendor_id="10de", product_id="1515", class_attribute="nvidia/current_vgpu_type")
+    )
+
+    assert offered(host(pf, *typed), policy) == {
+        "0000:81:00.0": {"CUSTOM_NVIDIA_1414": (1, 0), "CUSTOM_NVIDIA_1428": (2, 0)}
+    }
+
+
 def test_a_card_whose_driver_is_gone_keeps_its_stock_all_reserved() -> None:
     silent = gpu(driver=None)
     stands = standing("pci_0000_84_00_0", VGPU=Inventory(total=16))
@@ -555,6 +572,14 @@ def test_a_card_whose_driver_is_gone_keeps_its_stock_all_reserved() -> None:
     found = offered(host(silent), DevicePolicy(mdevs=(MdevRule(type="a"),)), stands)
 
     assert found == {"pci_0000_84_00_0": {"VGPU": (16, 16)}}
+
+
+def test_vgpus_are_those_that_exist_and_those_that_can_be_made() -> None:
+    card_ = gpu()
+    mdevs = (Mdev("u1", "a", "pci_0000_84_00_0"), Mdev("u2", "other", "pci_0000_84_00_0"))
+    facts = host(card_, parents=(parent(card_, a=15, b=8),), mdevs=mdevs)
+
+    assert offered(facts, DevicePolicy(mdevs=(MdevRule(type="a"),))) == {"pci_0000_84_00_0": {"VGPU": (16, 0)}}
 
 
 def test_each_card_offers_the_type_that_names_it_else_the_one_that_names_none() -> None:

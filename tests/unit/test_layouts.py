@@ -246,6 +246,32 @@ def test_cpus_without_a_place_stay_on_the_root() -> None:
     assert found == {"host": 2, "host_NUMA0": 2, "host_NUMA1": 2}
 
 
+def test_devices_stand_under_the_root_or_under_their_cell() -> None:
+    graphics = gpu(cell=0)
+    facts = host(*card(vfs=4), plain(cell=None), graphics, parents=(parent(graphics, a=8),))
+    devices = DevicePolicy(
+        report=True,
+        rules=(DeviceRule(number=1, product_id="1515"), DeviceRule(number=2, product_id="1533")),
+        mdevs=(MdevRule(type="a"),),
+    )
+
+    by_layout = {
+        layout: {one.name: one.parent for one in tree(facts, layout, devices=devices) if "0000" in one.name}
+        for layout in LAYOUTS
+    }
+
+    in_cells = {
+        "host_0000:05:00.0": "host",
+        "host_0000:81:00.0": "host_NUMA1",
+        "host_pci_0000_84_00_0": "host_NUMA0",
+    }
+    assert by_layout == {
+        "flat": {},
+        "devices": dict.fromkeys(("host_0000:05:00.0", "host_0000:81:00.0", "host_pci_0000_84_00_0"), "host"),
+        **dict.fromkeys(OF_CELLS, in_cells),
+    }
+
+
 def test_each_provider_of_devices_is_known_with_the_pci_addresses_that_it_offers() -> None:
     """VFs, a device itself, a GPU that makes mediated devices, and a parent of these without an address."""
     graphics = gpu("0000:84:00.0")
