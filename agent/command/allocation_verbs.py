@@ -32,10 +32,7 @@ def claim(options: argparse.Namespace) -> Report:
 
 def move(options: argparse.Namespace) -> Report:
     """Give a guest its new place, and its migration the old one."""
-    return _place(
-        options,
-        lambda operations, requests: operations.move(options.consumer, options.migration, requests),
-    )
+    return _place(options, lambda operations, requests: operations.move(options.consumer, options.migration, requests))
 
 
 def confirm(options: argparse.Namespace) -> Report:

@@ -122,11 +122,7 @@ def show(options: argparse.Namespace) -> Report:
         remarks.append(f"placement has no provider {', '.join(missing)}: run compute-node-agent sync first")
     ending = Exit.ERROR if missing else Exit.DONE
     return Report(
-        data=_together(shown),
-        table=print_shown,
-        exit=ending,
-        remarks=remarks,
-        subjects=[*map(of_shown, shown)],
+        data=_together(shown), table=print_shown, exit=ending, remarks=remarks, subjects=[*map(of_shown, shown)]
     )
 
 
@@ -299,8 +295,7 @@ def sync(options: argparse.Namespace) -> Report:
     saved = read_plans(options.plan) if options.plan else None
     with open_hosts(options, writes=True, pools=True) as nodes:
         outcomes = _each(
-            nodes,
-            lambda one: sync_node(one, wishes) if saved is None else sync_saved(one, saved.get(one.name), wishes),
+            nodes, lambda one: sync_node(one, wishes) if saved is None else sync_saved(one, saved.get(one.name), wishes)
         )
         remarks = [
             text
@@ -342,10 +337,7 @@ def explain(options: argparse.Namespace) -> Report:
     if not options.name:
         raise ConfigError("explain needs the name of a provider, or --request FILE")
 
-    return Report(
-        data=explain_provider(choice_of(options), options.name, options.what),
-        table=print_reasons,
-    )
+    return Report(data=explain_provider(choice_of(options), options.name, options.what), table=print_reasons)
 
 
 def _explain_request(options: argparse.Namespace) -> Report:

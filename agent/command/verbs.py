@@ -349,11 +349,7 @@ _TABLE = (
         help="undo a move: the guest gets back what the migration kept",
         example=f"{GUEST} --migration {MIGRATED}",
         writes=True,
-        options=(
-            CONSUMER,
-            MIGRATION,
-            Option("--force", "even if the guest runs here and uses what it would lose"),
-        ),
+        options=(CONSUMER, MIGRATION, Option("--force", "even if the guest runs here and uses what it would lose")),
     ),
     Verb(
         name="release",
@@ -391,15 +387,8 @@ _TABLE = (
         ),
         decides=("light", "consumers"),
     ),
-    Verb(
-        name="run",
-        help="run the service: a pass at each period and event, audits, metrics and status",
-        logs=True,
-    ),
-    Verb(
-        name="status",
-        help="show the status that the service wrote last",
-    ),
+    Verb(name="run", help="run the service: a pass at each period and event, audits, metrics and status", logs=True),
+    Verb(name="status", help="show the status that the service wrote last"),
     Verb(
         name="retire",
         help="remove this host's tree from placement; refused while anything in it is allocated",
@@ -417,9 +406,6 @@ _TABLE = (
             Option("--force", "hand over even if nova would not maintain some providers, or its driver there was ours"),
         ),
     ),
-    Verb(
-        name="check",
-        help="try everything that a pass needs; writes nothing",
-    ),
+    Verb(name="check", help="try everything that a pass needs; writes nothing"),
 )
 VERBS = {verb.name: verb for verb in _TABLE}
