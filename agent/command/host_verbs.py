@@ -1,7 +1,7 @@
 """The verbs for a hypervisor: each takes the parsed options and returns a ``Report``."""
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -234,7 +234,7 @@ def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[ApprovalAnsw
 
 def _withdraw(options: argparse.Namespace) -> Report:
     """Withdraw the approvals of this host; host and placement need not answer for that."""
-    directory = settings_for(choice_of(options)).folders.state
+    directory = settings_of(options).folders.state
     with locked(directory):
         gone, begun = withdraw(directory)
     data = Withdrawn(gone, tuple(path for path, _ in begun))
@@ -251,7 +251,7 @@ def _look_for_api(options: argparse.Namespace) -> ApiLook:
     """Look whether a placement API serves the database of --database; without --database the answer is no."""
     if options.database is None:
         return ApiLook(False)
-    found = look_for_placement(settings_for(choice_of(options)))
+    found = look_for_placement(settings_of(options))
     return ApiLook(False) if found.up is None and options.api_is_down else found
 
 
@@ -403,7 +403,7 @@ def _foreseen_report(records: Sequence[Foreseen], table: Printer, ending: Exit, 
     return replace(_for_each(records, "plans", table, ending), remarks=remarks, subjects=subjects)
 
 
-def _ended_report(outcomes: Iterable[Outcome], table: Printer, *, dry_run: bool | None = None) -> Report:
+def _ended_report(outcomes: Sequence[Outcome], table: Printer, *, dry_run: bool | None = None) -> Report:
     """Report how the pass over each node ended, with the exit code of the highest number."""
     ending = max(ENDINGS[outcome.status] for outcome in outcomes)
     return _for_each([ended(outcome, dry_run=dry_run) for outcome in outcomes], "nodes", table, ending)

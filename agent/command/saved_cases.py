@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from agent.command.exits import Exit
-from agent.command.result import Act, Report, choice_of
+from agent.command.result import Act, Report, settings_of
 from agent.command.verb_options import Option
 from agent.command.verbs import VERBS, Verb
-from agent.connect.choice import settings_for
 from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.sync.case import open_case
@@ -30,7 +29,7 @@ def save(verb: Verb, options: argparse.Namespace, act: Act) -> Report | None:
     Raises:
         StateError: no file can be made in the folder of ``options.save``: nothing was read. Else as ``act``.
     """
-    settings = settings_for(choice_of(options))
+    settings = settings_of(options)
     check_folder(options.save)
     options.recorder = Recorder()
     keep_state(options.recorder, settings)

@@ -11,7 +11,6 @@ from agent.command.exits import Exit
 from agent.command.host_tables import print_status, print_upgrade
 from agent.command.result import Report, choice_of, settings_of
 from agent.command.results import Check, Graded, ShownStatus, Upgrade
-from agent.connect.choice import settings_for
 from agent.errors import ConfigError, StateError
 from agent.service.cases import case_files
 from agent.service.loop import run_service
@@ -38,7 +37,7 @@ def run(options: argparse.Namespace) -> None:
 
 def status(options: argparse.Namespace) -> Report:
     """Report the status that the service wrote last, with cases and approvals."""
-    directory = settings_for(choice_of(options)).folders.state
+    directory = settings_of(options).folders.state
     found = read_status(directory)
     running, late = is_running(found), is_late(found)
     refused = set(found["outcomes"].values()) - WELL
