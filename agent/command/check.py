@@ -1,5 +1,6 @@
 """Try everything that a pass needs; write nothing to placement, and leave nothing on the host."""
 
+import argparse
 import os
 import socket
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 from agent.audit.heal import read_policy
 from agent.command.doubts import doubtful_names, never_repaired, tell_searched
 from agent.command.open_files import open_files
+from agent.command.result import choice_of, settings_of
 from agent.command.results import Check
 from agent.connect.choice import Choice, asking_nova, open_client, open_driver, open_nova, read_hosts
 from agent.errors import USER_ERRORS, ConfigError, StateError
@@ -42,10 +44,10 @@ class CheckFailed(Exception):
     """Something prevents a pass; the message says what it is, and what to do."""
 
 
-def check_host(choice: Choice, read_settings: Callable[[], Settings]) -> tuple[Check, ...]:
+def check_host(options: argparse.Namespace) -> tuple[Check, ...]:
     """Run all checks in the order in which a pass needs them; leave out those that depend on a failed one."""
     try:
-        settings = read_settings()
+        choice, settings = choice_of(options), settings_of(options)
     except ConfigError as error:
         return tuple(Check("configuration", False, problem) for problem in error.problems)
     checks = [*check_option_names(settings), *tell_rules(settings), *check_passwords(settings), try_state(settings)]

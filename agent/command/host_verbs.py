@@ -325,7 +325,7 @@ def _leaving(options: argparse.Namespace, leave: Callable[[ComputeNode], Outcome
 
 def check(options: argparse.Namespace) -> Report:
     """Try everything that a pass needs."""
-    checks = check_host(choice_of(options), partial(settings_of, options))
+    checks = check_host(options)
     ending = Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES
     return Report(data=Checks(checks), table=print_checks, exit=ending)
 

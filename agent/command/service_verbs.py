@@ -3,7 +3,6 @@
 import argparse
 from dataclasses import replace
 from enum import IntEnum
-from functools import partial
 
 from agent import VERSION
 from agent.command.check import check_host
@@ -50,8 +49,7 @@ def status(options: argparse.Namespace) -> Report:
 
 def upgrade(options: argparse.Namespace) -> Report:
     """Report what a pass of this version would meet on this host; writes nothing."""
-    choice = choice_of(options)
-    checks = [*check_host(choice, partial(settings_of, options)), *_running(options)]
+    checks = [*check_host(options), *_running(options)]
     graded = [(one, _grade(one, options)) for one in checks]
     data = Upgrade(VERSION, tuple(Graded(one.check, code.name.lower(), one.detail) for one, code in graded))
     worst = max((code for _, code in graded), default=Code.SUCCESS)

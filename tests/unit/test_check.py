@@ -1,5 +1,6 @@
 """The check tells what a pass would be refused for."""
 
+import argparse
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,6 @@ import pytest
 
 from agent.command.check import check_host, check_pass, tell_rules, try_nova, try_state
 from agent.command.results import Check
-from agent.connect.choice import Choice, settings_for
 from agent.nova.client import NovaClient
 from agent.settings.read import keep_in, load_settings
 from agent.sync.outcome import Status
@@ -113,9 +113,9 @@ def test_memory_of_cells_without_cpus_is_told(
     write_config: Write, options: dict[str, dict[str, object]], told: list[str]
 ) -> None:
     path = write_config(libvirt={"virt_type": "qemu"}, **options)
-    choice = Choice(config_files=(path,), host=HOSTS / "gpu-memory/archive")
+    asked = argparse.Namespace(config_file=[path], config_dir=[], host=HOSTS / "gpu-memory/archive")
 
-    found = [one for one in check_host(choice, lambda: settings_for(choice)) if one.check == "memory"]
+    found = [one for one in check_host(asked) if one.check == "memory"]
 
     assert [one.ok for one in found] == [True] * len(told)
     assert [text in one.detail for one, text in zip(found, told, strict=True)] == [True] * len(told)
