@@ -1,8 +1,7 @@
 """
-Options whose value libvirt refuses on this host, by what it lists: machine types, CPU modes and CPU models. Pure.
+What libvirt cannot do on this host of what the options ask for: virt types, machine types and CPU models. Pure.
 
-nova-compute does not start with a CPU model that libvirt does not know or that this host cannot run; a machine type
-or a CPU mode that libvirt refuses ends the start of a guest. Here each is told with the values that there are.
+nova-compute does not start with a CPU model that libvirt does not know or that this host cannot run.
 """
 
 from collections.abc import Collection, Iterable
@@ -58,44 +57,21 @@ def known_models(
     return tuple(known.get(model.lower(), model) for model in policy.cpu_models)
 
 
-def refusals(
-    policy: GuestPolicy, capabilities: Capabilities, offered: Collection[DomainCapabilities]
-) -> tuple[str, ...]:
-    """Return a sentence on each value that libvirt lists as one that guests here cannot have; empty: none."""
-    arch = capabilities.arch
-    sentences = [
-        f"{policy.place('hw_machine_type')}[libvirt] hw_machine_type: QEMU here has no machine type {machine} for "
-        f"{name}, so guests whose image names none cannot start: there are {_machines(capabilities, name)}"
-        for name, machine in sorted(policy.machine_types.items())
-        if not _has(capabilities, name, machine)
-    ]
-    modes = frozenset[str]().union(*(one.cpu_modes for one in offered if one.arch == arch))
-    if modes and policy.cpu_mode not in (None, "none", *modes):
-        sentences.append(
-            f"{policy.place('cpu_mode')}[libvirt] cpu_mode: libvirt offers no {policy.cpu_mode} for {policy.virt_type} "
-            f"guests of {arch} on this host, so no guest can start: there are {_list(modes - {'maximum'})}"
-        )
+def refusals(policy: GuestPolicy, arch: str, offered: Collection[DomainCapabilities]) -> tuple[str, ...]:
+    """Return a sentence on the configured CPU models that this host cannot run; empty: it can run all."""
     unusable = {name.lower() for name in unusable_models(arch, offered)}
-    if cannot := [model for model in policy.cpu_models if model.lower() in unusable]:
-        usable = {name for one in offered if one.arch == arch for name, usable in one.cpu_models if usable == "yes"}
-        what = (
-            f"this host cannot run {', '.join(cannot)}, so no guest can start with it, it gives no traits, and "
-            f"nova-compute does not start"
-            if policy.virt_type == "kvm"
-            else f"QEMU emulates only a part of {', '.join(cannot)}, so the other part gives no traits"
-        )
-        sentences.append(
-            f"{policy.place('cpu_models')}[libvirt] cpu_models: {what}: there are {_list(usable)} (virsh "
-            f"domcapabilities)"
-        )
-    return tuple(sentences)
-
-
-def _machines(capabilities: Capabilities, arch: str) -> str:
-    """Return the machine types of an architecture: the names of the current ones, and how many others there are."""
-    current = {name for guest in capabilities.guests if guest.name == arch for name in guest.machine_aliases}
-    others = len(capabilities.machines[arch] - current)
-    return f"{_list(current)} and {others} more" if current and others else _list(capabilities.machines[arch])
+    cannot = [model for model in policy.cpu_models if model.lower() in unusable]
+    if not cannot:
+        return ()
+    usable = {name for one in offered if one.arch == arch for name, usable in one.cpu_models if usable == "yes"}
+    what = (
+        f"this host cannot run {', '.join(cannot)}, so no guest can start with it, it gives no traits, and "
+        f"nova-compute does not start"
+        if policy.virt_type == "kvm"
+        else f"QEMU emulates only a part of {', '.join(cannot)}, so the other part gives no traits"
+    )
+    place = policy.place("cpu_models")
+    return (f"{place}[libvirt] cpu_models: {what}: there are {_list(usable)} (virsh domcapabilities)",)
 
 
 def _has(capabilities: Capabilities, arch: str, machine: str | None) -> bool:
