@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from drivers.by_suffix import BySuffix
 from drivers.cells import cells_mib, cells_without_cpus, cpus_by_cell, memory_mib, reserved_cells
@@ -131,47 +132,37 @@ def _held(
     standing: BySuffix,
 ) -> Holdings:
     """Return what guests hold, and what is known of the hardware behind each provider."""
-    forms = other_forms(devices, in_total=policy.layout == "flat")
-    elsewhere = frozenset(f"{facts.hostname}_{suffix}" for suffix in forms)
-    mute, bare = (
-        frozenset(f"{facts.hostname}_{suffix}" for suffix in suffixes)
-        for suffixes in (silent(facts, policy.devices.mdevs), untyped(facts, policy.devices))
-    )
+    flat = policy.layout == "flat"
+    named = partial(_named, facts.hostname)
     here = {name for device in devices for name in device.inventories}
-    missing = frozenset() if policy.layout == "flat" else frozenset(away(policy.devices, standing, here))
+    odd_slots = undecided_slots(facts, policy.devices, standing, flat=flat)
     backing = Backing(
-        elsewhere=elsewhere,
-        silent=mute,
-        untyped=bare,
-        shown={f"{facts.hostname}_{suffix}": count for suffix, count in shown(facts, policy.devices).items()},
-        away=missing,
+        elsewhere=frozenset(map(named, other_forms(devices, in_total=flat))),
+        silent=frozenset(map(named, silent(facts, policy.devices.mdevs))),
+        untyped=frozenset(map(named, untyped(facts, policy.devices))),
+        shown={named(suffix): count for suffix, count in shown(facts, policy.devices).items()},
+        away=frozenset() if flat else frozenset(away(policy.devices, standing, here)),
         withdrawn=withdrawn(policy.devices, standing),
-        expected=frozenset(
-            (f"{facts.hostname}_{suffix}" if suffix else facts.hostname, name)
-            for suffix, name in expected_slots(facts, policy.devices, standing)
+        expected=frozenset((named(suffix), name) for suffix, name in expected_slots(facts, policy.devices, standing)),
+        odd=OddStock(
+            sentences={named(name): text for name, text in odd_sentences(facts, policy.devices).items()},
+            most={named(suffix): most for suffix, most in undecided_units(facts.devices).items()},
+            slots=frozenset((named(suffix), name) for suffix, name in odd_slots),
         ),
-        odd=_odd(facts, policy, standing),
         hardware=frozenset().union(*(device.hardware for device in devices)),
-        kinds={device.suffix: frozenset(device.inventories) for device in devices} if policy.layout == "flat" else {},
-        novas=frozenset(f"{facts.hostname}_{device.suffix}" for device in devices if device.novas),
+        kinds={device.suffix: frozenset(device.inventories) for device in devices} if flat else {},
+        novas=frozenset(named(device.suffix) for device in devices if device.novas),
         addresses={
-            f"{facts.hostname}_{device.suffix}": device.hardware | device.members.keys()
-            for device in devices
-            if not device.novas
+            named(device.suffix): device.hardware | device.members.keys() for device in devices if not device.novas
         },
-        offered={f"{facts.hostname}_{device.suffix}": _functions(device) for device in devices},
+        offered={named(device.suffix): _functions(device) for device in devices},
     )
     return replace(holdings(facts, policy, (*devices, *of_root)), backing=backing, notes=_notes(facts, policy))
 
 
-def _odd(facts: HostFacts, policy: Policy, standing: BySuffix) -> OddStock:
-    """Return what is known of the devices that are undecided."""
-    slots = undecided_slots(facts, policy.devices, standing, flat=policy.layout == "flat")
-    return OddStock(
-        sentences={f"{facts.hostname}_{name}": text for name, text in odd_sentences(facts, policy.devices).items()},
-        most={f"{facts.hostname}_{suffix}": most for suffix, most in undecided_units(facts.devices).items()},
-        slots=frozenset((f"{facts.hostname}_{suffix}" if suffix else facts.hostname, name) for suffix, name in slots),
-    )
+def _named(root: str, suffix: str) -> str:
+    """Return the name of a provider by its suffix; the root's is empty."""
+    return f"{root}_{suffix}" if suffix else root
 
 
 def unknown_cells(facts: HostFacts, policy: Policy) -> tuple[str, ...]:
