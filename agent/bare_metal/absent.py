@@ -139,7 +139,7 @@ def _ask_ironic(driver: IronicDriver, look: Look, absent: Mapping[str, KnownNode
     asked, there = new_first[:_QUESTIONS], set()
     for uuid in asked[:]:
         try:
-            if driver.is_there(uuid):
+            if driver.client.is_there(uuid):
                 there.add(uuid)
         except DiscoveryError as error:
             asked.remove(uuid)
@@ -192,7 +192,7 @@ def _look_at_left(
     asked = sorted(unlisted, key=lambda uuid: (found[uuid] is None, random.random()))
     for uuid in asked[:_QUESTIONS]:
         try:
-            found[uuid] = None if driver.is_there(uuid) else min(found[uuid] or now_s, now_s)
+            found[uuid] = None if driver.client.is_there(uuid) else min(found[uuid] or now_s, now_s)
         except DiscoveryError:
             break  # Ironic served the listing, so it is busy now: the next pass asks again
     return found

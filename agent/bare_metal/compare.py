@@ -37,7 +37,7 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
     nodes = bare_metal.driver.survey()
     marked = client.generations(BARE_METAL)
     reported = {uuid: known.spelling for uuid, known in memory.nodes.items() if known.spelling and uuid in marked}
-    standing = marked.keys() - (set() if bare_metal.driver.lists_all else _renamed(nodes, reported))
+    standing = marked.keys() - (set() if bare_metal.driver.client.lists_all else _renamed(nodes, reported))
     shape = partial(bare_metal.driver.shape, nodes, reported=reported, standing=standing)
     share = shape()
     look = Look(memory, nodes={}, lacked=_still_lacked(client, memory.lacked))

@@ -33,7 +33,7 @@ class BareMetalNodes:
 
     def memory(self) -> NodesMemory:
         """Return what the last pass remembered about this Ironic and this placement; errors as ``read_nodes``."""
-        return read_nodes(self.settings.folders.state, self.where, self.driver.ironic, clock=self.clock)
+        return read_nodes(self.settings.folders.state, self.where, self.driver.client.where, clock=self.clock)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def _show_sums(bare_metal: BareMetalNodes) -> Report:
     stocks = Counter(name for one in known.values() for name in one.seen.provider.inventories)
     marked = bare_metal.client.generations(BARE_METAL)
     data = ShownNodes(NodeSums(len(marked), len(known), stocks))
-    where = bare_metal.driver.where
+    where = bare_metal.driver.client.name
     return Report(data=data, table=print_sums, subjects=(of_sums(data, where),))
 
 
@@ -78,14 +78,14 @@ def plan_nodes(options: argparse.Namespace) -> Report:
     with _open(options) as bare_metal:
         outcome = foresee_nodes(bare_metal, wishes_of(options))
     changes = any(one.plan.operations for one in outcome.outcomes)
-    return _report(outcome, bare_metal.driver.where, Exit.DIFFERENCES if changes else Exit.DONE, dry=True)
+    return _report(outcome, bare_metal.driver.client.name, Exit.DIFFERENCES if changes else Exit.DONE, dry=True)
 
 
 def sync_nodes(options: argparse.Namespace) -> Report:
     """Carry out one pass over all nodes."""
     with locked(settings_of(options).folders.state), _open(options, writes=True) as bare_metal:
         outcome = run_nodes(bare_metal, wishes_of(options))
-    return _report(outcome, bare_metal.driver.where, Exit.DONE)
+    return _report(outcome, bare_metal.driver.client.name, Exit.DONE)
 
 
 def check_nodes(options: argparse.Namespace) -> Report:
@@ -94,7 +94,7 @@ def check_nodes(options: argparse.Namespace) -> Report:
     settings = settings_of(options)
     with open_nodes(settings, choice) as driver:
         share = driver.shape(driver.survey(), elsewhere=driver.elsewhere())
-        where = driver.where
+        where = driver.client.name
     count = len(share.providers) + len(share.misfits)
     detail = f"{where} has {count if count else NO_NODES}{' nodes for this agent' if count else ''}"
     checks = [*check_option_names(settings), *check_passwords(settings), try_state(settings)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from drivers.errors import DiscoveryError, Vanished
 from drivers.ironic.client import REQUEST_TRIES, IronicClient, unique
@@ -9,36 +10,18 @@ from drivers.ironic.nodes import Misfit, Node, parse_class, parse_node
 from drivers.ironic.shape import NOTHING, Share, shape_share
 
 
+@dataclass(frozen=True, slots=True)
 class IronicDriver:
-    """
-    Lists the nodes of one Ironic and shapes their providers.
+    """Lists the nodes of one Ironic and shapes their providers."""
 
-    ``mine`` returns whether a node, by uuid, is this agent's, where several agents share one listing; None: all are.
-    """
-
-    def __init__(self, client: IronicClient, mine: Callable[[str], bool] | None = None) -> None:
-        self._client = client
-        self._mine = mine
-
-    @property
-    def where(self) -> str:
-        """The Ironic's name, and the part of its nodes that is listed."""
-        return self._client.name
-
-    @property
-    def ironic(self) -> str:
-        """The Ironic's name alone."""
-        return self._client.where
-
-    @property
-    def lists_all(self) -> bool:
-        """True if the listing has all nodes of Ironic, also those of other agents of a ring."""
-        return self._client.lists_all
+    client: IronicClient
+    # Whether a node, by uuid, is this agent's, where several agents share one listing; None: all are.
+    mine: Callable[[str], bool] | None = None
 
     @property
     def sees_all(self) -> bool:
         """True if the share is all that Ironic has: then no other agent reports a marked provider without a node."""
-        return self._mine is None and self.lists_all
+        return self.mine is None and self.client.lists_all
 
     def survey(self) -> tuple[Node | Misfit, ...]:
         """
@@ -57,14 +40,14 @@ class IronicDriver:
 
         Empty where the listing has them all. Errors as ``survey``.
         """
-        if self.lists_all:
+        if self.client.lists_all:
             return {}
         return dict(filter(None, map(parse_class, self._listed(everywhere=True))))
 
     def _listed(self, *, everywhere: bool = False) -> list[object]:
         for _ in range(REQUEST_TRIES):
             with suppress(Vanished):
-                return list(unique(self._client.records(everywhere=everywhere)))
+                return list(unique(self.client.records(everywhere=everywhere)))
         raise DiscoveryError(
             f"nodes went away while they were listed, {REQUEST_TRIES} times in a row: the next pass tries again"
         )
@@ -82,19 +65,13 @@ class IronicDriver:
 
         What this agent ``reported`` does not count in a ring, where each agent remembers something else.
         """
-        counted = reported if self._mine is None else NOTHING
+        counted = reported if self.mine is None else NOTHING
         share = shape_share(nodes, reported=counted, standing=standing, elsewhere=elsewhere)
-        if self._mine is None:
-            return share
-        others = {uuid for uuid in (*share.providers, *share.misfits) if uuid and not self._mine(uuid)}
-        return Share(
+        every = (*share.providers, *share.misfits)
+        others = frozenset(uuid for uuid in every if self.mine and not self.mine(uuid))
+        return replace(
+            share,
             providers={uuid: one for uuid, one in share.providers.items() if uuid not in others},
             misfits={uuid: one for uuid, one in share.misfits.items() if uuid not in others},
-            others=frozenset(others),
-            reserved=share.reserved,
-            spellings=share.spellings,
+            others=others,
         )
-
-    def is_there(self, uuid: str) -> bool:
-        """Return whether Ironic has this node, in any share; errors as ``survey``."""
-        return self._client.is_there(uuid)

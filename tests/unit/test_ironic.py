@@ -266,14 +266,14 @@ def test_an_agent_sees_all_nodes_unless_something_narrows_the_listing(
 ) -> None:
     one = IronicDriver(IronicClient(Ironic(), "Ironic", shard=shard, conductor_group=None))
 
-    assert (one.sees_all, one.where, one.ironic) == (sees_all, where, "Ironic")
+    assert (one.sees_all, one.client.name, one.client.where) == (sees_all, where, "Ironic")
 
 
 @pytest.mark.parametrize(("answers", "there"), [((404, {}), True), (({},), True), ((404, 404), False)])
 def test_a_node_is_looked_for_in_lower_and_in_upper_case(answers: tuple[Any, ...], there: bool) -> None:
     one, ironic = driver(*answers)
 
-    assert one.is_there("0abc") is there
+    assert one.client.is_there("0abc") is there
     assert [url.partition("?")[0] for url in ironic.asked] == ["/v1/nodes/0abc", "/v1/nodes/0ABC"][: len(answers)]
 
 
