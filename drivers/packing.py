@@ -1,51 +1,37 @@
 """Find room for what has no unit of its own: whole and together if possible, and always with the same result."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from drivers.parcels import Slot
+from drivers.parcels import Parcel, Slot
 from reportclient.tree import Inventory
-
-Source = tuple[str, str, int]  # provider's name, resource class there, amount
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a consumer needs of one class; its possible providers, likeliest first; and the reason for these."""
+    """Parcels of one consumer and one class; their possible providers, likeliest first; and the reason for these."""
 
-    resource_class: str
-    sources: tuple[Source, ...]
+    parcels: tuple[Parcel, ...]  # at least one
     places: tuple[str, ...]
     because: str
 
     @property
+    def consumer(self) -> str:
+        """The consumer of all parcels."""
+        return self.parcels[0].consumer
+
+    @property
+    def resource_class(self) -> str:
+        """The class that all parcels are to have."""
+        return self.parcels[0].to_class
+
+    @property
     def amount(self) -> int:
-        """Amount of all sources together."""
-        return sum(amount for _, _, amount in self.sources)
+        """Amount of all parcels together."""
+        return sum(parcel.amount for parcel in self.parcels)
 
 
-@dataclass(slots=True)
-class Load:
-    """All demands of one consumer."""
-
-    consumer: str
-    demands: list[Demand] = field(default_factory=list)
-
-    def add(self, resource_class: str, sources: tuple[Source, ...], places: Sequence[str], because: str) -> None:
-        """Add a demand; the arguments are its fields."""
-        self.demands.append(Demand(resource_class, sources, tuple(places), because))
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A part of a demand, with the provider that takes it."""
-
-    consumer: str
-    provider: str
-    resource_class: str
-    sources: tuple[Source, ...]
-    because: str
+Load = list[Demand]  # all demands of one consumer, at least one
 
 
 def pack(
@@ -54,11 +40,10 @@ def pack(
     stock: Mapping[Slot, Inventory],
     parents: Mapping[str, str | None],
     held: Mapping[tuple[str, str, str], int],
-    *,
-    kept: Mapping[Slot, str] = MappingProxyType({}),
-) -> tuple[list[Placed], list[str]]:
+    kept: Mapping[Slot, str],
+) -> tuple[list[Parcel], list[str]]:
     """
-    Return places for all loads, and a sentence for each demand that finds no room.
+    Return the parcels of all loads with their places, and a sentence for each demand that finds no room.
 
     The largest loads come first. A load goes whole to one child of the root and the providers below it, where these
     have room (a cell has CPUs and memory); else each class goes to one provider; else a class is split. ``held`` is
@@ -66,21 +51,21 @@ def pack(
     ``kept`` is the advice for slots of which this agent itself reserves some.
     """
     left = dict(room)
-    placed: list[Placed] = []
+    placed: list[Parcel] = []
     homeless: list[str] = []
     for load in sorted(loads, key=_by_size):
-        limits = {slot: limit(one, held.get((load.consumer, *slot), 0)) for slot, one in stock.items()}
+        limits = {slot: limit(one, held.get((load[0].consumer, *slot), 0)) for slot, one in stock.items()}
         together = _together(load, left, limits, parents)
-        for demand in sorted(load.demands, key=lambda one: one.resource_class):
+        for demand in sorted(load, key=lambda one: one.resource_class):
             parts = [(together[demand.resource_class], demand.amount)] if together else _apart(demand, left, limits)
             missing = demand.amount - sum(amount for _, amount in parts)
             if missing:
                 homeless.append(
-                    f"consumer {load.consumer} has {demand.amount} {demand.resource_class}, and {missing} of them find "
-                    f"no room on {', '.join(demand.places)}{_advice(demand, left, limits, kept)}"
+                    f"consumer {demand.consumer} has {demand.amount} {demand.resource_class}, and {missing} of them "
+                    f"find no room on {', '.join(demand.places)}{_advice(demand, left, limits, kept)}"
                 )
                 continue
-            placed += _fill(load.consumer, demand, parts)
+            placed += _fill(demand, parts)
             for provider, amount in parts:
                 slot = provider, demand.resource_class
                 left[slot] -= amount
@@ -89,7 +74,7 @@ def pack(
 
 
 def _by_size(load: Load) -> tuple[list[int], str]:
-    return [-demand.amount for demand in sorted(load.demands, key=lambda one: one.resource_class)], load.consumer
+    return [-demand.amount for demand in sorted(load, key=lambda one: one.resource_class)], load[0].consumer
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +113,11 @@ def _together(
 ) -> dict[str, str]:
     """Return a provider for each class, all in one branch of the tree; empty when no branch has room for all."""
     branches: dict[str, None] = {}
-    for place in (place for demand in load.demands for place in demand.places):
+    for place in (place for demand in load for place in demand.places):
         branches.setdefault(_branch(place, parents))
     for branch in branches:
         chosen: dict[str, str] = {}
-        for demand in sorted(load.demands, key=lambda one: one.resource_class):
+        for demand in sorted(load, key=lambda one: one.resource_class):
             fitting = [
                 place
                 for place in demand.places
@@ -142,7 +127,7 @@ def _together(
             beside = [place for place in fitting if place in chosen.values()]
             if fitting:
                 chosen[demand.resource_class] = (beside or fitting)[0]
-        if len(chosen) == len(load.demands):
+        if len(chosen) == len(load):
             return chosen
     return {}
 
@@ -182,15 +167,13 @@ def _branch(provider: str, parents: Mapping[str, str | None]) -> str:
     return provider
 
 
-def _fill(consumer: str, demand: Demand, parts: Iterable[tuple[str, int]]) -> Iterable[Placed]:
-    """Divide the sources of a demand among its places."""
-    waiting = list(demand.sources)
+def _fill(demand: Demand, parts: Iterable[tuple[str, int]]) -> Iterator[Parcel]:
+    """Divide the parcels of a demand among its places."""
+    waiting = list(demand.parcels)
     for provider, amount in parts:
-        taken: list[Source] = []
         while amount:
-            source, name, available = waiting[0]
-            most = min(amount, available)
-            taken.append((source, name, most))
-            waiting[:1] = [(source, name, available - most)] if available > most else []
+            first, *others = waiting
+            most = min(amount, first.amount)
+            yield replace(first, amount=most, to_provider=provider, because=demand.because)
+            waiting = [*([replace(first, amount=first.amount - most)] if first.amount > most else []), *others]
             amount -= most
-        yield Placed(consumer, provider, demand.resource_class, tuple(taken), demand.because)

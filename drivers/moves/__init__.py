@@ -48,7 +48,35 @@ def plan_moves(
     Raises:
         Unplaceable: an allocation finds no place, or several and nothing shows which.
     """
-    return _moves(Question(observed, desired, holdings, ours, stand_ins or {}, recast_as, pinned_anew, former or {}))
+    question = Question(observed, desired, holdings, ours, stand_ins or {}, recast_as, pinned_anew, former or {})
+    problems: list[str] = []
+    classes = Classes(question, problems)
+    places = Places(question, Floats(question, problems))
+    by_consumer: dict[str, list[Parcel]] = {}
+    for one in sorted(own_allocations(observed, ours)):
+        parcel = Parcel(
+            consumer=one.consumer,
+            provider=one.provider,
+            resource_class=one.resource_class,
+            amount=one.amount,
+            to_class=one.resource_class,
+        )
+        by_consumer.setdefault(one.consumer, []).append(parcel)
+    if any(name in CPUS for _, name in question.before):  # a host that is reported for the first time begins with all
+        classes.check_unallocated(by_consumer)
+    decided: list[Parcel] = []
+    floating: list[Load] = []
+    for consumer, parcels in by_consumer.items():
+        sure, loads = places.decide(consumer, classes.convert(consumer, parcels))
+        decided += sure
+        floating += [loads] if loads else []
+    room = room_after(question, decided, problems)
+    packed, homeless = pack(floating, room, question.stock, question.parents, amounts(decided), question.kept)
+    problems += homeless
+    if problems:
+        more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        raise Unplaceable(f"{'; '.join(problems[:_SHOWN])}{more}: nothing was sent")
+    return assemble([*decided, *packed])
 
 
 def exchanged(before: Mapping[str, Collection[str]], now: Mapping[str, Collection[str]]) -> frozenset[tuple[str, str]]:
@@ -74,48 +102,3 @@ def displaced(observed: Observed, desired: ProviderTree, ours: Ownership) -> fro
     return frozenset(
         one.consumer for one in own_allocations(observed, ours) if leaving((one.provider, one.resource_class))
     )
-
-
-def _moves(question: Question) -> tuple[Move, ...]:
-    """Return the moves that answer a question; errors as ``plan_moves``."""
-    problems: list[str] = []
-    classes = Classes(question, problems)
-    places = Places(question, Floats(question, problems))
-    by_consumer: dict[str, list[Parcel]] = {}
-    for one in sorted(own_allocations(question.observed, question.ours)):
-        parcel = Parcel(
-            consumer=one.consumer,
-            provider=one.provider,
-            resource_class=one.resource_class,
-            amount=one.amount,
-            to_class=one.resource_class,
-        )
-        by_consumer.setdefault(one.consumer, []).append(parcel)
-    if any(name in CPUS for _, name in question.before):  # a host that is reported for the first time begins with all
-        classes.check_unallocated(by_consumer)
-    decided: list[Parcel] = []
-    floating: list[Load] = []
-    for consumer, parcels in by_consumer.items():
-        sure, loads = places.decide(consumer, classes.convert(consumer, parcels))
-        decided += sure
-        floating += [loads] if loads.demands else []
-    room = room_after(question, decided, problems)
-    packed, homeless = pack(floating, room, question.stock, question.parents, amounts(decided), kept=question.kept)
-    problems += homeless
-    if problems:
-        more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-        raise Unplaceable(f"{'; '.join(problems[:_SHOWN])}{more}: nothing was sent")
-    decided += [
-        Parcel(
-            consumer=one.consumer,
-            provider=source,
-            resource_class=source_class,
-            amount=amount,
-            to_class=one.resource_class,
-            to_provider=one.provider,
-            because=one.because,
-        )
-        for one in packed
-        for source, source_class, amount in one.sources
-    ]
-    return assemble(decided)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from drivers.moves.question import Question, named
-from drivers.packing import Load
+from drivers.packing import Demand, Load
 from drivers.parcels import Parcel
 
 _SHOWN = 3  # undecided devices in one message
@@ -45,10 +45,10 @@ class Floats:
             self._problems.append(self._missing(guest, rest))
         elif any(self._question.words.may_hold(absent, name) for absent in self._question.absent()):
             self._problems.append(
-                f"consumer {load.consumer} has {sum(parcel.amount for parcel in rest)} {name} and matches no guest on "
-                f"this host. Some guests without allocations hold {name}, so the agent cannot tell which devices the "
-                f"consumer has. If the consumer is in use, end the migration or evacuation of the consumer. If the "
-                f"consumer is gone, delete the allocations: run compute-node-agent release {load.consumer}"
+                f"consumer {rest[0].consumer} has {sum(parcel.amount for parcel in rest)} {name} and matches no guest "
+                f"on this host. Some guests without allocations hold {name}, so the agent cannot tell which devices "
+                f"the consumer has. If the consumer is in use, end the migration or evacuation of the consumer. If "
+                f"the consumer is gone, delete the allocations: run compute-node-agent release {rest[0].consumer}"
             )
         else:
             usual = [place for place in candidates if place not in self._question.huge] or candidates
@@ -70,9 +70,8 @@ class Floats:
             first = next(((place, why) for place, why in likely if place and place in places), None)
             by_first.setdefault(first, []).append(parcel)
         for first, parcels in by_first.items():
-            sources = tuple((parcel.provider, parcel.resource_class, parcel.amount) for parcel in parcels)
             order = tuple(dict.fromkeys((*((first[0],) if first else ()), *places)))
-            load.add(parcels[0].to_class, sources, order, first[1] if first else because)
+            load.append(Demand(tuple(parcels), order, first[1] if first else because))
 
     def _has_place(self, parcel: Parcel, candidates: Iterable[str]) -> bool:
         """Return whether a candidate is the parcel's provider, or above or below it."""

@@ -29,7 +29,7 @@ class Places:
         guest = self._question.stand_ins.get(consumer, consumer)
         sure: list[Parcel] = []
         waiting: list[list[Parcel]] = []
-        load = Load(consumer)
+        load: Load = []
         changed = [parcel for parcel in parcels if parcel.to_class != parcel.resource_class]
         anew = {name for parcel in changed for name in (parcel.resource_class, parcel.to_class)}
         for name in sorted({parcel.to_class for parcel in parcels}):
