@@ -7,7 +7,7 @@ from agent.sync.decide.feature import Draft
 from agent.sync.decide.provider_tree import plan_provider_tree
 from agent.sync.decide.view import Shaper
 from drivers.base import Survey
-from drivers.moves.slots import leaving_of, stock_of
+from drivers.moves.slots import Change
 from drivers.policy import Policy
 from inside_nova.pci import WithoutPci, without_pci
 from inside_nova.trees import rows_of
@@ -92,11 +92,10 @@ def _needs_allocations(found: Draft, call: Call) -> bool:
     losing = lessened(found.plan, call.tree)
     if call.starting or not losing:
         return bool(losing)
-    leaves = leaving_of(call.tree, found.desired)
-    standing = {(seen.name, name) for seen in call.tree for name in seen.provider.inventories}
-    arriving = {_kind(name) for slot in stock_of(found.desired) if slot not in standing for name in slot[1:]}
+    change = Change(call.tree, found.desired)
+    arriving = {_kind(name) for slot in change.stock if slot not in change.before for name in slot[1:]}
     names = {seen.name for seen in call.tree if seen.uuid in losing}
-    return any(slot[0] in names and leaves(slot) and _kind(slot[1]) in arriving for slot in standing)
+    return any(slot[0] in names and change.leaving(slot) and _kind(slot[1]) in arriving for slot in change.before)
 
 
 def _kind(resource_class: str) -> str:

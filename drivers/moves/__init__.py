@@ -14,7 +14,7 @@ from drivers.moves.classes import Classes
 from drivers.moves.floats import Floats
 from drivers.moves.places import Places, room_after
 from drivers.moves.question import Question
-from drivers.moves.slots import leaving_of, own_allocations
+from drivers.moves.slots import Change, own_allocations
 from drivers.packing import Load, pack
 from drivers.parcels import Parcel, amounts, assemble
 from reportclient.allocations import Holdings, Move, Observed
@@ -48,7 +48,7 @@ def plan_moves(
     Raises:
         Unplaceable: an allocation finds no place, or several and nothing shows which.
     """
-    question = Question(observed, desired, holdings, ours, stand_ins or {}, recast_as, pinned_anew, former or {})
+    question = Question(observed, desired, holdings, stand_ins or {}, recast_as, pinned_anew, former or {})
     problems: list[str] = []
     classes = Classes(question, problems)
     places = Places(question, Floats(question, problems))
@@ -98,7 +98,7 @@ def exchanged(before: Mapping[str, Collection[str]], now: Mapping[str, Collectio
 
 def displaced(observed: Observed, desired: ProviderTree, ours: Ownership) -> frozenset[str]:
     """Return the consumers whose allocations need a new place: theirs is gone in ``desired``, or divided."""
-    leaving = leaving_of(observed.tree, desired)
+    leaving = Change(observed.tree, desired).leaving
     return frozenset(
         one.consumer for one in own_allocations(observed, ours) if leaving((one.provider, one.resource_class))
     )

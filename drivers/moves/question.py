@@ -2,13 +2,12 @@
 
 from collections.abc import Collection, Mapping
 
-from drivers.moves.slots import leaving_of, relations_of, stock_of
+from drivers.moves.slots import Change
 from drivers.parcels import Slot
 from drivers.strangers import without_host_classes
 from drivers.words import Words
 from reportclient.allocations import Holdings, Observed
 from reportclient.names import NO_DEVICES
-from reportclient.ownership import Ownership
 from reportclient.reserve import UNHEALTHY, reserved_by_operator
 from reportclient.tree import ProviderTree
 
@@ -25,21 +24,15 @@ class Question:
         observed: Observed,
         desired: ProviderTree,
         holdings: Holdings,
-        ours: Ownership,
         stand_ins: Mapping[str, str],
         recast_as: Collection[tuple[str, str]],
         pinned_anew: Collection[str],
         former: Mapping[tuple[str, str, str], str],
     ) -> None:
         self.observed = observed
-        self.ours = ours
-        self.stock = stock_of(desired)
-        self.leaving = leaving_of(observed.tree, desired)
-        self.before = {
-            (seen.name, name): one.total for seen in observed.tree for name, one in seen.provider.inventories.items()
-        }
-        relations = relations_of(observed.tree, desired)
-        self.parents, self.huge, self.related = relations.parents, relations.huge, relations.hold
+        change = Change(observed.tree, desired)
+        self.stock, self.before, self.leaving = change.stock, change.before, change.leaving
+        self.parents, self.huge, self.related = change.parents, change.huge, change.related
         self.kept = _kept(desired)
         self.words = Words(holdings)
         self.stand_ins = stand_ins
