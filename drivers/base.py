@@ -5,10 +5,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
+from drivers.devices import present
 from drivers.errors import DiscoveryError
 from drivers.facts import HostFacts
 from drivers.policy import Policy
-from drivers.reasons import Explained
 from reportclient.allocations import Holdings
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
@@ -45,6 +45,16 @@ class Survey:
         """Names of the guests for people, by uuid; a guest without a name is left out."""
         return {guest.uuid: guest.name for guest in self.facts.guests if guest.name}
 
+    @property
+    def present(self) -> frozenset[str]:
+        """
+        Names of the providers whose hardware the survey found, whether they are wanted or not.
+
+        Stock that goes from a provider in this set was withdrawn by a person, or the hardware reported the change.
+        Stock that goes with a provider outside this set may belong to a card that failed.
+        """
+        return frozenset(f"{self.facts.hostname}_{suffix}" for suffix in present(self.facts))
+
 
 class Driver(Protocol):
     """Methods of a driver: ``nodes`` and ``survey`` do I/O in hardware terms; the others are pure."""
@@ -77,23 +87,6 @@ class Driver(Protocol):
         Raises:
             PolicyError: the policy names something that this node does not have.
         """
-        ...
-
-    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
-        """Return the same tree with the fact and the rule behind each class and trait; same errors as ``shape``."""
-        ...
-
-    def present(self, survey: Survey) -> frozenset[str]:
-        """
-        Return the names of the providers whose hardware the survey found, whether they are wanted or not.
-
-        Stock that goes from a provider in this set was withdrawn by a person, or the hardware reported the change.
-        Stock that goes with a provider outside this set may belong to a card that failed.
-        """
-        ...
-
-    def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
-        """Return one sentence for each part of the policy that matches nothing on this node."""
         ...
 
 
@@ -133,15 +126,6 @@ class SurveyedElsewhere:
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         return self._pure.shape(survey, policy, observed)
-
-    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
-        return self._pure.explain(survey, policy, observed)
-
-    def present(self, survey: Survey) -> frozenset[str]:
-        return self._pure.present(survey)
-
-    def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
-        return self._pure.idle(survey, policy)
 
     def watching(self, wake: Wake) -> AbstractContextManager[None]:
         if not isinstance(self._pure, Watchable):

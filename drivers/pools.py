@@ -7,7 +7,6 @@ from drivers.base import Survey
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import Devices, HostFacts, PoolSpace
 from drivers.policy import Policy
-from drivers.reasons import Explained, Reason, Reasoned
 from reportclient.allocations import Holdings
 from reportclient.names import SHARES
 from reportclient.ownership import MARKER, Names
@@ -122,16 +121,3 @@ class PoolDriver:
             )
         pool = pool_provider(self._disk, policy, stands)
         return ProviderTree((replace(pool, traits=pool.traits | {self._mark}),)), Holdings()
-
-    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
-        tree, holdings = self.shape(survey, policy, observed)
-        why = Reason(f"the Ceph cluster says that the pool {self._disk.pool} can hold that", "[agent] report_pool")
-        stock = {name: (one, why) for name, one in tree.root.inventories.items()}
-        traits = dict.fromkeys(tree.root.traits, why)
-        return Explained((Reasoned(name=tree.root.name, inventories=stock, traits=traits),), holdings=holdings)
-
-    def present(self, survey: Survey) -> frozenset[str]:
-        return frozenset()  # that the pool is there does not make a much smaller total likely
-
-    def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
-        return ()

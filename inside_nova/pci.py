@@ -57,9 +57,6 @@ class WithoutPci:
             ),
         )
 
-    def present(self, survey: Survey) -> frozenset[str]:
-        return self._shaper.present(survey)
-
 
 def _totals(below: ProviderTree) -> frozenset[str]:
     """

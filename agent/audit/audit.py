@@ -203,7 +203,7 @@ def _snapshot(
 ) -> Snapshot:
     policy = node.settings.policy
     layout = "devices" if node.settings.beside_nova else node.standing_layout(tree, left)  # nova has no other
-    present = node.driver.present(survey)
+    present = survey.present
     try:
         desired, holdings = node.driver.shape(survey, replace(policy, layout=layout), tree)
     except PolicyError:  # the policy fits only the configured layout: then no provider of this tree is a ghost

@@ -33,6 +33,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
 from drivers.base import Driver, Survey
 from drivers.facts import DiskUnread
+from drivers.libvirt.shape import idle
 from reportclient.client import PlacementClient
 
 SKEW_LIMIT_S = 10
@@ -197,16 +198,16 @@ def _check_approvals(settings: Settings) -> list[Check]:
 
 def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> list[Check]:
     """Report what a node has, odd devices, and memory of which nobody said whether guests may have it."""
-    idle = [Check("devices", False, text) for text in driver.idle(survey, settings.policy)]
+    unmatched = [Check("devices", False, text) for text in idle(survey.facts, settings.policy)]
     try:
         tree, holdings = driver.shape(survey, settings.policy, None)
     except USER_ERRORS as error:
-        return [Check("host", False, one_line(error)), *idle]
+        return [Check("host", False, one_line(error)), *unmatched]
     stock = ", ".join(f"{stock.total} {name}" for name, stock in tree.root.inventories.items())
     detail = f"{tree.root.name} can be read: {stock}, {len(tree.root.traits)} traits"
     odd = (Check("devices", False, text) for text in holdings.backing.odd.sentences.values())
     notes = () if settings.beside_nova else holdings.notes  # memory is nova's then
-    return [Check("host", True, detail), *idle, *odd, *(Check("memory", True, text) for text in notes)]
+    return [Check("host", True, detail), *unmatched, *odd, *(Check("memory", True, text) for text in notes)]
 
 
 def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys: Mapping[str, Survey]) -> list[Check]:

@@ -16,7 +16,8 @@ from agent.settings.slips import slips_of_the_pen, types_left_out
 from agent.settings.values import Values
 from agent.sync.decide.feature import Draft
 from agent.sync.provider_yaml import unread_keys
-from drivers.base import Driver, Survey
+from drivers.base import Survey
+from drivers.libvirt.shape import idle
 from reportclient.tree import Provider
 
 PLAIN = ("VCPU", "MEMORY_MB", "DISK_GB")  # what every flavor asks for
@@ -38,10 +39,10 @@ def _unread(settings: Settings) -> tuple[str, ...]:
         return ()
 
 
-def doubts(settings: Settings, driver: Driver, survey: Survey | None) -> list[str]:
+def doubts(settings: Settings, survey: Survey | None) -> list[str]:
     """Return a sentence for each name and each rule that has no effect here; without a survey only for names."""
-    idle = driver.idle(survey, settings.policy) if survey else ()
-    return [f"configuration: {text}" for text in (*doubtful_names(settings), *idle)]
+    unmatched = idle(survey.facts, settings.policy) if survey else ()
+    return [f"configuration: {text}" for text in (*doubtful_names(settings), *unmatched)]
 
 
 def never_repaired(policy: HealPolicy, path: Path) -> str:

@@ -15,6 +15,7 @@ from agent.sync.outcome import Condition
 from agent.sync.provider_yaml import read_additions
 from drivers.devices.inventories import libvirt_name
 from drivers.devices.odd import odd_sentence
+from drivers.libvirt.shape import shape
 from drivers.reasons import Explained, Reason, Reasoned
 from reportclient.names import spelled
 from reportclient.ownership import Names, set_on
@@ -38,7 +39,7 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> ExplainedPr
         for node, survey in read_hosts(driver, choice):
             asked = choice.embedded or settings.apis.placement_chosen
             observed, conditions = _standing(settings, choice, node) if asked else (None, ())
-            shaped = driver.explain(survey, settings.policy, observed)
+            shaped = shape(survey.facts, settings.policy, observed)
             provider = find(shaped, name)
             if provider is None:
                 if odd := odd_sentence(survey.facts, name):

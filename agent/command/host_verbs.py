@@ -80,7 +80,7 @@ def discover(options: argparse.Namespace) -> Report:
             identity = told if settings.recorded else read_identity(settings.folders.identity)
             tree, _ = add(tree, identity or planned_identity(node), additions)
             providers |= {one.name: one for one in tree}
-            remarks += [*holdings.notes, *doubts(settings, driver, survey), *holdings.backing.odd.sentences.values()]
+            remarks += [*holdings.notes, *doubts(settings, survey), *holdings.backing.odd.sentences.values()]
     return Report(data=DesiredTree(providers), table=print_tree, remarks=remarks)
 
 
@@ -298,9 +298,7 @@ def sync(options: argparse.Namespace) -> Report:
             nodes, lambda one: sync_node(one, wishes) if saved is None else sync_saved(one, saved.get(one.name), wishes)
         )
         remarks = [
-            text
-            for one, outcome in zip(nodes, outcomes, strict=True)
-            for text in doubts(one.settings, one.driver, outcome.survey)
+            text for one, outcome in zip(nodes, outcomes, strict=True) for text in doubts(one.settings, outcome.survey)
         ]
     return replace(_ended_report(outcomes, print_outcome), remarks=remarks)
 
@@ -372,7 +370,7 @@ def _look(
     agreeing = replace(draft.view, wishes=replace(wishes, agreed=draft.plan.digest))
     verdict = judge(replace(draft, view=agreeing) if agreed else draft, node.terms())
     notes = (one.text for one in conditions_on(draft) if one.text not in verdict.notes)
-    return draft, verdict, [*doubts(node.settings, node.driver, draft.view.survey), *notes, *tell_more_searched(draft)]
+    return draft, verdict, [*doubts(node.settings, draft.view.survey), *notes, *tell_more_searched(draft)]
 
 
 def _with_use(node: ComputeNode, draft: Draft, options: argparse.Namespace) -> Draft:

@@ -57,7 +57,7 @@ def _check_forms(whole: Iterable[DeviceStock], divided: Iterable[DeviceStock]) -
             )
 
 
-def idle(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
+def idle_devices(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
     """Return a sentence for each part of the policy that matches nothing here, or less than the operator expects."""
     far = beyond_nova({function.address: function for function in facts.devices.functions}, policy)
     left_out = (

@@ -6,7 +6,6 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import ClassVar
 
 from drivers.base import Survey, Wake
-from drivers.devices import idle, present
 from drivers.errors import DiscoveryError, Vanished
 from drivers.facts import Cpu, CpuMap, Devices, DiskFacts, DomainCapabilities, HostFacts, Hypervisor
 from drivers.host import udev
@@ -31,7 +30,6 @@ from drivers.libvirt.nodedev import parse_devices
 from drivers.libvirt.recorded import expanded_file, recorded_files
 from drivers.libvirt.refusals import check_virt_type, known_models, refusals, unusable_models, with_machines
 from drivers.policy import GuestPolicy, Policy
-from drivers.reasons import Explained
 from reportclient.allocations import Holdings
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
@@ -87,18 +85,8 @@ class LibvirtDriver:
             raise Vanished(f"{passing[0].name}: {passing[0].because}: did it come or go while the host was read?")
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
-        shaped = self.explain(survey, policy, observed)
+        shaped = shape.shape(survey.facts, policy, observed)
         return shaped.tree, shaped.holdings
-
-    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
-        return shape.shape(survey.facts, policy, observed)
-
-    def present(self, survey: Survey) -> frozenset[str]:
-        return frozenset(f"{survey.facts.hostname}_{suffix}" for suffix in present(survey.facts))
-
-    def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
-        cells = shape.unknown_cells(survey.facts, policy)
-        return (*survey.facts.hypervisor.refusals, *idle(survey.facts, policy.devices), *cells)
 
     @contextmanager
     def watching(self, wake: Wake) -> Iterator[None]:

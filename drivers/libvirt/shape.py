@@ -7,7 +7,7 @@ from functools import partial
 
 from drivers.by_suffix import BySuffix
 from drivers.cells import cells_mib, cells_without_cpus, cpus_by_cell, memory_mib, reserved_cells
-from drivers.devices import device_stock
+from drivers.devices import device_stock, idle_devices
 from drivers.devices.away import away, withdrawn
 from drivers.devices.expected import expected_slots
 from drivers.devices.inventories import RULE, DeviceStock, inherit, marks, other_forms, short
@@ -163,6 +163,11 @@ def _held(
 def _named(root: str, suffix: str) -> str:
     """Return the name of a provider by its suffix; the root's is empty."""
     return f"{root}_{suffix}" if suffix else root
+
+
+def idle(facts: HostFacts, policy: Policy) -> tuple[str, ...]:
+    """Return one sentence for each part of the policy that matches nothing on this host, or not all that it should."""
+    return (*facts.hypervisor.refusals, *idle_devices(facts, policy.devices), *unknown_cells(facts, policy))
 
 
 def unknown_cells(facts: HostFacts, policy: Policy) -> tuple[str, ...]:

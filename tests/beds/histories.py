@@ -21,7 +21,6 @@ from drivers.base import Survey
 from drivers.facts import Guest, GuestMemory, HostFacts, Tenant
 from drivers.libvirt import shape
 from drivers.policy import Policy
-from drivers.reasons import Explained
 from fakes import FACTS
 from reportclient.allocations import AllocationRequest, Holdings
 from reportclient.client import PlacementClient
@@ -73,15 +72,6 @@ class ModelDriver:
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         shaped = shape.shape(survey.facts, policy, observed)
         return shaped.tree, shaped.holdings
-
-    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
-        return shape.shape(survey.facts, policy, observed)
-
-    def present(self, survey: Survey) -> frozenset[str]:
-        return frozenset()
-
-    def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
-        return ()
 
 
 @dataclass

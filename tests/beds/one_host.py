@@ -20,8 +20,6 @@ from agent.sync.run import foresee, run_pass
 from beds.histories import ModelDriver
 from beds.memory import MemoryPlacement
 from configured import changed
-from drivers.base import Survey
-from drivers.devices import present
 from drivers.facts import HostFacts, ServiceSigns
 from drivers.policy import Policy
 from reportclient.client import PlacementClient
@@ -68,13 +66,6 @@ class Sender:
         return self.placement.request(url, method, **kwargs)
 
 
-class PresentDriver(ModelDriver):
-    """A driver that tells which hardware is there, as the libvirt driver does."""
-
-    def present(self, survey: Survey) -> frozenset[str]:
-        return frozenset(f"{survey.facts.hostname}_{suffix}" for suffix in present(survey.facts))
-
-
 @dataclass
 class OneHost:
     """``facts`` and ``policy`` may be changed between passes."""
@@ -111,7 +102,7 @@ class OneHost:
     def node(self) -> ComputeNode:
         return ComputeNode(
             name=self.facts.hostname,
-            driver=PresentDriver(self.facts, ROOT),
+            driver=ModelDriver(self.facts, ROOT),
             client=PlacementClient(Transport(self.sender, where=self.where)),
             settings=self.settings,
             where=self.where,

@@ -12,7 +12,6 @@ from drivers.base import Survey, SurveyedElsewhere, Wake
 from drivers.errors import DiscoveryError, Vanished
 from drivers.looks import LOOKS, look
 from drivers.policy import Policy
-from drivers.reasons import Explained, Reasoned
 from reportclient.allocations import Holdings, Observed
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, Provider, ProviderTree
@@ -32,15 +31,6 @@ class OneHost:
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         return ProviderTree((Provider(name=survey.facts.hostname),)), Holdings()
-
-    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
-        return Explained((Reasoned(name=survey.facts.hostname),))
-
-    def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
-        return ()
-
-    def present(self, survey: Survey) -> frozenset[str]:
-        return frozenset()
 
 
 def test_a_driver_answers_with_a_tree_and_no_moves_as_long_as_its_shape_stays() -> None:
@@ -89,4 +79,4 @@ def test_surveys_from_elsewhere_are_shaped_and_watched_by_the_driver_that_can() 
     with pytest.raises(DiscoveryError, match="only a live host can be watched"):
         elsewhere(OneHost()).watching(lambda _event: None)
     with pytest.raises(DiscoveryError, match="no host was read"):
-        elsewhere(None).present(OneHost().survey("host"))
+        elsewhere(None).shape(OneHost().survey("host"), Policy(), None)

@@ -9,7 +9,8 @@ import pytest
 
 from agent.settings.devices import parse_rules
 from drivers.by_suffix import BySuffix
-from drivers.devices import device_stock, idle, present
+from drivers.devices import device_stock, present
+from drivers.devices import idle_devices as idle
 from drivers.devices.expected import short_rules
 from drivers.devices.inventories import DeviceStock
 from drivers.devices.match import unknown_cards

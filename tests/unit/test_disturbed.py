@@ -11,7 +11,8 @@ from agent.sync.decide.features.second_writer import strikes_of
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Status
-from beds.one_host import GUEST, ROOT, OneHost, PresentDriver, Sender
+from beds.histories import ModelDriver
+from beds.one_host import GUEST, ROOT, OneHost, Sender
 from drivers.base import Survey
 from drivers.facts import HostFacts
 from drivers.policy import DevicePolicy, Policy
@@ -38,7 +39,7 @@ class Disturbed(Sender):
         return super().request(url, method, **kwargs)
 
 
-class Changing(PresentDriver):
+class Changing(ModelDriver):
     """A driver whose looks show the host as it is at that moment."""
 
     def __init__(self, one: "Living") -> None:
@@ -47,7 +48,7 @@ class Changing(PresentDriver):
 
     def survey(self, node: str) -> Survey:
         self._one.looks += 1
-        return PresentDriver(self._one.facts, ROOT).survey(node)
+        return ModelDriver(self._one.facts, ROOT).survey(node)
 
 
 @dataclass

@@ -18,8 +18,9 @@ from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from agent.sync.run import run_pass
 from beds.golden import GoldenHost, golden_hosts
+from beds.histories import ModelDriver
 from beds.one_host import ROOT as ONE_ROOT
-from beds.one_host import OneHost, PresentDriver
+from beds.one_host import OneHost
 from drivers.base import Survey
 from drivers.facts import CpuMap, Guest, GuestDevices, HostCpu, NumaCell
 from drivers.libvirt.shape import EMITTED
@@ -518,7 +519,7 @@ def claim_units(one: OneHost, guest: str) -> None:
         one.claim(slots, guest)
 
 
-class Doubling(PresentDriver):
+class Doubling(ModelDriver):
     """A driver with a fault: it counts each CPU twice."""
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:

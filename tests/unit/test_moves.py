@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 
 from agent.sync.decide.provider_tree import update_provider_tree
 from drivers.base import Survey
-from drivers.devices import present
 from drivers.facts import Devices, HostFacts, Mdev, MdevParent, MdevType
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.moves import displaced, plan_moves
 from drivers.moves.floats import AS_BEFORE, IN_ITS_CELL
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
-from drivers.reasons import Explained
 from drivers.strangers import find_stand_ins
 from fakes import FACTS
 from hardware import Change, at, changes, guest_with, occupied_hosts
@@ -1107,15 +1105,6 @@ class Recorded:
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         shaped = shape(survey.facts, policy, observed)
         return shaped.tree, shaped.holdings
-
-    def explain(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> Explained:
-        return shape(survey.facts, policy, observed)
-
-    def present(self, survey: Survey) -> frozenset[str]:
-        return frozenset(f"{survey.facts.hostname}_{suffix}" for suffix in present(survey.facts))
-
-    def idle(self, survey: Survey, policy: Policy) -> tuple[str, ...]:
-        return ()
 
 
 @FEWER

@@ -15,6 +15,7 @@ from drivers.facts import DomainCapabilities
 from drivers.host.archive import HostArchive
 from drivers.libvirt.capabilities import offers, parse_capabilities
 from drivers.libvirt.refusals import unusable_models, with_machines
+from drivers.libvirt.shape import idle
 from drivers.policy import Policy
 from drivers.table import DRIVERS, DriverOptions, HostDriver
 from fakes import PC
@@ -53,8 +54,8 @@ def traits(seen: Seen) -> set[str]:
 
 
 def told(seen: Seen) -> str:
-    driver, survey, policy = seen
-    return "\n".join(one for one in driver.idle(survey, policy) if "[libvirt]" in one)
+    _, survey, policy = seen
+    return "\n".join(one for one in idle(survey.facts, policy) if "[libvirt]" in one)
 
 
 def with_kvm(archive: Path) -> None:

@@ -16,7 +16,7 @@ from beds.one_host import ABROAD, FORCE, GUEST, MIGRATION, RESHAPE, ROOT, Cut, O
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import DiskFacts, DiskSpace, DiskUnread, PoolSpace
 from drivers.policy import FOUND, DiskPolicy, Layout, Policy, Ratio, Ratios
-from drivers.pools import POOLS, REPORTED_BY, SHARER, PoolDriver, aggregate_of, pool_name, pool_provider, pool_uuid
+from drivers.pools import POOLS, REPORTED_BY, SHARER, aggregate_of, pool_name, pool_provider, pool_uuid
 from fakes import FACTS
 
 VMS = PoolSpace("vms", cluster_bytes=3000 << 30, pool_gib=900, fsid="9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10")
@@ -528,18 +528,6 @@ def test_a_refused_pass_does_not_remember_the_pool_as_part_of_the_tree(one: OneH
     left = one.node.state_file(ROOT).read(one.node.where).observed
     assert left is not None
     assert [seen.uuid for seen in left] == [ROOT]
-
-
-def test_the_pool_is_explained_by_what_its_cluster_says() -> None:
-    driver = PoolDriver(FACTS, VMS, ROOT)
-    (node,) = driver.nodes()
-
-    explained = driver.explain(driver.survey(node), Policy(), None)
-
-    reported = driver.shape(driver.survey(node), Policy(), None)[0].root
-    assert explained.tree.root == replace(reported, aggregates=frozenset())
-    assert "the pool vms can hold that" in explained.providers[0].inventories["DISK_GB"][1].fact
-    assert driver.idle(driver.survey(node), Policy()) == ()
 
 
 def test_a_host_cut_off_between_two_pools_goes_back_to_the_first_whole(tmp_path: Path) -> None:

@@ -46,9 +46,6 @@ class _BesideNova:
         free = tuple(one for one in own if not holdings.backing.addresses.get(one.name, frozenset()) & self._taken)
         return ProviderTree((Provider(name=tree.root.name), *map(_not_managed, free))), holdings
 
-    def present(self, survey: Survey) -> frozenset[str]:
-        return self._whole.present(survey)
-
 
 def own_side(view: View, shaper: Shaper) -> Side:
     """

@@ -106,7 +106,7 @@ def _with_novas(found: Draft, view: View, side: Side) -> Draft:
 
 
 def _decide(view: View, shaper: Shaper, kinds: Features) -> Draft:
-    standing, read = stand(view, shaper), view
+    standing, read = stand(view), view
     features, view = _look(view, standing, kinds)
     features, shaped = _shape(features, view, shaper, standing)
     check_names(view.additions, view.observed, standing.observed, standing.formerly)

@@ -51,7 +51,7 @@ def shape_host(
     return Shaped(
         tree=with_limits(tree, said),
         holdings=holdings,
-        present=shaper.present(view.survey),
+        present=view.survey.present,
         ours=ownership(shaper, view.survey, tree, standing.observed, memory),
         stands=as_said(standing.observed),
         memory=memory,
@@ -62,7 +62,7 @@ def ownership(
     shaper: Shaper, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState
 ) -> Ownership:
     """Return what was ours before this pass, and what nova made for devices of this host."""
-    names = shaper.present(survey) | {provider.name for provider in shaped}
+    names = survey.present | {provider.name for provider in shaped}
     return Ownership(
         emitted=shaper.emitted,
         configured=joined(memory.configured, memory.reported),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import Addition, now_named
-from agent.sync.decide.view import Shaper, View
+from agent.sync.decide.view import View
 from reportclient.names import spelled
 from reportclient.ownership import OWNERS, Names, joined
 from reportclient.renaming import as_called, called, former_name, new_names
@@ -28,9 +28,9 @@ class Standing:
         return {name: each.classes for name, each in self.named.items()}
 
 
-def stand(view: View, shaper: Shaper) -> Standing:
+def stand(view: View) -> Standing:
     """Return standing tree and memory by the wanted names: they differ while the host, or a child, is renamed."""
-    names = (name.removeprefix(view.node) for name in shaper.present(view.survey))
+    names = (name.removeprefix(view.node) for name in view.survey.present)
     own_parts = sorted(names, key=lambda part: (-len(part), part))
     formerly = view.wishes.rename_from or former_name(view.observed, own_parts)
     root, node = view.observed.root, view.node

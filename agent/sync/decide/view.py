@@ -25,8 +25,6 @@ class Shaper(Protocol):
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]: ...
 
-    def present(self, survey: Survey) -> frozenset[str]: ...
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
