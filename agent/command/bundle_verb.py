@@ -18,7 +18,7 @@ from agent.command.record import host_files
 from agent.command.result import Report, choice_of
 from agent.command.results import Bundle, PartContents
 from agent.command.screen import agreed
-from agent.connect.choice import host_driver, settings_for
+from agent.connect.choice import check_hypervisor, settings_for
 from agent.errors import StateError
 from agent.state.files import checksum
 from agent.sync.case_archive import check_folder, pack_case, write_packed
@@ -36,7 +36,7 @@ def bundle(options: argparse.Namespace) -> Report:
         raise StateError(f"{path} exists: name a new file")
     check_folder(path, _TOP)
     settings = settings_for(replace(choice_of(options), service=True))
-    host_driver(settings)  # a driver of bare-metal nodes has no host to record
+    check_hypervisor(settings)  # a driver of bare-metal nodes has no host to record
     parts = [*collect(settings, partial(host_files, settings))]
     secrets = secrets_of(settings)
     parts = [

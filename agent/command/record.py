@@ -10,12 +10,13 @@ from pathlib import Path
 from agent.command.host_tables import print_recorded
 from agent.command.result import Report, settings_of
 from agent.command.results import Recorded
-from agent.connect.choice import Choice, HypervisorNeeded, host_driver, open_driver
+from agent.connect.choice import Choice, HypervisorNeeded, open_driver
 from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.state.identity import read_identity
 from agent.state.rights import owners_rights
 from agent.sync.recorder import archive_files
+from drivers import FAKE
 from drivers.errors import DiscoveryError
 from drivers.facts import DiskUnread
 from drivers.host.archive import write_files
@@ -50,7 +51,7 @@ def host_files(settings: Settings) -> dict[str, str]:
     Raises:
         DiscoveryError, PolicyError: the host cannot be read. HypervisorNeeded: the driver makes hosts up.
     """
-    if host_driver(settings).made_up:
+    if settings.hypervisor.driver == FAKE:
         raise HypervisorNeeded(
             f"[DEFAULT] compute_driver = {settings.hypervisor.driver} makes hosts up: to record this one, use another "
             f"driver"

@@ -22,15 +22,17 @@ from agent.state.node_records import own_mark
 from agent.sync.case import Case
 from agent.sync.node import ComputeNode
 from agent.sync.recorder import Recorder
+from drivers import FAKE, IRONIC
 from drivers.base import Driver, OnOperation, Survey, untold
 from drivers.fake.fleet import generate_fleet
 from drivers.host.archive import HostArchive
 from drivers.host.unpack import unpack
+from drivers.ironic.client import IronicClient
 from drivers.ironic.driver import IronicDriver
 from drivers.looks import look
 from drivers.policy import OF_CELLS, Layout
 from drivers.rules import rule_attributes
-from drivers.table import DRIVERS, DriverOptions, HostDriver, NodesDriver, NodesOptions
+from drivers.table import DRIVERS, DriverOptions
 from reportclient.client import PlacementClient
 from reportclient.keystone import Sender
 from reportclient.transport import Transport
@@ -71,8 +73,7 @@ def settings_for(choice: Choice) -> Settings:
         settings = choice.case.settings(load_settings([choice.case.folder / "agent.conf"], environment=False))
         return replace(settings, policy=replace(settings.policy, layout=choice.layout or settings.policy.layout))
     settings = load_settings(choice.config_files, choice.config_dirs, service=choice.service)
-    row = DRIVERS[settings.hypervisor.driver]
-    settings = replace(settings, recorded=bool(choice.host) or (isinstance(row, HostDriver) and row.made_up))
+    settings = replace(settings, recorded=bool(choice.host) or settings.hypervisor.driver == FAKE)
     if choice.layout:
         settings = replace(settings, policy=replace(settings.policy, layout=choice.layout))
     if settings.beside_nova and settings.policy.layout != "devices":
@@ -99,7 +100,8 @@ def open_driver(
         StateError: made-up hosts cannot be written.
         HypervisorNeeded: the driver reports bare-metal nodes.
     """
-    row = host_driver(settings)
+    check_hypervisor(settings)
+    load = DRIVERS[settings.hypervisor.driver]
     options = DriverOptions(
         uri=settings.hypervisor.libvirt_uri,
         disk=settings.hypervisor.disk,
@@ -110,15 +112,15 @@ def open_driver(
         told=told,
     )
     if choice.case:
-        yield choice.case.driver(lambda archive: row.load(replace(options, archive=archive)))
+        yield choice.case.driver(lambda archive: load(replace(options, archive=archive)))
         return
     with ExitStack() as scratch:
         if choice.host:
             folder = unpack(choice.host, scratch.enter_context(_scratch())) if choice.host.is_file() else choice.host
             options = replace(options, archive=HostArchive(folder))
-        elif row.made_up:
+        elif settings.hypervisor.driver == FAKE:
             options = _with_fleet(options, settings, scratch.enter_context(_scratch()))
-        driver = row.load(options)
+        driver = load(options)
         yield choice.recorder.driver(driver) if choice.recorder else driver
 
 
@@ -129,26 +131,23 @@ def read_hosts(driver: Driver, choice: Choice) -> Iterator[tuple[str, Survey]]:
         yield node, look(partial(driver.survey, node))
 
 
-def host_driver(settings: Settings) -> HostDriver:
+def check_hypervisor(settings: Settings) -> None:
     """
-    Return the row of the configured driver in the table of drivers.
+    Check that the configured driver reports hypervisors.
 
     Raises:
         HypervisorNeeded: it reports bare-metal nodes.
     """
-    name = settings.hypervisor.driver
-    row = DRIVERS[name]
-    if isinstance(row, NodesDriver):
+    if lists_nodes(settings):
         raise HypervisorNeeded(
-            f"[DEFAULT] compute_driver = {name} is for bare-metal nodes, but this command needs a "
-            f"hypervisor: use another configuration file or another command"
+            f"[DEFAULT] compute_driver = {settings.hypervisor.driver} is for bare-metal nodes, but this command needs "
+            f"a hypervisor: use another configuration file or another command"
         )
-    return row
 
 
 def lists_nodes(settings: Settings) -> bool:
     """Return whether the configured driver lists bare-metal nodes; then ``open_nodes`` opens it."""
-    return isinstance(DRIVERS[settings.hypervisor.driver], NodesDriver)
+    return settings.hypervisor.driver == IRONIC
 
 
 @contextmanager
@@ -177,12 +176,10 @@ def open_nodes(
         ConfigError: the driver reports hypervisors, no Ironic is configured, or a Python package is missing.
         StateError: the ring cannot be read, or joined.
     """
-    name = settings.hypervisor.driver
-    row = DRIVERS[name]
-    if isinstance(row, HostDriver):
+    if not lists_nodes(settings):
         raise ConfigError(
-            f"[DEFAULT] compute_driver = {name} is for hypervisors, but this command needs bare-metal "
-            f"nodes: use another configuration file or another command"
+            f"[DEFAULT] compute_driver = {settings.hypervisor.driver} is for hypervisors, but this command needs "
+            f"bare-metal nodes: use another configuration file or another command"
         )
     sender: Sender
     if choice.case:
@@ -193,16 +190,12 @@ def open_nodes(
     if choice.recorder:
         sender, choice.recorder.called["ironic"] = choice.recorder.sender("ironic", sender), where
     ours = settings.ironic
-    options = NodesOptions(
-        sender=MeteredSender(
-            sender, lambda method, path, code, seconds: told(operation(method, path), seconds, served(code))
-        ),
-        where=where,
-        shard=ours.shard,
-        conductor_group=ours.conductor_group,
+    metered = MeteredSender(
+        sender, lambda method, path, code, seconds: told(operation(method, path), seconds, served(code))
     )
+    client = IronicClient(metered, where, shard=ours.shard, conductor_group=ours.conductor_group)
     if not ours.ring_url:
-        yield row.load(options)
+        yield IronicDriver(client)
         return
     try:
         with warnings.catch_warnings():
@@ -221,7 +214,7 @@ def open_nodes(
         timeout_s=ours.ring_timeout_s,
     )
     with membership(ring) if writes else looked_at(ring) as mine:
-        yield row.load(replace(options, mine=mine))
+        yield IronicDriver(client, mine)
 
 
 def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple[PlacementClient, str]:

@@ -14,7 +14,6 @@ from agent.audit.heal import HealPolicy
 from agent.bare_metal.node_pass import NodesOutcome, run_nodes
 from agent.connect.choice import (
     Choice,
-    host_driver,
     lists_nodes,
     open_bare_metal,
     open_driver,
@@ -35,6 +34,7 @@ from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.pool_node import pool_nodes
 from agent.sync.run import run_locked
+from drivers import FAKE
 from drivers.base import Driver, Event, OnOperation, Watchable
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.host.services import probe_service
@@ -209,7 +209,7 @@ class Rounds:
 
 def _is_one_host(settings: Settings) -> bool:
     """Return whether the configured driver reports a single host."""
-    return not (lists_nodes(settings) or (host_driver(settings).made_up and settings.hypervisor.fleet.hosts > 1))
+    return not (lists_nodes(settings) or (settings.hypervisor.driver == FAKE and settings.hypervisor.fleet.hosts > 1))
 
 
 def _of_nodes(outcome: NodesOutcome) -> RoundResult:

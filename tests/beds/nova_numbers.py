@@ -36,7 +36,7 @@ from drivers.host.archive import HostArchive
 from drivers.libvirt.connection import HOST_CPU
 from drivers.libvirt.recorded import CAPABILITIES, CPU_MAP, MEMORY, RecordedConnection
 from drivers.rules import rule_attributes
-from drivers.table import DRIVERS, DriverOptions, HostDriver
+from drivers.table import DRIVERS, DriverOptions
 
 ROOT = "11111111-1111-1111-1111-111111111111"
 LAYOUT = "[compute]\nlayout = devices\n"  # nova's own
@@ -224,12 +224,11 @@ def ours(case: Case) -> Numbers | str:
         try:
             settings = load_settings([case.config, layout])
             row, policy = DRIVERS["libvirt.LibvirtDriver"], settings.policy
-            assert isinstance(row, HostDriver)
             archive, attributes = HostArchive(case.archive), rule_attributes(policy.devices)
             options = DriverOptions(
                 uri="", disk=settings.hypervisor.disk, guests=policy.guests, archive=archive, attributes=attributes
             )
-            driver = row.load(options)
+            driver = row(options)
             (node,) = driver.nodes()
             tree, _ = driver.shape(driver.survey(node), policy, None)
         except USER_ERRORS as error:

@@ -10,7 +10,7 @@ from drivers.fake.hosts import SHAPES
 from drivers.host.archive import HostArchive
 from drivers.libvirt.shape import idle
 from drivers.policy import GuestPolicy, InstancesFolder, Policy
-from drivers.table import DRIVERS, DriverOptions, HostDriver
+from drivers.table import DRIVERS, DriverOptions
 
 BARE = [name for name, shape in SHAPES.items() if not shape.has_guests]
 
@@ -24,8 +24,7 @@ def driver_of(name: str, archives: tuple[HostArchive, ...], *, archive: HostArch
         fleet=archives,
     )
     row = DRIVERS[name]
-    assert isinstance(row, HostDriver)
-    return row.load(options)
+    return row(options)
 
 
 def files(archive: HostArchive) -> dict[str, str]:

@@ -16,7 +16,7 @@ from drivers.facts import DiskFacts, DiskSpace, PoolSpace
 from drivers.host.archive import DISK, HostArchive, encode_disk
 from drivers.policy import CephPool, DiskPlace, VolumeGroup
 from drivers.rules import rule_attributes
-from drivers.table import DRIVERS, DriverOptions, HostDriver
+from drivers.table import DRIVERS, DriverOptions
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/novas-options.md"
@@ -123,10 +123,9 @@ def reported(groups: Groups, archive: HostArchive, folder: Path) -> Any:
     try:
         settings = load_settings([write_config(merged(VIRT, groups), folder / "nova.conf")])
         row = DRIVERS["libvirt.LibvirtDriver"]
-        assert isinstance(row, HostDriver)
         policy = settings.policy
         record_storage(archive, settings.hypervisor.disk)
-        driver = row.load(
+        driver = row(
             DriverOptions(
                 uri="",
                 disk=settings.hypervisor.disk,

@@ -16,7 +16,7 @@ from drivers.libvirt.domains import parse_guest
 from drivers.libvirt.shape import shape
 from drivers.policy import DevicePolicy, GuestPolicy, InstancesFolder, Layout, Policy
 from drivers.table import DRIVERS as ROWS
-from drivers.table import DriverOptions, HostDriver
+from drivers.table import DriverOptions
 from fakes import FACTS
 from hardware import guest_with
 from reportclient.reserve import is_reserved_by_us
@@ -144,8 +144,7 @@ def test_a_recorded_host_has_what_ndctl_answered(tmp_path: Path) -> None:
         namespaces=True,
     )
 
-    assert isinstance(row, HostDriver)
-    driver = row.load(options)
+    driver = row(options)
 
     with pytest.raises(DiscoveryError, match=r"has no ndctl\.json: record the host again"):
         driver.survey("four-cells")

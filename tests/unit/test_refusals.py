@@ -17,7 +17,7 @@ from drivers.libvirt.capabilities import offers, parse_capabilities
 from drivers.libvirt.refusals import unusable_models, with_machines
 from drivers.libvirt.shape import idle
 from drivers.policy import Policy
-from drivers.table import DRIVERS, DriverOptions, HostDriver
+from drivers.table import DRIVERS, DriverOptions
 from fakes import PC
 
 CPU = "<cpu><model>m</model>{}</cpu>"
@@ -41,9 +41,8 @@ def archive(tmp_path: Path) -> Path:
 def look(archive: Path, config: Path) -> Seen:
     settings = load_settings([config])
     row = DRIVERS["libvirt.LibvirtDriver"]
-    assert isinstance(row, HostDriver)
     guests = settings.policy.guests
-    driver = row.load(DriverOptions(uri="", disk=settings.hypervisor.disk, guests=guests, archive=HostArchive(archive)))
+    driver = row(DriverOptions(uri="", disk=settings.hypervisor.disk, guests=guests, archive=HostArchive(archive)))
     return driver, driver.survey(driver.nodes()[0]), settings.policy
 
 
