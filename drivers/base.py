@@ -3,10 +3,9 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 from drivers.devices import present
-from drivers.errors import DiscoveryError
 from drivers.facts import HostFacts
 from drivers.policy import Policy
 from reportclient.allocations import Holdings
@@ -90,44 +89,14 @@ class Driver(Protocol):
         ...
 
 
-@runtime_checkable
-class Watchable(Protocol):
-    """A driver that reports changes of its node as events."""
+class Watchable(Driver, Protocol):
+    """A driver that reports changes of its nodes as events."""
 
     def watching(self, wake: Wake) -> AbstractContextManager[None]:
         """
         Call ``wake`` with each event that asks for another look, as long as the context is open.
 
         Raises:
-            DiscoveryError: the events cannot be received.
+            DiscoveryError: the events cannot be received, as of a recorded host.
         """
         ...
-
-
-class SurveyedElsewhere:
-    """Driver whose nodes and surveys come from two functions; the driver ``pure``, of any host, does the rest."""
-
-    def __init__(
-        self, pure: Driver | None, nodes: Callable[[], tuple[str, ...]], survey: Callable[[str], Survey]
-    ) -> None:
-        self._driver = pure
-        self.nodes = nodes
-        self.survey = survey
-
-    @property
-    def _pure(self) -> Driver:
-        if self._driver is None:  # there is no survey either, and only surveys are shaped
-            raise DiscoveryError("no host was read")
-        return self._driver
-
-    @property
-    def emitted(self) -> Names:
-        return self._pure.emitted
-
-    def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
-        return self._pure.shape(survey, policy, observed)
-
-    def watching(self, wake: Wake) -> AbstractContextManager[None]:
-        if not isinstance(self._pure, Watchable):
-            raise DiscoveryError("this host has no events: only a live host can be watched")
-        return self._pure.watching(wake)

@@ -6,13 +6,13 @@ from functools import partial
 from pathlib import Path
 
 from drivers import FAKE, INSIDE, LIBVIRT
-from drivers.base import Driver, OnOperation, SurveyedElsewhere, untold
+from drivers.base import OnOperation, Watchable, untold
 from drivers.host.archive import HostArchive
 from drivers.host.commands import NAMESPACES, read_namespaces
 from drivers.host.disk import DiskProbe
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.connection import LiveConnection, is_local
-from drivers.libvirt.driver import LibvirtDriver
+from drivers.libvirt.driver import LibvirtDriver, SurveyedElsewhere, unwatched
 from drivers.libvirt.recorded import RecordedConnection, recorded_disk
 from drivers.policy import DiskPlace, GuestPolicy
 
@@ -32,7 +32,7 @@ class DriverOptions:
     told: OnOperation = untold  # called after each operation on a live host
 
 
-def _load_libvirt(options: DriverOptions) -> Driver:
+def _load_libvirt(options: DriverOptions) -> Watchable:
     if options.archive:
         return _load_recorded(options.archive, options)
     return LibvirtDriver(
@@ -46,14 +46,14 @@ def _load_libvirt(options: DriverOptions) -> Driver:
     )
 
 
-def _load_fake(options: DriverOptions) -> Driver:
+def _load_fake(options: DriverOptions) -> Watchable:
     archives = (options.archive,) if options.archive else options.fleet
     drivers = [_load_recorded(archive, options) for archive in archives]
     hosts = {node: driver for driver in drivers for node in driver.nodes()}
-    return SurveyedElsewhere(drivers[0], lambda: tuple(hosts), lambda node: hosts[node].survey(node))
+    return SurveyedElsewhere(lambda: tuple(hosts), lambda node: hosts[node].survey(node), unwatched)
 
 
-def _load_recorded(archive: HostArchive, options: DriverOptions) -> Driver:
+def _load_recorded(archive: HostArchive, options: DriverOptions) -> Watchable:
     archive.check()
     return LibvirtDriver(
         RecordedConnection(archive),
@@ -67,7 +67,7 @@ def _load_recorded(archive: HostArchive, options: DriverOptions) -> Driver:
     )
 
 
-DRIVERS: dict[str, Callable[[DriverOptions], Driver]] = {
+DRIVERS: dict[str, Callable[[DriverOptions], Watchable]] = {
     LIBVIRT: _load_libvirt,
     INSIDE: _load_libvirt,
     FAKE: _load_fake,

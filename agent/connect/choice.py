@@ -23,7 +23,7 @@ from agent.sync.case import Case
 from agent.sync.node import ComputeNode
 from agent.sync.recorder import Recorder
 from drivers import FAKE, IRONIC
-from drivers.base import Driver, OnOperation, Survey, untold
+from drivers.base import Driver, OnOperation, Survey, Watchable, untold
 from drivers.fake.fleet import generate_fleet
 from drivers.host.archive import HostArchive
 from drivers.host.unpack import unpack
@@ -87,7 +87,7 @@ def open_driver(
     choice: Choice,
     told: OnOperation = untold,
     attributes: Mapping[str, frozenset[str]] | None = None,
-) -> Iterator[Driver]:
+) -> Iterator[Watchable]:
     """
     Open the driver of a run; ``told`` is called after each of its operations.
 

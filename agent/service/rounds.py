@@ -35,7 +35,7 @@ from agent.sync.outcome import Outcome, Status
 from agent.sync.pool_node import pool_nodes
 from agent.sync.run import run_locked
 from drivers import FAKE
-from drivers.base import Driver, Event, OnOperation, Watchable
+from drivers.base import Driver, Event, OnOperation
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.host.services import probe_service
 from drivers.pools import PoolDriver
@@ -145,7 +145,7 @@ class Rounds:
     def _open_driver(self) -> Driver:
         if self._driver is None:
             driver = self._host.enter_context(open_driver(self._settings, self._choice, self._told))
-            if isinstance(driver, Watchable) and not self._settings.recorded:
+            if not self._settings.recorded:
                 self._host.enter_context(driver.watching(self._wake))
             self._driver = driver
         return self._driver

@@ -18,11 +18,12 @@ from agent.settings.read import Folders, OperatorFiles, Settings
 from agent.settings.saved import check_options
 from agent.state.clock import Clock, StoppedClock
 from agent.sync.case_archive import MAX_MEMBER_BYTES
-from drivers.base import Driver, Survey, SurveyedElsewhere
+from drivers.base import Survey, Watchable
 from drivers.errors import DiscoveryError, MalformedFact, PolicyError, Vanished
 from drivers.facts import ServiceSigns
 from drivers.host.archive import HostArchive
 from drivers.host.unpack import unpack
+from drivers.libvirt.driver import SurveyedElsewhere, unwatched
 from reportclient.json_text import decode_as, decode_json
 from reportclient.recording import Exchange, RecordedSender, Unrecorded, decode_exchanges
 
@@ -145,7 +146,7 @@ class Case:
         processes, units = self.run.processes.get(program, ()), self.run.units.get(program, ())
         return ServiceSigns(processes=processes, units=units, hidden=self.run.hidden)
 
-    def driver(self, load: Callable[[HostArchive], Driver]) -> Driver:
+    def driver(self, load: Callable[[HostArchive], Watchable]) -> Watchable:
         """Return a driver that gives the saved looks in their order; ``load`` makes a driver from a host archive."""
         looks = list(self.run.looks)
         hosts = {
@@ -172,7 +173,7 @@ class Case:
                 raise SavedFailure(str(mine[0].failed), str(mine[0].kind)).error()
             return hosts[mine[0].host].survey(node)
 
-        return SurveyedElsewhere(next(iter(hosts.values()), None), nodes, look)
+        return SurveyedElsewhere(nodes, look, unwatched)
 
 
 @contextmanager

@@ -20,10 +20,11 @@ from agent.state.node_records import MEMORY_NAME
 from agent.sync.case import CASE_FORMAT, FAILURES, SERVICES, SavedClock, SavedFailure, SavedLook, SavedRun
 from agent.sync.case_archive import pack_case, write_packed
 from agent.sync.json_form import encode
-from drivers.base import Driver, Survey, SurveyedElsewhere
+from drivers.base import Survey, Watchable
 from drivers.facts import ServiceSigns
 from drivers.host.archive import Document, with_index
 from drivers.host.services import probe_service
+from drivers.libvirt.driver import SurveyedElsewhere
 from drivers.libvirt.prune import prune_domain
 from drivers.libvirt.recorded import DOMAINS
 from reportclient.errors import mask
@@ -55,7 +56,7 @@ class Recorder:
         self.services[program] = probe_service(program)
         return self.services[program]
 
-    def driver(self, driver: Driver) -> Driver:
+    def driver(self, driver: Watchable) -> Watchable:
         """Return the driver in a form that keeps its lists of nodes and its looks, or how they failed."""
 
         def nodes() -> tuple[str, ...]:
@@ -75,7 +76,7 @@ class Recorder:
             self.looks.append((node, survey))
             return survey
 
-        return SurveyedElsewhere(driver, nodes, look)
+        return SurveyedElsewhere(nodes, look, driver.watching)
 
 
 def begin_anew(kept: Recorder) -> None:

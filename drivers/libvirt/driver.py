@@ -1,7 +1,7 @@
 """The libvirt driver: surveys one host through its libvirt connection, and shapes its provider tree."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import ClassVar
 
@@ -85,8 +85,7 @@ class LibvirtDriver:
             raise Vanished(f"{passing[0].name}: {passing[0].because}: did it come or go while the host was read?")
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
-        shaped = shape.shape(survey.facts, policy, observed)
-        return shaped.tree, shaped.holdings
+        return _shape(survey, policy, observed)
 
     @contextmanager
     def watching(self, wake: Wake) -> Iterator[None]:
@@ -94,6 +93,30 @@ class LibvirtDriver:
             raise DiscoveryError("a host archive has no events: only a live host can be watched")
         with self.connection.watching(wake), udev.watching(wake) if self.files else nullcontext():
             yield
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyedElsewhere:
+    """Driver of hosts whose names, surveys and events come from functions."""
+
+    emitted: ClassVar[Names] = shape.EMITTED
+
+    nodes: Callable[[], tuple[str, ...]]
+    survey: Callable[[str], Survey]
+    watching: Callable[[Wake], AbstractContextManager[None]]
+
+    def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
+        return _shape(survey, policy, observed)
+
+
+def unwatched(_wake: Wake) -> AbstractContextManager[None]:
+    """Refuse to watch a host that was read before."""
+    raise DiscoveryError("this host has no events: only a live host can be watched")
+
+
+def _shape(survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
+    shaped = shape.shape(survey.facts, policy, observed)
+    return shaped.tree, shaped.holdings
 
 
 @dataclass(frozen=True, slots=True)

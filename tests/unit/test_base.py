@@ -1,14 +1,13 @@
 """The drivers' interface, in the words of the seed, and the pass's patience with a host that moves."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import pytest
 
 import fakes
 from agent.sync.decide.provider_tree import update_provider_tree
-from drivers.base import Survey, SurveyedElsewhere, Wake
+from drivers.base import Survey
 from drivers.errors import DiscoveryError, Vanished
 from drivers.looks import LOOKS, look
 from drivers.policy import Policy
@@ -61,22 +60,3 @@ def test_a_host_that_never_stands_still_is_an_error_in_the_end() -> None:
     with pytest.raises(DiscoveryError, match="gone"):
         look(survey)
     assert len(looks) == LOOKS
-
-
-class WatchedHost(OneHost):
-    """A driver of one host whose changes can be heard."""
-
-    def watching(self, wake: Wake) -> AbstractContextManager[None]:
-        return nullcontext()
-
-
-def test_surveys_from_elsewhere_are_shaped_and_watched_by_the_driver_that_can() -> None:
-    def elsewhere(pure: OneHost | None) -> SurveyedElsewhere:
-        return SurveyedElsewhere(pure, lambda: ("host",), OneHost().survey)
-
-    with elsewhere(WatchedHost()).watching(lambda _event: None):
-        pass
-    with pytest.raises(DiscoveryError, match="only a live host can be watched"):
-        elsewhere(OneHost()).watching(lambda _event: None)
-    with pytest.raises(DiscoveryError, match="no host was read"):
-        elsewhere(None).shape(OneHost().survey("host"), Policy(), None)

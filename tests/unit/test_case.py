@@ -94,7 +94,7 @@ def test_a_look_at_what_was_recorded_is_the_same_look(
     node = world.node()
     kept = Recorder(StoppedClock("boot", 0.0, world.clock()), {})
     first = looked(
-        asking(replace(node, driver=kept.driver(node.driver)), kept.sender("placement", world.crashing), kept)
+        asking(replace(node, driver=kept.driver(world.driver)), kept.sender("placement", world.crashing), kept)
     )
     event("a plan" if first.startswith("[") else "a refusal")
 
@@ -232,6 +232,8 @@ def test_a_case_knows_an_empty_folder_of_files_from_none(tmp_path: Path, files: 
 
 def test_a_look_that_the_configuration_contradicts_is_contradicted_again(tmp_path: Path) -> None:
     class Contradicted:
+        watching = None
+
         def nodes(self) -> tuple[str, ...]:
             return ("host",)
 

@@ -174,6 +174,8 @@ def test_a_failed_look_is_kept_without_the_password_in_its_words(tmp_path: Path)
 
 
 class Unlisted:
+    watching = None
+
     def nodes(self) -> tuple[str, ...]:
         raise DiscoveryError("libvirt is gone")
 
@@ -198,7 +200,7 @@ def test_a_case_from_before_the_nodes_were_listed_says_so(tmp_path: Path) -> Non
 
 def test_nodes_are_listed_at_each_pass(tmp_path: Path) -> None:
     class Renamed:
-        names = ("one",)
+        names, watching = ("one",), None
 
         def nodes(self) -> tuple[str, ...]:
             return self.names

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -189,6 +189,7 @@ def passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: Any, **optio
 @dataclass
 class Named:
     asked: int = 0
+    watching = nullcontext
 
     def nodes(self) -> tuple[str, ...]:
         self.asked += 1
