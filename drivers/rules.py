@@ -94,8 +94,10 @@ def matches(rule: DeviceRule, function: PciFunction) -> bool:
         return False
     if function.pf is not None and function.pf == rule.place.exact:
         return True
+    at = function.address
+    parts = f"{at.domain:04x}", f"{at.bus:02x}", f"{at.slot:02x}", f"{at.function:x}"
     return not rule.place.address or all(
-        pattern.match(part) for pattern, part in zip(rule.place.address, _parts(function.address), strict=True)
+        pattern.match(part) for pattern, part in zip(rule.place.address, parts, strict=True)
     )
 
 
@@ -114,10 +116,6 @@ def rule_attributes(policy: DevicePolicy) -> dict[str, frozenset[str]]:
         if rule.class_attribute and rule.vendor_id:
             found[rule.vendor_id] = found.get(rule.vendor_id, frozenset()) | {rule.class_attribute}
     return found
-
-
-def _parts(address: PciAddress) -> tuple[str, str, str, str]:
-    return f"{address.domain:04x}", f"{address.bus:02x}", f"{address.slot:02x}", f"{address.function:x}"
 
 
 def _parse_address(address: object) -> tuple[tuple[re.Pattern[str], ...], PciAddress | None]:

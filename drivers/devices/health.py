@@ -1,6 +1,6 @@
 """Find PCI functions that are unhealthy, so that no guest should get them now."""
 
-from drivers.facts import NetDevice, PciFunction
+from drivers.facts import PciFunction
 
 DOWN = frozenset({"down", "lowerlayerdown", "notpresent"})
 """
@@ -37,10 +37,6 @@ def _ills_of_pf(pf: PciFunction | None) -> str | None:
         return f"its PF {pf.address} has no driver"
     if pf.driver == FOR_GUESTS:  # such VFs open only with the PF's token (vfio_pci_core.c), which libvirt cannot give
         return f"its PF {pf.address} is bound to {FOR_GUESTS}, and guests cannot have the VFs of such a PF"
-    if pf.links and all(_is_down(net) for net in pf.links):
+    if pf.links and all(net.state in DOWN for net in pf.links):
         return f"the link of its PF is down ({', '.join(net.name for net in pf.links)})"
     return None
-
-
-def _is_down(net: NetDevice) -> bool:
-    return net.state in DOWN

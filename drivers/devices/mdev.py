@@ -178,8 +178,9 @@ def _mdev_provider(
     before = reserved_by_operator_on(standing.provider(parent.name))
     kept = total if why else min(total, before.get(rule.resource_class, 0))
     stock = Inventory(total=total, max_unit=total, reserved=kept)
+    limit = f", and [mdev_{rule.type}] max_instances is {rule.max_instances}" if rule.max_instances is not None else ""
     fact = f"{len(made)} mdevs exist on {parent.name}, {max(0, total - len(made))} more of type {rule.type} can be made"
-    reason = Reason(fact, f"[devices] enabled_mdev_types has {rule.type}{_limit(rule)}")
+    reason = Reason(fact, f"[devices] enabled_mdev_types has {rule.type}{limit}")
     return DeviceStock(
         suffix=parent.name,
         cell=function.cell if function else None,
@@ -191,7 +192,3 @@ def _mdev_provider(
         ill=f"{parent.name}: {why}" if why else "",
         novas=True,
     )
-
-
-def _limit(rule: MdevRule) -> str:
-    return f", and [mdev_{rule.type}] max_instances is {rule.max_instances}" if rule.max_instances is not None else ""

@@ -1,7 +1,7 @@
 """Find the PCI functions that guests have through ports of networks."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from drivers.devices.match import Match
 from drivers.facts import Guest, HostFacts
@@ -46,12 +46,9 @@ def unbooked(facts: HostFacts, matched: Iterable[Match]) -> frozenset[PciAddress
         counts = Counter[tuple[PciAddress, str]]()  # by card and class
         for match in has:
             slot = match.function.pf or match.function.address, match.resource_class
-            if _is_a_ports(match, ports) and counts[slot] < left[match.resource_class]:
+            # A port with the vnic_type direct-physical is no interface of the guest.
+            of_port = match.function.address in ports or (match.rule and match.rule.network.name)
+            if of_port and counts[slot] < left[match.resource_class]:
                 counts[slot] += 1
                 found.add(match.function.address)
     return frozenset(found)
-
-
-def _is_a_ports(match: Match, ports: Container[PciAddress]) -> bool:
-    """Return whether a guest has a function through a port; with the vnic_type direct-physical it is no interface."""
-    return match.function.address in ports or bool(match.rule and match.rule.network.name)

@@ -63,12 +63,8 @@ def _ask(place: CephPool) -> _Answers:
     try:
         import rados
     except ImportError:
-        return _ask_by_command(place)
+        return _Answers(_output(place, "df", "--format=json"), _output(place, "fsid").strip())
     return _ask_by_library(place, rados)
-
-
-def _ask_by_command(place: CephPool) -> _Answers:
-    return _Answers(_output(place, "df", "--format=json"), _output(place, "fsid").strip())
 
 
 def _output(place: CephPool, *asked: str) -> str:

@@ -48,9 +48,9 @@ def output_of(command: Sequence[str], patience_s: float) -> str:
 
 
 PATIENCE_S = 30
+GROUP_OPTION = "[libvirt] images_volume_group"
 # --readonly: without LVM's locks, as nothing is changed.
 VGS = ("vgs", "--readonly", "--noheadings", "--nosuffix", "--separator", "|", "--units", "b", "-o", "vg_size,vg_free")
-OPTION = "[libvirt] images_volume_group"
 
 
 def probe_group(group: VolumeGroup) -> DiskSpace:
@@ -64,22 +64,21 @@ def probe_group(group: VolumeGroup) -> DiskSpace:
         answer = output_of([*VGS, group.name], PATIENCE_S)
     except CommandFailed as error:
         raise DiscoveryError(
-            f"cannot read the size of the volume group {group.name} ({OPTION}): {error}: check the name with vgs, and "
-            f"that this user may read the disks of the group"
+            f"cannot read the size of the volume group {group.name} ({GROUP_OPTION}): {error}: check the name with "
+            f"vgs, and that this user may read the disks of the group"
         ) from error
     size, _, free = answer.strip().partition("|")
     if not (size.isdecimal() and free.isdecimal()):
         raise DiscoveryError(
-            f"vgs answers {answer.strip()[:60]!r} for the volume group {group.name} ({OPTION}), and not its size and "
-            f"its free space: run vgs {group.name} as this user"
+            f"vgs answers {answer.strip()[:60]!r} for the volume group {group.name} ({GROUP_OPTION}), and not its size "
+            f"and its free space: run vgs {group.name} as this user"
         )
     return DiskSpace(total_bytes=int(size), free_bytes=int(free), volume_group=group.name)
 
 
+PMEM_OPTION = "[libvirt] pmem_namespaces"
 NAMESPACES = "ndctl.json"  # the file of a host archive
-OPTION = "[libvirt] pmem_namespaces"
 COMMAND = ("ndctl", "list", "--device-dax")
-PATIENCE_S = 30
 
 
 def read_namespaces() -> Document:
@@ -93,7 +92,8 @@ def read_namespaces() -> Document:
         return Document(output_of(COMMAND, PATIENCE_S), " ".join(COMMAND))
     except CommandFailed as error:
         raise DiscoveryError(
-            f"cannot list the namespaces of persistent memory ({OPTION}): {error}: install ndctl, or remove the option"
+            f"cannot list the namespaces of persistent memory ({PMEM_OPTION}): {error}: install ndctl, or remove the "
+            f"option"
         ) from error
 
 

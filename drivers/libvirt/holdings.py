@@ -47,7 +47,8 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
             placed, floating = cells.place(guest, cpus)
             units += placed
             floats += floating
-    of_devices = {name for device in devices for name in device.members.values()} | _contexts(devices)
+    of_devices = {name for device in devices for name in device.members.values()}
+    of_devices |= {_CONTEXT for device in devices if _CONTEXT in device.inventories}
     doubtful = {one.consumer for one in undecided}
     return Holdings(
         frozenset(guest.uuid for guest in facts.guests),
@@ -114,7 +115,9 @@ def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding], offered
     named = (tenant.overridden or {}) if tenant else {}
     is_seen = tenant is not None and tenant.overridden is not None  # whether the flavor is nova's, and shown
     overridden = HOST_CLASSES & named.keys()
-    are_cpus_told = guest.vcpus and not _pinned_outside(guest, offered) and (tenant or not guest.some_off)
+    every = offered.shared | offered.dedicated
+    are_pins_offered = all(cpus <= every for cpus in guest.vcpus if len(cpus) == 1)
+    are_cpus_told = guest.vcpus and are_pins_offered and (tenant or not guest.some_off)
     return GuestState(
         active=guest.active,
         migrating=guest.migrating,
@@ -130,14 +133,6 @@ def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding], offered
         named=named,
         flavor_unseen=tenant is not None and not is_seen,
     )
-
-
-def _pinned_outside(guest: Guest, offered: GuestCpus) -> bool:
-    return any(len(cpus) == 1 and not cpus <= offered.shared | offered.dedicated for cpus in guest.vcpus)
-
-
-def _contexts(devices: Iterable[DeviceStock]) -> frozenset[str]:
-    return frozenset({_CONTEXT} if any(_CONTEXT in device.inventories for device in devices) else ())
 
 
 def _ports(guest: Guest, devices: Iterable[DeviceStock], owners: "_Owners") -> list[Holding]:

@@ -136,7 +136,12 @@ def _cpus_by_cell(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[
         ("PCPU", cpus.dedicated, 0, FIXED),
     ):
         placed, homeless = place_cpus(facts, wanted)
-        _refuse_homeless(homeless - facts.cpu_map.online)
+        if off := homeless - facts.cpu_map.online:  # one would move to its cell when a guest switches it on
+            raise PolicyError(
+                f"[compute] cpu_dedicated_set names CPU {format_cpu_set(off)}, which is off, and neither libvirt nor "
+                f"the kernel (/sys/devices/system/cpu/cpu{min(off)}/node*) says in which NUMA cell it is: switch it "
+                f"on, take it out of the set, or use [compute] layout = devices"
+            )
         if reserved > len(wanted):
             refuse_reserve(name, len(wanted), reserved)
         shares = apportion(reserved, {-1: len(homeless), **{id_: len(ids) for id_, ids in placed.items()}})
@@ -146,20 +151,3 @@ def _cpus_by_cell(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[
             if stock:
                 found[id_][name] = stock, with_cpus(cpus.because[name], ids)
     return found
-
-
-def _refuse_homeless(cpus: frozenset[int]) -> None:
-    """
-    Refuse CPUs that are off and have no known cell.
-
-    Such a CPU would count on the root, and move to its cell when a guest starts and switches it on.
-
-    Raises:
-        PolicyError: there is such a CPU.
-    """
-    if cpus:
-        raise PolicyError(
-            f"[compute] cpu_dedicated_set names CPU {format_cpu_set(cpus)}, which is off, and neither libvirt nor the "
-            f"kernel (/sys/devices/system/cpu/cpu{min(cpus)}/node*) says in which NUMA cell it is: switch it on, take "
-            f"it out of the set, or use [compute] layout = devices"
-        )

@@ -120,8 +120,9 @@ def recorded_disk(archive: HostArchive, place: DiskPlace) -> DiskFacts:
     found = archive.disk()
     if isinstance(found, DiskUnread):
         return found
-    recorded = _pool(found.pool) if isinstance(found, PoolSpace) else _space(found)
-    wanted = _wanted(place)
+    recorded = _kind(found.pool, None) if isinstance(found, PoolSpace) else _kind(None, found.volume_group)
+    pool, group = (place.name if isinstance(place, kind) else None for kind in (CephPool, VolumeGroup))
+    wanted = _kind(pool, group)
     if recorded != wanted:
         raise DiscoveryError(
             f"host archive {archive.root} was recorded with the disks of guests in {recorded}, and [libvirt] "
@@ -137,18 +138,11 @@ def recorded_disk(archive: HostArchive, place: DiskPlace) -> DiskFacts:
     return found
 
 
-def _pool(name: str) -> str:
-    return f"the Ceph pool {name}"
-
-
-def _space(found: DiskSpace) -> str:
-    return f"the volume group {found.volume_group}" if found.volume_group else "a file system"
-
-
-def _wanted(place: DiskPlace) -> str:
-    if isinstance(place, CephPool):
-        return _pool(place.name)
-    return f"the volume group {place.name}" if isinstance(place, VolumeGroup) else "a file system"
+def _kind(pool: str | None, volume_group: str | None) -> str:
+    """Name the kind of storage that has the disks of guests, for people."""
+    if pool:
+        return f"the Ceph pool {pool}"
+    return f"the volume group {volume_group}" if volume_group else "a file system"
 
 
 def recorded_files(

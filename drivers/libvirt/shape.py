@@ -344,24 +344,15 @@ def _totals(devices: Iterable[DeviceStock]) -> dict[str, Entry]:
             )
         for name, (stock, reason) in device.inventories.items():
             before = found.get(name)
-            if before:
-                _check_countable(name, before[0].total + stock.total, reason)
+            total = stock.total + (before[0].total if before else 0)
+            if total > MAX_INT:
+                raise PolicyError(
+                    f"the devices of this host have {total} {name} together ({reason.rule}), and placement takes "
+                    f"{MAX_INT} at most on one provider: use [compute] layout = devices, cells or numa, or do without "
+                    f"{reason.rule}"
+                )
             found[name] = (_sum(before[0], stock), _also(before[1], reason)) if before else (stock, reason)
     return found
-
-
-def _check_countable(name: str, total: int, reason: Reason) -> None:
-    """
-    Refuse a total of all devices that is above what placement takes.
-
-    Raises:
-        PolicyError: it is.
-    """
-    if total > MAX_INT:
-        raise PolicyError(
-            f"the devices of this host have {total} {name} together ({reason.rule}), and placement takes {MAX_INT} at "
-            f"most on one provider: use [compute] layout = devices, cells or numa, or do without {reason.rule}"
-        )
 
 
 def _sum(one: Inventory, other: Inventory) -> Inventory:

@@ -71,7 +71,8 @@ def emitted_traits() -> frozenset[str]:
         "COMPUTE_SECURITY_STATELESS_FIRMWARE", "COMPUTE_SECURITY_TPM_TIS", "COMPUTE_SECURITY_TPM_CRB",
         "COMPUTE_SECURITY_TPM_1_2", "COMPUTE_SECURITY_TPM_2_0",
     }  # fmt: skip
-    return _standard(models) | single | standard_traits("HW_ARCH_") | standard_traits("COMPUTE_ARCH_")
+    archs = standard_traits("HW_ARCH_") | standard_traits("COMPUTE_ARCH_")
+    return archs | single | frozenset(filter(is_standard_trait, models))
 
 
 def root_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
@@ -192,7 +193,3 @@ def _versions(facts: HostFacts) -> str:
 
 def _named(prefix: str, names: Iterable[str]) -> list[str]:
     return [prefix + name.replace("-", "_").upper() for name in names]
-
-
-def _standard(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(filter(is_standard_trait, names))

@@ -32,7 +32,8 @@ class Floats:
         floats = self._question.words.of(guest, name).floating
         candidates = self._question.candidates(name)
         if not floats:  # parcels of a device that is gone stay where they are, whatever other devices offer
-            rest = [parcel for parcel in rest if self._has_place(parcel, candidates)]
+            related = self._question.related
+            rest = [parcel for parcel in rest if any(related(parcel.provider, place) for place in candidates)]
         if not rest:
             return
         if floats:
@@ -72,10 +73,6 @@ class Floats:
         for first, parcels in by_first.items():
             order = tuple(dict.fromkeys((*((first[0],) if first else ()), *places)))
             load.append(Demand(tuple(parcels), order, first[1] if first else because))
-
-    def _has_place(self, parcel: Parcel, candidates: Iterable[str]) -> bool:
-        """Return whether a candidate is the parcel's provider, or above or below it."""
-        return any(self._question.related(parcel.provider, place) for place in candidates)
 
     def _missing(self, guest: str, rest: list[Parcel]) -> str:
         """Return why a guest's parcels of one class have no place: what the hypervisor reports instead."""

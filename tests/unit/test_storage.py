@@ -91,7 +91,7 @@ def test_a_volume_group_that_cannot_be_read_is_one_line_that_names_it(script: Sc
         probe_disk(VolumeGroup("guests"))
 
     assert said in str(error.value)
-    assert "guests" in str(error.value)
+    assert "guests ([libvirt] images_volume_group)" in str(error.value)
     assert "\n" not in str(error.value)
 
 
