@@ -217,25 +217,31 @@ def open_nodes(
         yield IronicDriver(client, mine)
 
 
-def open_client(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple[PlacementClient, str]:
+def open_client(
+    settings: Settings, choice: Choice, *, writes: bool = False, metered: Callable[[Sender], Sender] | None = None
+) -> tuple[PlacementClient, str]:
     """
-    Return a client for the chosen placement, and the name of that placement.
+    Return a client for the chosen placement, and the name of that placement in the state directory.
 
-    An embedded placement without a file is made in its folder if ``writes``; else the client sees an empty one.
+    An embedded placement without a file is made in its folder if ``writes``; else the client sees an empty one. Each
+    request has the request id of the run; ``metered`` wraps what sends them.
 
     Raises:
         ConfigError: no placement is chosen.
         StateError: the file of the embedded placement, or the database, cannot be used.
     """
-    sender, where, name = open_sender(settings, choice, writes=writes)
-    kept = choice.case or choice.recorder
-    transport = Transport(sender, where=name, now=kept.clock.now_s if kept else time.time)
-    return PlacementClient(transport, workers_for(settings, choice)), where
-
-
-def workers_for(settings: Settings, choice: Choice) -> int:
-    """Return how many requests are under way at a time: one to a case, and to a placement in this process on SQLite."""
-    return 1 if choice.case or choice.embedded or choice.database is not None else settings.apis.node_workers
+    sender, where, name = _open_sender(settings, choice, writes)
+    choice.trace.placement = name
+    sender = TracedSender(sender, choice.trace)
+    if choice.recorder:
+        choice.recorder.called |= {"placement": name, "where": where}
+        sender = choice.recorder.sender("placement", sender)
+    kept = choice.case or (None if choice.service else choice.recorder)  # the service outlives the moment of a case
+    transport = Transport(
+        metered(sender) if metered else sender, where=name, now=kept.clock.now_s if kept else time.time
+    )
+    one_by_one = choice.case or choice.embedded or choice.database is not None  # in this process, on SQLite
+    return PlacementClient(transport, 1 if one_by_one else settings.apis.node_workers), where
 
 
 def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
@@ -316,25 +322,8 @@ def open_bare_metal(
         )
 
 
-def open_sender(settings: Settings, choice: Choice, *, writes: bool = False) -> tuple[Sender, str, str]:
-    """
-    Return a sender to the chosen placement, its name in the state directory, and its name in messages.
-
-    Each request has the request id of the run.
-
-    Raises:
-        ConfigError, StateError: as ``open_client``.
-    """
-    sender, where, name = _untraced(settings, choice, writes)
-    choice.trace.placement = name
-    sender = TracedSender(sender, choice.trace)
-    if choice.recorder:
-        choice.recorder.called |= {"placement": name, "where": where}
-        sender = choice.recorder.sender("placement", sender)
-    return sender, where, name
-
-
-def _untraced(settings: Settings, choice: Choice, writes: bool) -> tuple[Sender, str, str]:
+def _open_sender(settings: Settings, choice: Choice, writes: bool) -> tuple[Sender, str, str]:
+    """Return a sender to the chosen placement, its name in the state directory, and its name in messages."""
     if choice.case:
         return choice.case.sender("placement"), choice.case.name_of("where"), choice.case.name_of("placement")
     if choice.embedded:
@@ -367,7 +356,7 @@ def _open_embedded(folder: Path, writes: bool) -> Sender:
 
 def _open_database(settings: Settings, database: str) -> tuple[Sender, str, str]:
     """
-    Return a sender to placement on its database, and its two names as ``open_sender``.
+    Return a sender to placement on its database, and its two names as ``_open_sender``.
 
     In the state directory it has the name of the configured API, so that both ways share one memory of the host.
     """

@@ -16,10 +16,9 @@ from agent.connect.choice import (
     Choice,
     lists_nodes,
     open_bare_metal,
+    open_client,
     open_driver,
     open_nova,
-    open_sender,
-    workers_for,
 )
 from agent.errors import USER_ERRORS
 from agent.nova.client import NovaClient
@@ -41,7 +40,6 @@ from drivers.host.services import probe_service
 from drivers.pools import PoolDriver
 from reportclient.client import PlacementClient
 from reportclient.keystone import Sender
-from reportclient.transport import Transport
 
 LOG = logging.getLogger(__name__)
 LENIENT = 2  # the pass goes on while no more nodes than this failed, even if no node was well
@@ -69,7 +67,7 @@ class Rounds:
         progress: Callable[[], None],
     ) -> None:
         self._cases = KeptCases(settings, active=_is_one_host(settings))
-        self._choice = replace(choice, recorder=self._cases.recorder)
+        self._choice = replace(choice, recorder=self._cases.recorder, service=True)
         self._settings = settings
         self._policy = policy
         self._audits = Audits(policy)
@@ -132,9 +130,7 @@ class Rounds:
             self._nova = open_nova(self._settings, self._choice)
             if self._nova:
                 self._audits = Audits(self._policy, self._nova.witness)
-            sender, self._where, name = open_sender(self._settings, self._choice, writes=True)
-            transport = Transport(self._metered(sender), where=name)
-            self._client = PlacementClient(transport, workers_for(self._settings, self._choice))
+            self._client, self._where = open_client(self._settings, self._choice, writes=True, metered=self._metered)
         return self._client
 
     def close_host(self) -> None:
