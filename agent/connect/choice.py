@@ -181,14 +181,7 @@ def open_nodes(
             f"[DEFAULT] compute_driver = {settings.hypervisor.driver} is for hypervisors, but this command needs "
             f"bare-metal nodes: use another configuration file or another command"
         )
-    sender: Sender
-    if choice.case:
-        sender, where = choice.case.sender("ironic"), choice.case.name_of("ironic")
-    else:
-        sender, where = open_ironic(settings)
-    sender = TracedSender(sender, choice.trace)
-    if choice.recorder:
-        sender, choice.recorder.called["ironic"] = choice.recorder.sender("ironic", sender), where
+    sender, where = _open_service(choice, "ironic", partial(open_ironic, settings))
     ours = settings.ironic
     metered = MeteredSender(
         sender, lambda method, path, code, seconds: told(operation(method, path), seconds, served(code))
@@ -251,17 +244,22 @@ def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
     Raises:
         ConfigError: keystoneauth does not accept the options.
     """
+    there = "nova" in choice.case.run.called if choice.case else settings.apis.nova_chosen
+    return NovaClient(*_open_service(choice, "nova", partial(nova_adapter, settings), essential)) if there else None
+
+
+def _open_service(
+    choice: Choice, service: str, connect: Callable[[], tuple[Sender, str]], reduced: Callable[[str], str] = str
+) -> tuple[Sender, str]:
+    """Return what sends requests to a service, with the request id of the run, and its name; a recorder keeps both."""
     if choice.case:
-        where = choice.case.run.called.get("nova")
-        return NovaClient(choice.case.sender("nova"), where) if where else None
-    if not settings.apis.nova_chosen:
-        return None
-    adapter, where = nova_adapter(settings)
+        return choice.case.sender(service), choice.case.name_of(service)
+    adapter, where = connect()
     sender: Sender = TracedSender(adapter, choice.trace)
     if choice.recorder:
-        choice.recorder.called["nova"] = where
-        sender = choice.recorder.sender("nova", sender, essential)
-    return NovaClient(sender, where)
+        choice.recorder.called[service] = where
+        sender = choice.recorder.sender(service, sender, reduced)
+    return sender, where
 
 
 def asking_nova(settings: Settings, choice: Choice) -> Callable[[str], NovaRecord] | None:
