@@ -15,13 +15,13 @@ from agent.sync.decide.features import FEATURES, Features
 from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode
-from agent.sync.outcome import Outcome
+from agent.sync.outcome import Outcome, Status
 from agent.sync.run import foresee, run_pass
 from beds.histories import ModelDriver
 from beds.memory import MemoryPlacement
 from configured import changed
 from drivers.facts import HostFacts, ServiceSigns
-from drivers.policy import Policy
+from drivers.policy import DevicePolicy, Layout, Policy
 from reportclient.client import PlacementClient
 from reportclient.names import is_custom
 from reportclient.ownership import OWNER_NOVA
@@ -270,6 +270,19 @@ class OneHost:
         self.send("PUT", f"/resource_providers/{uuid}/{what}", generation | body)
 
     def send(self, method: str, url: str, body: Any = None) -> Any:
+        """Send a request as somebody else than the agent does, and return the answer's body."""
         answer = self.sender.placement.request(url, method, json=body, microversion="1.39")
         assert answer.status_code < 300, f"{method} {url}: {answer.status_code} {json.dumps(answer.body)}"
         return answer.body
+
+
+def begun(folder: Path, facts: HostFacts, devices: DevicePolicy, layout: Layout = "devices", **changes: Any) -> OneHost:
+    """A host of these facts after its first pass."""
+    one = OneHost(folder, facts, Policy(layout=layout, devices=devices), **changes)
+    assert one.sync().status is Status.CHANGED
+    return one
+
+
+def refused(outcome: Outcome, *words: str) -> None:
+    assert outcome.status is Status.UNSAFE, outcome
+    assert all(any(word in note for note in outcome.notes) for word in words), outcome.notes

@@ -17,7 +17,7 @@ from agent.sync.decide.features.boot import awaited
 from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node
 from agent.sync.outcome import Status
-from beds.one_host import FORCE, ROOT, OneHost
+from beds.one_host import FORCE, ROOT, OneHost, begun
 from drivers.facts import HostFacts, NetDevice
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
@@ -58,15 +58,7 @@ def totals(one: OneHost) -> dict[str, int]:
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Starts a host, and makes its first pass."""
-
-    def begin(
-        layout: Layout = "devices", facts: HostFacts = FIRST, devices: DevicePolicy = ALL, **changes: object
-    ) -> OneHost:
-        one = OneHost(tmp_path, facts, Policy(layout=layout, devices=devices), **changes)  # type: ignore[arg-type]
-        assert one.sync().status is Status.CHANGED
-        return one
-
-    return begin
+    return lambda layout="devices", facts=FIRST, devices=ALL, **more: begun(tmp_path, facts, devices, layout, **more)
 
 
 @pytest.mark.parametrize("layout", ["devices", "cells", "numa"])

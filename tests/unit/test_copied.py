@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from agent.errors import ConfigError
 from agent.sync.outcome import Status
-from beds.one_host import FORCE, OneHost
+from beds.one_host import FORCE, OneHost, begun
 from drivers.facts import HostFacts, PciFunction
 from drivers.policy import DevicePolicy, DeviceRule, MdevRule, Policy, RuleNetwork
 from hardware import card, gpu, host, parent, rules
@@ -30,13 +31,7 @@ Start = Callable[[HostFacts, DevicePolicy], OneHost]
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Starts a host of these facts, and makes its first pass."""
-
-    def begin(facts: HostFacts, devices: DevicePolicy) -> OneHost:
-        one = OneHost(tmp_path, facts, Policy(layout="devices", devices=devices))
-        assert one.sync().status is Status.CHANGED
-        return one
-
-    return begin
+    return partial(begun, tmp_path)
 
 
 def nic(*kinds: str) -> tuple[PciFunction, ...]:

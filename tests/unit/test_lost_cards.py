@@ -8,9 +8,8 @@ import pytest
 
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
-from beds.one_host import Cut, OneHost
-from drivers.facts import HostFacts
-from drivers.policy import CpuPolicy, DevicePolicy, Layout, MdevRule, Policy
+from beds.one_host import Cut, OneHost, begun
+from drivers.policy import CpuPolicy, DevicePolicy, Layout, MdevRule
 from hardware import card, gpu, host, parent, plain
 from reportclient.reserve import UNHEALTHY
 
@@ -25,13 +24,7 @@ Start = Callable[..., OneHost]
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Starts a host, and makes its first pass."""
-
-    def begin(layout: Layout = "devices", facts: HostFacts = WHOLE) -> OneHost:
-        one = OneHost(tmp_path, facts, Policy(layout=layout, devices=ALL))
-        assert one.sync().status is Status.CHANGED
-        return one
-
-    return begin
+    return lambda layout="devices", facts=WHOLE: begun(tmp_path, facts, ALL, layout)
 
 
 @pytest.mark.parametrize("layout", ["devices", "cells", "numa"])

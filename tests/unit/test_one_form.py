@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from agent.sync.outcome import Outcome, Status
-from beds.one_host import FORCE, OneHost
+from agent.sync.outcome import Status
+from beds.one_host import FORCE, OneHost, begun, refused
 from drivers.by_suffix import BySuffix
 from drivers.devices import device_stock
 from drivers.errors import PolicyError
@@ -33,18 +34,7 @@ def whole() -> HostFacts:
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Starts a host of these facts, and makes its first pass."""
-
-    def begin(facts: HostFacts, devices: DevicePolicy, layout: Layout = "devices") -> OneHost:
-        one = OneHost(tmp_path, facts, Policy(layout=layout, devices=devices))
-        assert one.sync().status is Status.CHANGED
-        return one
-
-    return begin
-
-
-def refused(outcome: Outcome, *words: str) -> None:
-    assert outcome.status is Status.UNSAFE, outcome
-    assert all(any(word in note for note in outcome.notes) for word in words), outcome.notes
+    return partial(begun, tmp_path)
 
 
 @pytest.mark.parametrize("layout", [one for one in get_args(Layout) if one != "flat"])

@@ -11,8 +11,8 @@ from agent.state.memory import NodeState
 from agent.sync.decide.features.one_time import find_uses
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
-from beds.one_host import FORCE, RESHAPE, OneHost, Sender
-from drivers.policy import DevicePolicy, DeviceRule, Policy
+from beds.one_host import FORCE, RESHAPE, OneHost, Sender, begun
+from drivers.policy import DevicePolicy, DeviceRule
 from hardware import card, host, plain
 from reportclient.tree import Provider, ProviderTree
 
@@ -30,13 +30,7 @@ def devices(resource_class: str = CLASS, *, once: bool = True) -> DevicePolicy:
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Starts a host with a one-time device and a card with VFs, and makes its first pass."""
-
-    def begin(*, once: bool = True) -> OneHost:
-        one = OneHost(tmp_path, host(plain(), *card(OTHER, 4)), Policy(devices=devices(once=once)))
-        assert one.sync().status is Status.CHANGED
-        return one
-
-    return begin
+    return lambda *, once=True: begun(tmp_path, host(plain(), *card(OTHER, 4)), devices(once=once))
 
 
 def claim(one: OneHost) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.sync.outcome import Status
-from beds.one_host import FORCE, GUEST, RESHAPE, ROOT, Cut, OneHost
+from beds.one_host import FORCE, GUEST, RESHAPE, ROOT, Cut, OneHost, begun
 from drivers.facts import HostFacts
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
@@ -30,13 +30,7 @@ Start = Callable[..., OneHost]
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Starts a host, and makes its first pass."""
-
-    def begin(layout: Layout = "devices", facts: HostFacts = WHOLE, devices: DevicePolicy = ALL) -> OneHost:
-        one = OneHost(tmp_path, facts, Policy(layout=layout, devices=devices))
-        assert one.sync().status is Status.CHANGED
-        return one
-
-    return begin
+    return lambda layout="devices", facts=WHOLE, devices=ALL: begun(tmp_path, facts, devices, layout)
 
 
 def unsafe(one: OneHost) -> Policy:

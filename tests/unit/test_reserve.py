@@ -13,7 +13,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.leave import retire_node
 from agent.sync.outcome import Status
 from beds.memory import MemoryAnswer, MemoryPlacement
-from beds.one_host import FORCE, GUEST, MIGRATION, ROOT, Cut, OneHost
+from beds.one_host import FORCE, GUEST, MIGRATION, ROOT, Cut, OneHost, begun
 from drivers.facts import Guest, GuestMemory, HostFacts, MdevParent, NetDevice, PciFunction
 from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent, plain, rules
@@ -36,13 +36,7 @@ Start = Callable[..., OneHost]
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Starts a host with these functions, and makes its first pass."""
-
-    def begin(*functions: PciFunction, devices: DevicePolicy, layout: Layout = "devices") -> OneHost:
-        one = OneHost(tmp_path, host(*functions), Policy(layout=layout, devices=devices))
-        assert one.sync().status is Status.CHANGED
-        return one
-
-    return begin
+    return lambda *functions, devices, layout="devices": begun(tmp_path, host(*functions), devices, layout)
 
 
 def nic(mbps: int | None = 10_000, vfs: int = 4, state: str = "up") -> tuple[PciFunction, ...]:

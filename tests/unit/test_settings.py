@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
-from beds.one_host import FORCE, RESHAPE, OneHost
+from beds.one_host import FORCE, RESHAPE, OneHost, begun, refused
 from drivers.facts import CpuMap, HostCpu, HostFacts, NetDevice, NumaCell, PciFunction
 from drivers.policy import OF_CELLS, DevicePolicy, Layout, MdevRule, Policy, Ratio, Ratios
 from drivers.rules import parse_rule
@@ -37,18 +37,7 @@ Start = Callable[..., OneHost]
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """Starts a host with these functions, and makes its first pass."""
-
-    def begin(*functions: PciFunction, layout: Layout) -> OneHost:
-        one = OneHost(tmp_path, host(*functions), Policy(layout=layout, devices=VFS))
-        assert one.sync().status is Status.CHANGED
-        return one
-
-    return begin
-
-
-def refused(outcome: Outcome, *words: str) -> None:
-    assert outcome.status is Status.UNSAFE
-    assert all(any(word in note for note in outcome.notes) for word in words), outcome.notes
+    return lambda *functions, layout: begun(tmp_path, host(*functions), VFS, layout)
 
 
 @pytest.mark.parametrize(("first", "second", "third"), list(permutations(LAYOUTS, 3)))

@@ -8,7 +8,7 @@ import pytest
 
 from agent.audit.audit import witness
 from agent.sync.outcome import Status
-from beds.one_host import ROOT, OneHost
+from beds.one_host import ROOT, OneHost, begun
 from drivers.policy import DevicePolicy, Policy
 from hardware import card, host
 from reportclient.names import spelled
@@ -26,12 +26,7 @@ Start = Callable[[], OneHost]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    def begin() -> OneHost:
-        one = OneHost(tmp_path, HOST, POLICY)
-        assert one.sync().status is Status.CHANGED
-        return one
-
-    return begin
+    return lambda: begun(tmp_path, HOST, POLICY.devices)
 
 
 def write_as_before(one: OneHost) -> None:
