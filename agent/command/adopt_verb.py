@@ -115,8 +115,7 @@ def _choose(found: _Found, node: str, named: str | None, *, sure: bool, known: s
         )
     if found.holding:
         held = [uuid for uuid, count in found.guests.items() if count]
-        whole = [uuid for uuid in held if found.guests[uuid] == found.holding]
-        if len(held) == 1 and whole == held and by_name in (None, held[0]):
+        if len(held) == 1 and found.guests[held[0]] == found.holding and by_name in (None, held[0]):
             return held[0], f"all {found.holding} guests of this host that hold anything hold it there"
         return None, "its name and what its guests hold do not tell one tree: name the right one, adopt UUID"
     if by_name is None:
