@@ -132,7 +132,6 @@ class Daemon:
             wake=self._wake_ups.wake,
             metered=self._reporter.meter,
             told=self._reporter.operated,
-            progress=self._reporter.progress,
         )
 
     def _pass(self, events: tuple[Event, ...], *, regular: bool = False) -> None:

@@ -51,8 +51,8 @@ class Rounds:
     """
     Passes over all nodes under one configuration.
 
-    ``wake`` is called at events of the host, ``told`` after each operation on the host, and ``progress`` whenever the
-    pass moves on. ``metered`` wraps the sender of requests to placement.
+    ``wake`` is called at events of the host, ``told`` after each operation on the host. ``metered`` wraps the sender
+    of requests to placement.
     """
 
     def __init__(
@@ -64,7 +64,6 @@ class Rounds:
         wake: Callable[[Event], None],
         metered: Callable[[Sender], Sender],
         told: OnOperation,
-        progress: Callable[[], None],
     ) -> None:
         self._cases = KeptCases(settings, active=_is_one_host(settings))
         self._choice = replace(choice, recorder=self._cases.recorder, service=True)
@@ -74,7 +73,6 @@ class Rounds:
         self._wake = wake
         self._metered = metered
         self._told = told
-        self._progress = progress
         self._host = ExitStack()
         self._driver: Driver | None = None
         self._client: PlacementClient | None = None
@@ -115,7 +113,6 @@ class Rounds:
                 if len(failures) == len(nodes) or len(taken) == len(failures) - 1 >= LENIENT:
                     raise  # it does not concern this node alone
                 taken.append(RoundResult(outcomes={node.name: Status.FAILED.value}, notes=(str(error),)))
-            self._progress()
         self._started = True
         return together(taken)
 
@@ -185,7 +182,6 @@ class Rounds:
             LOG.info(
                 "pass node=%s outcome=changed operations=%d digest=%s request_id=%s", outcome.node, count, digest, sent
             )
-        self._progress()
         audited = Audited() if isinstance(node.driver, PoolDriver) else self._audits.take(node, outcome, deep=deep)
         if well:
             self._cases.well()  # only after the audit, which may fail at each pass

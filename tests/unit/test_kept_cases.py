@@ -180,7 +180,6 @@ def passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: Any, **optio
         wake=nothing,
         metered=lambda one: one,
         told=nothing,
-        progress=nothing,
     )
     monkeypatch.setattr(made, "_audits", Failing())
     return made

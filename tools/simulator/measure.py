@@ -211,7 +211,6 @@ def _opened(config: Path, meter: Meter) -> Iterator[Rounds]:
         wake=lambda _event: None,
         metered=lambda sender: MeteredSender(sender, told),
         told=lambda *_: None,
-        progress=lambda: None,
     )
     try:
         yield rounds
