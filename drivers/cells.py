@@ -34,12 +34,6 @@ def cpus_by_cell(facts: HostFacts) -> dict[int, frozenset[int]]:
     }
 
 
-def place_cpus(facts: HostFacts, cpus: frozenset[int]) -> tuple[dict[int, frozenset[int]], frozenset[int]]:
-    """Return the CPUs of a set by cell id, and those whose cell is unknown."""
-    placed = {id_: cpus & all_ for id_, all_ in cpus_by_cell(facts).items()}
-    return placed, cpus - frozenset().union(*placed.values())
-
-
 def memory_mib(cells: Iterable[NumaCell]) -> int:
     """Return the host's memory in MiB: the sum of its cells, rounded down once."""
     return sum(cell.memory_kib for cell in cells) // 1024

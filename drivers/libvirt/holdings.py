@@ -153,7 +153,7 @@ def _context_units(guest: Guest, root: str, policy: Policy, devices: Iterable[De
     for device in devices:
         if guest.encryption == device.suffix:
             place = root if policy.layout == "flat" else f"{root}_{device.suffix}"
-            yield Holding(guest.uuid, place, _CONTEXT, 1, of_context(device.suffix))
+            yield Holding(guest.uuid, place, _CONTEXT, 1, f"its memory is encrypted by {device.suffix}")
 
 
 def _undecided(
@@ -237,7 +237,13 @@ class _Cells:
             else:
                 homes.setdefault(home, []).append(pins)
         units = [
-            Holding(guest.uuid, self._provider(id_), name, len(those), of_cpus(id_, frozenset().union(*those)))
+            Holding(
+                guest.uuid,
+                self._provider(id_),
+                name,
+                len(those),
+                f"pinned to CPUs {format_cpu_set(frozenset().union(*those))} in cell {id_}",
+            )
             for id_, those in sorted(homes.items())
         ]
         if not floating:
@@ -257,7 +263,8 @@ class _Cells:
             if len(part.cells) == 1 and pools:
                 units[pools[0]] = units.get(pools[0], 0) + part.mib
                 (cell,) = part.cells
-                bound[pools[0]] = of_memory(cell, self._page_kib(part, self._cells[cell]) if part.huge else None)
+                pages = f" in pages of {self._page_kib(part, self._cells[cell])} KiB" if part.huge else ""
+                bound[pools[0]] = f"memory bound to cell {cell}{pages}"
             else:
                 floating[pools] = floating.get(pools, 0) + part.mib
         found = [Holding(guest.uuid, pool, "MEMORY_MB", mib, bound[pool]) for pool, mib in sorted(units.items()) if mib]
@@ -274,11 +281,8 @@ class _Cells:
 
     def _why(self, guest: Guest) -> str:
         """Return why a float goes where it goes, for people."""
-        if guest.resident:
-            return (
-                "not bound to one cell: counted in the cells with most of the guest's memory, as far as they have room"
-            )
-        return "not bound to one cell: counted in cells that have room"
+        most = "the cells with most of the guest's memory, as far as they have room"
+        return f"not bound to one cell: counted in {most if guest.resident else 'cells that have room'}"
 
     def _pool(self, part: GuestMemory, id_: int) -> str | None:
         """Return the cell's pool for this part of memory; None where there is none, or where numatune forbids it."""
@@ -301,21 +305,6 @@ class _Cells:
 
     def _provider(self, id_: int) -> str:
         return f"{self._root}_NUMA{id_}"
-
-
-def of_cpus(cell: int, cpus: frozenset[int]) -> str:
-    """Return that vCPUs may run on these CPUs only, which are in one cell."""
-    return f"pinned to CPUs {format_cpu_set(cpus)} in cell {cell}"
-
-
-def of_memory(cell: int, page_kib: int | None) -> str:
-    """Return that memory is bound to a cell; ``page_kib`` None: in pages of the host's own size."""
-    return f"memory bound to cell {cell}{f' in pages of {page_kib} KiB' if page_kib else ''}"
-
-
-def of_context(kind: str) -> str:
-    """Return that a guest's memory is encrypted."""
-    return f"its memory is encrypted by {kind}"
 
 
 def of_devices(devices: Iterable[str], cards: Mapping[str, str]) -> str:

@@ -110,10 +110,11 @@ class Listener:
         self._wake(device_event(device.name(), kind))
 
     def _on_update(self, _connection: object, device: _Named, _opaque: object) -> None:
-        self._wake(device_update(device.name()))
+        self._wake(Event("libvirt", f"node device {device.name()} updated"))
 
     def _on_domain(self, _connection: object, domain: _Named, kind: int, _detail: int, _opaque: object) -> None:
-        self._wake(domain_event(domain.name(), kind))
+        """Report a guest's new state; a migration stops it at the source and resumes it at the target."""
+        self._wake(Event("libvirt", f"domain {domain.name()} {DOMAIN.get(kind, f'event {kind}')}"))
 
 
 class DeviceEvents:
@@ -181,13 +182,3 @@ def device_event(name: str, kind: int) -> Event:
     gone = FUNCTION.fullmatch(name) if kind == DELETED else None
     address = "{}:{}:{}.{}".format(*gone.groups()) if gone else ""
     return Event("libvirt", f"node device {name} {NODE_DEVICE.get(kind, f'event {kind}')}", address)
-
-
-def device_update(name: str) -> Event:
-    """Return the event that a node device changed."""
-    return Event("libvirt", f"node device {name} updated")
-
-
-def domain_event(name: str, kind: int) -> Event:
-    """Return the event of a guest's new state; a migration stops it at the source and resumes it at the target."""
-    return Event("libvirt", f"domain {name} {DOMAIN.get(kind, f'event {kind}')}")

@@ -7,7 +7,7 @@ In the layout cells the small pages are stock of the cell itself, and only huge 
 from dataclasses import dataclass
 
 from drivers.by_suffix import BySuffix
-from drivers.cells import apportion, page_mib, place_cpus, reserved_cells, reserved_mib, small_page_kib
+from drivers.cells import apportion, cpus_by_cell, page_mib, reserved_cells, reserved_mib, small_page_kib
 from drivers.devices.inventories import DeviceStock
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts
@@ -135,7 +135,8 @@ def _cpus_by_cell(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[
         ("VCPU", cpus.shared, policy.cpus.reserved, policy.ratios.cpu),
         ("PCPU", cpus.dedicated, 0, FIXED),
     ):
-        placed, homeless = place_cpus(facts, wanted)
+        placed = {id_: wanted & every for id_, every in cpus_by_cell(facts).items()}
+        homeless = wanted - frozenset().union(*placed.values())
         if off := homeless - facts.cpu_map.online:  # one would move to its cell when a guest switches it on
             raise PolicyError(
                 f"[compute] cpu_dedicated_set names CPU {format_cpu_set(off)}, which is off, and neither libvirt nor "
