@@ -53,6 +53,7 @@ class GuestArch:
         tuple[str, str], ...
     ]  # (virt type, path of the emulator), for instance ("kvm", "/usr/bin/qemu-...")
     machine_aliases: tuple[str, ...]  # short names of the current machine types, for instance "pc" and "q35"
+    machines: frozenset[str] = frozenset()  # names of all machine types; empty: libvirt lists none
 
 
 @dataclass(frozen=True, slots=True)

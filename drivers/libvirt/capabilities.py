@@ -30,7 +30,6 @@ class Capabilities:
     features: frozenset[str]  # CPU features that the <cpu> element lists
     cells: tuple[NumaCell, ...]  # lowest id first; empty where libvirt tells none
     guests: tuple[GuestArch, ...]  # in libvirt's order
-    machines: Mapping[str, frozenset[str]]  # by guests' architecture: names of all machine types that its QEMU has
     vendor: str  # of the host's CPU, for instance "Intel"; empty: libvirt does not tell
     uuid: str = ""  # of the machine: SMBIOS's product uuid, or host_uuid of libvirtd.conf; empty: libvirt does not tell
 
@@ -66,10 +65,6 @@ def parse_capabilities(document: Document) -> Capabilities:
         features=_features(cpu, document.source),
         cells=tuple(sorted(cells, key=lambda cell: cell.id)),
         guests=tuple(_parse_guest(arch, document.source) for arch in root.iterfind("guest/arch")),
-        machines={
-            attribute(arch, "name", document.source): frozenset(one.text or "" for one in arch.iterfind(".//machine"))
-            for arch in root.iterfind("guest/arch")
-        },
         vendor=cpu.findtext("vendor") or "",
         uuid=root.findtext("host/uuid") or "",
     )
@@ -138,12 +133,13 @@ def _features(cpu: Element, source: str) -> frozenset[str]:
     )
 
 
-def offers(guests: tuple[GuestArch, ...], virt_type: str, machine_types: dict[str, str]) -> tuple[Offer, ...]:
+def offers(guests: tuple[GuestArch, ...], virt_type: str, machine_types: Mapping[str, str]) -> tuple[Offer, ...]:
     """
     Return the domain capabilities that describe the whole host together.
 
     For each architecture that ``virt_type`` can run: the aliases of the current machine types, and the default machine
-    type. ``machine_types`` are the operator's defaults by architecture.
+    type, if QEMU here has it; libvirt refuses to answer for any other. ``machine_types`` are the operator's defaults by
+    architecture.
 
     On x86_64, i686 is left out: it is the same QEMU with the same devices, no trait names it, and an answer can take
     libvirt seconds.
@@ -155,7 +151,8 @@ def offers(guests: tuple[GuestArch, ...], virt_type: str, machine_types: dict[st
         if emulator and not (guest.name == "i686" and "x86_64" in named):
             default = machine_types.get(guest.name) or DEFAULT_MACHINES.get(guest.name)
             machines: set[str | None] = {default, *guest.machine_aliases}
-            found += [Offer(emulator, guest.name, name, virt_type) for name in sorted(machines, key=str)]
+            there = {*(guest.machines or machines), None}
+            found += [Offer(emulator, guest.name, name, virt_type) for name in sorted(machines & there, key=str)]
     return tuple(found)
 
 
@@ -193,7 +190,8 @@ def _parse_guest(arch: Element, source: str) -> GuestArch:
         for domain in arch.iterfind("domain")
     ]
     aliases = {machine.text or "" for machine in arch.iterfind(".//machine[@canonical]")}
-    return GuestArch(attribute(arch, "name", source), tuple(emulators), tuple(sorted(aliases)))
+    machines = frozenset(machine.text or "" for machine in arch.iterfind(".//machine"))
+    return GuestArch(attribute(arch, "name", source), tuple(emulators), tuple(sorted(aliases)), machines)
 
 
 def _values(root: Element, path: str) -> frozenset[str]:

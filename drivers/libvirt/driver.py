@@ -18,7 +18,6 @@ from drivers.host.sysfs import KernelFiles
 from drivers.libvirt import shape
 from drivers.libvirt.capabilities import (
     Capabilities,
-    Offer,
     offers,
     parse_capabilities,
     parse_cpu_features,
@@ -28,7 +27,7 @@ from drivers.libvirt.connection import HOST_CPU, Connection, LiveConnection
 from drivers.libvirt.domains import machine_of, parse_guest
 from drivers.libvirt.nodedev import parse_devices
 from drivers.libvirt.recorded import expanded_file, recorded_files
-from drivers.libvirt.refusals import check_virt_type, known_models, refusals, unusable_models, with_machines
+from drivers.libvirt.refusals import check_virt_type, known_models, refusals, unusable_models
 from drivers.policy import GuestPolicy, Policy
 from reportclient.allocations import Holdings
 from reportclient.ownership import Names
@@ -134,7 +133,9 @@ class _Look:
         """Read all facts of the host; errors as ``Driver.survey``."""
         document = self.connection.capabilities()
         capabilities = parse_capabilities(document)
-        documents = self.connection.domain_capabilities(self.guests.virt_type, self._offers(capabilities))
+        check_virt_type(self.guests, capabilities)
+        wanted = offers(capabilities.guests, self.guests.virt_type, self.guests.machine_types)
+        documents = self.connection.domain_capabilities(self.guests.virt_type, wanted)
         offered = tuple(parse_domain_capabilities(text) for _, text in documents)
         features = self._features(capabilities, offered)
         versions, cpu_map = self.connection.versions(), self.connection.cpu_map()
@@ -188,17 +189,6 @@ class _Look:
     def _residency(self, domain: Document) -> tuple[tuple[int, int], ...]:
         machine = machine_of(domain) if self.files and self.residency else None
         return probe_residency(self.files, *machine) if self.files and machine else ()
-
-    def _offers(self, capabilities: Capabilities) -> tuple[Offer, ...]:
-        """
-        Return the emulators and machine types whose domain capabilities are to be read.
-
-        Raises:
-            PolicyError: libvirt runs no guests of this virt type on the host's own architecture.
-        """
-        check_virt_type(self.guests, capabilities)
-        every = offers(capabilities.guests, self.guests.virt_type, dict(self.guests.machine_types))
-        return with_machines(every, capabilities)
 
     def _features(self, capabilities: Capabilities, offered: tuple[DomainCapabilities, ...]) -> frozenset[str]:
         """

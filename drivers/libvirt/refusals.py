@@ -1,5 +1,5 @@
 """
-What libvirt cannot do on this host of what the options ask for: virt types, machine types and CPU models. Pure.
+What libvirt cannot do on this host of what the options ask for: virt types and CPU models. Pure.
 
 nova-compute does not start with a CPU model that libvirt does not know or that this host cannot run.
 """
@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 
 from drivers.errors import PolicyError
 from drivers.facts import DomainCapabilities
-from drivers.libvirt.capabilities import Capabilities, Offer
+from drivers.libvirt.capabilities import Capabilities
 from drivers.policy import GuestPolicy
 
 _SHOWN = 12  # values that a sentence lists
@@ -28,11 +28,6 @@ def check_virt_type(policy: GuestPolicy, capabilities: Capabilities) -> None:
                 f"{', '.join(sorted(dict(guest.emulators)))} for {capabilities.arch} on this host: "
                 f"make /dev/kvm usable (see virt-host-validate), or set [libvirt] virt_type = qemu"
             )
-
-
-def with_machines(offers: Iterable[Offer], capabilities: Capabilities) -> tuple[Offer, ...]:
-    """Return the offers of machine types that QEMU here has; libvirt refuses to answer for any other."""
-    return tuple(one for one in offers if _has(capabilities, one.arch, one.machine))
 
 
 def known_models(
@@ -72,12 +67,6 @@ def refusals(policy: GuestPolicy, arch: str, offered: Collection[DomainCapabilit
     )
     place = policy.place("cpu_models")
     return (f"{place}[libvirt] cpu_models: {what}: there are {_list(usable)} (virsh domcapabilities)",)
-
-
-def _has(capabilities: Capabilities, arch: str, machine: str | None) -> bool:
-    """Return whether QEMU has a machine type; True for libvirt's own choice, and where libvirt lists no machines."""
-    names = capabilities.machines.get(arch)
-    return machine is None or not names or machine in names
 
 
 def unusable_models(arch: str, offered: Collection[DomainCapabilities]) -> frozenset[str]:

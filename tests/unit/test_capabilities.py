@@ -53,7 +53,8 @@ def test_pages_are_told_by_size_smallest_first_in_whatever_unit() -> None:
 def test_each_guest_architecture_has_its_emulators() -> None:
     (guest,) = parse_capabilities(document(HOST)).guests
 
-    assert guest == GuestArch("x86_64", (("qemu", "/usr/bin/qemu"), ("kvm", "/usr/bin/kvm")), ("pc",))
+    assert guest == GuestArch("x86_64", (("qemu", "/usr/bin/qemu"), ("kvm", "/usr/bin/kvm")), ("pc",), guest.machines)
+    assert "pc" in guest.machines
 
 
 def test_offers_are_the_current_machines_and_the_default_of_what_runs_the_virt_type() -> None:
