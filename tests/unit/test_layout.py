@@ -9,7 +9,7 @@ import pytest
 from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
 from agent.state.memory import NodeState
-from agent.sync.decide.layout import standing_layout
+from agent.sync.decide.layout import layout_of
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import Cut, OneHost
@@ -104,7 +104,7 @@ def half_held() -> ObservedTree:
     ],
 )
 def test_a_layout_is_told_by_what_stands(stands: ObservedTree, configured: Layout, layout: Layout) -> None:
-    assert standing_layout(stands, EMITTED, configured) == layout
+    assert layout_of(stands, NodeState(), EMITTED, configured) == layout
 
 
 @pytest.mark.parametrize(
@@ -115,16 +115,17 @@ def test_a_layout_is_told_by_what_stands(stands: ObservedTree, configured: Layou
         pytest.param(tree(root="CUSTOM_FAST"), NOTHING, NOTHING, "devices", id="somebody else's class"),
         pytest.param(tree(root="CUSTOM_FAST"), NOTHING, FAST, "devices", id="a class of the operator's files"),
         pytest.param(tree(root="VGPU"), NOTHING, Names(frozenset({"VGPU"})), "devices", id="the files' vGPUs"),
-        pytest.param(tree(root="CUSTOM_FAST"), None, FAST, "devices", id="the files name it, and no pass is known"),
-        pytest.param(tree(root="CUSTOM_FAST"), None, NOTHING, None, id="no pass is known: nobody can tell"),
+        pytest.param(tree(root="CUSTOM_FAST"), None, NOTHING, "numa", id="no pass is known: nobody can tell"),
         pytest.param(tree((MARKER,), root="CUSTOM_FAST"), None, NOTHING, "devices", id="no pass is known: a device"),
         pytest.param(tree((MARKER, CELL), root="CUSTOM_FAST"), None, NOTHING, "numa", id="no pass is known: a cell"),
     ],
 )
 def test_a_class_of_the_root_is_a_devices_where_a_pass_put_it_there(
-    stands: ObservedTree, reported: Names | None, added: Names, layout: Layout | None
+    stands: ObservedTree, reported: Names | None, added: Names, layout: Layout
 ) -> None:
-    assert standing_layout(stands, EMITTED, "devices", reported=reported, added=added) == layout
+    left = NodeState() if reported is None else NodeState(reported={"host": reported}, configured={"host": added})
+
+    assert layout_of(stands, left, EMITTED, "numa") == layout
 
 
 def start(folder: Path, layout: Layout) -> OneHost:

@@ -15,14 +15,7 @@ _OF_CELLS = frozenset({_CELL, SMALL, HUGE})
 _MEMORY = "MEMORY_MB"
 
 
-def standing_layout(
-    tree: ObservedTree,
-    emitted: Names,
-    configured: Layout,
-    *,
-    reported: Names | None = None,
-    added: Names = Names(),
-) -> Layout | None:
+def layout_of(tree: ObservedTree, left: NodeState, emitted: Names, configured: Layout) -> Layout:
     """
     Return the layout of a tree by the stock on and below its root; ``configured`` where several layouts look alike.
 
@@ -30,9 +23,8 @@ def standing_layout(
     conversion made or left it; nor does a held child of which nothing is on offer: it stands for a lost device in any
     layout.
 
-    ``reported`` is what the last pass put on the root for devices, beyond ``emitted`` (None: no pass is known), and
-    ``added`` is what the operator's files put there. None where a class of the root may be a device's or another
-    service's.
+    By what a pass ``left`` it is known which classes of the root are devices', beyond ``emitted``, and which the
+    operator's files put there. Where no pass is known, a class may be another service's, and the layout cannot be told.
     """
     root = tree.root
     if root is None:
@@ -40,23 +32,14 @@ def standing_layout(
     children = [seen for seen in tree if _tells(seen)]
     if of_cells := [seen for seen in children if is_marked(seen) and seen.provider.traits & _OF_CELLS]:
         return _with_cells(of_cells, configured)
-    classes = root.provider.inventories.keys() - added.classes - NO_DEVICES
-    if classes & (emitted.classes | (reported or Names()).classes):
+    reported, added = (names.get(root.name, Names()).classes for names in (left.reported, left.configured))
+    classes = root.provider.inventories.keys() - added - NO_DEVICES
+    if classes & (emitted.classes | reported):
         return "flat"
     if any(is_marked(seen) or is_novas(seen) for seen in children):
         return "devices"
-    if reported is None and classes:
-        return None
-    return "devices" if configured in OF_CELLS else configured
-
-
-def layout_of(tree: ObservedTree, left: NodeState, emitted: Names, configured: Layout) -> Layout:
-    """Return the layout of a tree by what a pass left; ``configured`` where it cannot be told."""
-    root = tree.root.name if tree.root else ""
-    known = left.observed or left.reported or left.configured
-    reported = left.reported.get(root, Names()) if known else None
-    added = left.configured.get(root, Names())
-    return standing_layout(tree, emitted, configured, reported=reported, added=added) or configured
+    is_known = left.observed or left.reported or left.configured
+    return "devices" if configured in OF_CELLS and (is_known or not classes) else configured
 
 
 def _with_cells(of_cells: Iterable[ObservedProvider], configured: Layout) -> Layout:
