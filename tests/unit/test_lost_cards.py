@@ -9,7 +9,7 @@ import pytest
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import Cut, OneHost, begun
-from drivers.policy import CpuPolicy, DevicePolicy, Layout, MdevRule
+from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule
 from hardware import card, gpu, host, parent, plain
 from reportclient.reserve import UNHEALTHY
 
@@ -38,6 +38,14 @@ def test_a_lost_card_is_reserved_in_the_first_pass_and_goes_in_the_third(start: 
     assert (one.sync().status, one.stock(NIC)) == (Status.UNSAFE, {VF: (4, 4)})
 
     assert (one.sync().status, one.stock(NIC)) == (Status.CHANGED, {})
+
+
+def test_a_lost_one_time_device_is_reserved_in_the_first_pass_too(tmp_path: Path) -> None:
+    once = DeviceRule(number=1, product_id="1533", resource_class="CUSTOM_NIC", one_time_use=True)
+    one = begun(tmp_path, NO_CARD, DevicePolicy(report=True, rules=(once,)), "devices")
+
+    assert one.sync(facts=host()).status is Status.UNSAFE
+    assert one.stock("0000:05:00.0") == {"CUSTOM_NIC": (1, 1)}
 
 
 def test_of_a_total_on_the_root_the_lost_part_is_reserved(start: Start) -> None:
