@@ -20,7 +20,7 @@ from agent.sync.decide.layout import layout_of
 from agent.sync.decide.owner import NOVA_COMPUTE, against_handing, against_writing, only_audits, signs_of_nova
 from agent.sync.decide.plan import draft
 from agent.sync.decide.shaped import ownership
-from agent.sync.decide.view import Needs, Readings, SeenTree, Unread, View, Wishes
+from agent.sync.decide.view import Readings, SeenTree, Unread, View, Wishes
 from agent.sync.outcome import Condition, conditions_of
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
@@ -302,10 +302,9 @@ class ComputeNode:
             try:
                 return draft(view, self.driver, self.features)
             except Unread as unread:
-                needs = unread.needs
-            view = replace(view, readings=self._read(needs, view))
+                view = replace(view, readings=self._read(unread, view))
 
-    def _read(self, needs: Needs, view: View) -> Readings:
+    def _read(self, needs: Unread, view: View) -> Readings:
         """
         Read what is needed, and return it together with what was read before.
 

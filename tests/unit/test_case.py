@@ -120,7 +120,7 @@ def test_the_same_view_gives_the_same_draft_or_the_same_needs(
         except USER_ERRORS as error:
             return str(error)
         except Unread as unread:
-            return unread.needs
+            return vars(unread)
         return found.plan.digest, found.held, found.way.unplaceable
 
     assert decided(view) == decided(view)

@@ -75,31 +75,26 @@ def plan_provider_tree(
         changes=_AT_ONCE,
         memory=NodeState(reported={root.name: reported} if root else {}),
     )
-    found = _draft(view, shaper, observed, consumers)
+    while True:
+        try:
+            found = draft(view, shaper)
+            break
+        except Unread as unread:
+            view = replace(view, readings=_read(unread, view.readings, observed, consumers))
     if found.way.unplaceable:
         raise Unplaceable(found.way.unplaceable)
     return found
 
 
-def _draft(view: View, shaper: Shaper, observed: Observed, known: Mapping[str, Consumer] | None) -> Draft:
-    """Return the draft with its needs met from the given allocations; every trait is taken for known."""
-    while True:
-        try:
-            return draft(view, shaper)
-        except Unread as unread:
-            needs, read = unread.needs, view.readings
-        rows = {uuid: _rows(observed.allocations, observed.tree, uuid) for uuid in needs.allocations}
-        consumers = {
-            uuid: known.get(uuid) if known is not None else _consumer(uuid, observed) for uuid in needs.consumers
-        }
-        view = replace(
-            view,
-            readings=Readings(
-                allocations={**read.allocations, **rows},
-                consumers={**read.consumers, **consumers},
-                traits={**read.traits, **dict.fromkeys(needs.traits, True)},
-            ),
-        )
+def _read(needs: Unread, read: Readings, observed: Observed, known: Mapping[str, Consumer] | None) -> Readings:
+    """Return what was read, with these needs met from the given allocations; every trait is taken for known."""
+    rows = {uuid: _rows(observed.allocations, observed.tree, uuid) for uuid in needs.allocations}
+    consumers = {uuid: known.get(uuid) if known is not None else _consumer(uuid, observed) for uuid in needs.consumers}
+    return Readings(
+        allocations={**read.allocations, **rows},
+        consumers={**read.consumers, **consumers},
+        traits={**read.traits, **dict.fromkeys(needs.traits, True)},
+    )
 
 
 def _rows(allocations: Iterable[Allocation], tree: ObservedTree, uuid: str) -> tuple[Allocation, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from agent.nova.answers import NovaRecord
 from agent.settings.read import ChangeSettings
@@ -55,9 +55,9 @@ class Readings:
     nova_record: NovaRecord | None = None  # what nova answered about this hypervisor; None: not asked
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
-    """What must be read before a draft can be made; at least one of its fields is set."""
+@dataclass(kw_only=True, eq=False)
+class Unread(Exception):
+    """A decision needs what was not read yet, at least one of these fields: read it, and decide again."""
 
     allocations: frozenset[str] = frozenset()  # uuids of providers whose allocations are needed
     consumers: frozenset[str] = frozenset()  # by uuid
@@ -67,14 +67,6 @@ class Needs:
     sharing: bool = False  # True: the providers that share their stock with this root
     usages: frozenset[tuple[str, str]] = frozenset()  # by uuid of the provider and class
     nova_compute: bool = False  # True: whether nova-compute is on this host, or nova has this hypervisor
-
-
-class Unread(Exception):
-    """A decision needs what was not read yet: read it, and decide again."""
-
-    def __init__(self, **needs: Any) -> None:
-        super().__init__(needs)
-        self.needs = Needs(**needs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
