@@ -134,18 +134,6 @@ def test_metrics_go_into_the_file_that_a_reload_names(tmp_path: Path) -> None:
         assert 'compute_node_agent_passes_total{outcome="unchanged"} 2.0' in (tmp_path / name).read_text()
 
 
-def test_a_root_that_placement_lost_is_a_metric_until_it_stands_again(tmp_path: Path) -> None:
-    settings = changed(keep_in(default_settings(), tmp_path), metrics={"textfile": tmp_path / "a.prom"})
-    reporter = Reporter(settings, Notifier())
-
-    for lost in (1, 0):
-        found = (Condition(kind="lost-root", text="it is gone"),) * lost
-        reporter.done(RoundResult(outcomes={"host": "changed"}, conditions={"host": found}), 1.0, 0.5, again=False)
-        reporter.publish()
-
-        assert f'compute_node_agent_conditions{{kind="lost-root"}} {lost}.0' in (tmp_path / "a.prom").read_text()
-
-
 def test_a_status_is_read_as_it_was_written(tmp_path: Path) -> None:
     write_status(tmp_path, STATUS.seen("host", "gone", 5.0))
 
@@ -293,13 +281,14 @@ def test_a_status_of_another_form_is_refused(tmp_path: Path, wrong: dict[str, ob
         read_status(tmp_path)
 
 
-def test_a_node_whose_pass_failed_does_not_end_its_conditions(tmp_path: Path) -> None:
+def test_a_condition_is_a_metric_until_a_pass_that_did_not_fail_ends_it(tmp_path: Path) -> None:
     textfile = tmp_path / "agent.prom"
     reporter = Reporter(changed(keep_in(default_settings(), tmp_path), metrics={"textfile": textfile}), Notifier())
     lost = {"host": (Condition(kind="lost-root", text="placement had it"),)}
-    reporter.done(RoundResult(outcomes={"host": "unsafe", "pool": "unchanged"}, conditions=lost), 1.0, 0.1, again=False)
 
-    reporter.done(RoundResult(outcomes={"host": "failed", "pool": "unchanged"}), 1.0, 0.1, again=False)
-    reporter.publish()
+    for outcome, conditions, told in (("unsafe", lost, 1), ("failed", {}, 1), ("unchanged", {"host": ()}, 0)):
+        taken = RoundResult(outcomes={"host": outcome, "pool": "unchanged"}, conditions=conditions)
+        reporter.done(taken, 1.0, 0.1, again=False)
+        reporter.publish()
 
-    assert 'compute_node_agent_conditions{kind="lost-root"} 1.0' in textfile.read_text(encoding="utf-8")
+        assert f'compute_node_agent_conditions{{kind="lost-root"}} {told}.0' in textfile.read_text(encoding="utf-8")
