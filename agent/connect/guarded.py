@@ -12,7 +12,6 @@ from urllib.parse import urljoin, urlsplit
 import requests
 from keystoneauth1 import exceptions
 from keystoneauth1.session import TCPKeepAliveAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ReadTimeoutError
 
@@ -143,28 +142,21 @@ class _Response(HTTPResponse):
         self.fp = BufferedReader(_Until(self.fp.detach(), sock))
 
 
-class _Connection(HTTPConnection):
-    response_class = _Response
+def _guarded(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
+    """Return a kind of pool whose connections read each answer as ``_Response``."""
+    connection = type("_Connection", (pool.ConnectionCls,), {"response_class": _Response})
+    return type("_Pool", (pool,), {"ConnectionCls": connection})
 
 
-class _TlsConnection(HTTPSConnection):
-    response_class = _Response
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Connection
-
-
-class _TlsPool(HTTPSConnectionPool):
-    ConnectionCls = _TlsConnection
+_POOLS = {"http": _guarded(HTTPConnectionPool), "https": _guarded(HTTPSConnectionPool)}
 
 
 class _Adapter(TCPKeepAliveAdapter):
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+        self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
         manager = super().proxy_manager_for(*args, **kwargs)
-        manager.pool_classes_by_scheme = {"http": _Pool, "https": _TlsPool}
+        manager.pool_classes_by_scheme = _POOLS
         return manager
