@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class ServiceStatus:
     outcomes: Mapping[str, str] = field(default_factory=dict)  # by node; of bare-metal nodes only the unwell ones
     notes: tuple[str, ...] = ()
     conditions: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)  # of the last pass, by hypervisor
-    findings: Mapping[str, int] = field(default_factory=dict)  # count by kind, of the last audit
+    findings: Mapping[str, int] = field(default_factory=dict)  # count by kind, of the last audit; none is 0
     sources: Mapping[str, SourceStatus] = field(default_factory=dict)  # by name of the source
 
     @property
@@ -72,12 +72,11 @@ class ServiceStatus:
     def sentence(self) -> str:
         """Return one line for people, as ``systemctl status`` shows it."""
         if self.errors:
-            since = f"; last good pass {_age(self.last_pass_s)}" if self.last_pass_s else "; no pass was done yet"
-            return f"degraded: {self.errors[0]}{since}"
+            past = self.last_pass_s and f"last good pass {time.time() - self.last_pass_s:.0f} s ago"
+            return f"degraded: {self.errors[0]}; {past or 'no pass was done yet'}"
         if self.last_pass_s is None:
             return "starting"
-        wrong = {name: count for name, count in self.findings.items() if count}
-        found = ", ".join(f"{count} {name}" for name, count in sorted(wrong.items()))
+        found = ", ".join(f"{count} {name}" for name, count in sorted(self.findings.items()))
         ill = sorted(set(self.outcomes.values()) - WELL)
         passes = f"{self.passes} pass{'es' if self.passes != 1 else ''}"
         return f"{', '.join(ill) or 'up to date'}, {passes}{f'; findings: {found}' if found else ''}"
@@ -103,17 +102,12 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
         StateError: it cannot be written.
     """
     path = directory / _NAME
+    told = {"format": _FORMAT, **encode(status), "sentence": status.sentence(), "ready": status.is_ready}
+    told.setdefault("last_pass_s", None)  # ``encode`` leaves out what is None by default
     try:
-        replace_quickly(path, f"{json.dumps(_encode(status))}\n", _READABLE)
+        replace_quickly(path, f"{json.dumps(told)}\n", _READABLE)
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
-
-
-def _encode(status: ServiceStatus) -> dict[str, object]:
-    told = {one.name: getattr(status, one.name) for one in fields(status)}
-    told["conditions"] = encode(status.conditions)
-    told["sources"] = {name: {"ok_s": one.ok_s, "error": one.error} for name, one in status.sources.items()}
-    return {"format": _FORMAT, **told, "sentence": status.sentence(), "ready": status.is_ready}
 
 
 def read_status(directory: Path) -> dict[str, Any]:
@@ -157,7 +151,3 @@ def age_s(record: Mapping[str, Any]) -> float:
     """Return for how many seconds the service has written no status; of a version before: since its last pass."""
     written_s: float = record.get("written_s") or record["last_pass_s"] or record["started_s"]
     return abs(time.time() - written_s)  # what is of the future was written before the clock was set back
-
-
-def _age(since_s: float | None) -> str:
-    return f"{time.time() - since_s:.0f} s ago" if since_s else "never"
