@@ -144,7 +144,7 @@ class _Look:
         self.texts.update(recorded_files(versions, cpu_map, whole_memory_mib, document, documents, devices, domains))
         return HostFacts(
             hostname=node,
-            hypervisor=Hypervisor(versions, offered, refusals(self.guests, capabilities.arch, offered)),
+            hypervisor=Hypervisor(versions, offered, refusals(self.guests, capabilities, offered)),
             cpu=Cpu(
                 capabilities.arch,
                 features or self._listed(capabilities),

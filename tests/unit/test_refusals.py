@@ -120,6 +120,15 @@ def test_a_model_that_libvirt_does_not_know_is_named_with_its_line(archive: Path
     assert "there are 486, athlon" in str(refused.value)
 
 
+def test_a_machine_type_that_qemu_lacks_is_named_with_its_line(archive: Path, write_config: Write) -> None:
+    config = write_config(libvirt={"virt_type": "qemu", "hw_machine_type": "x86_64=vax"})
+
+    seen = look(archive, config)
+
+    assert told(seen).startswith(f"{config}:3: [libvirt] hw_machine_type: QEMU here has no machine type vax for x86_64")
+    assert told(seen).endswith(" there are pc, q35 and 58 more")
+
+
 @pytest.mark.parametrize("asked", ["vax", "pc"])
 def test_libvirt_is_not_asked_for_a_machine_type_that_qemu_lacks(archive: Path, asked: str) -> None:
     """``pc``, nova's own default, is missing in an emulator that is built without it."""
@@ -129,6 +138,15 @@ def test_libvirt_is_not_asked_for_a_machine_type_that_qemu_lacks(archive: Path, 
     found = offers(guests, "qemu", {"x86_64": asked})
 
     assert [one.machine for one in found] == ["q35"]
+
+
+def test_a_cpu_mode_that_libvirt_does_not_offer_is_named_with_its_line(archive: Path, write_config: Write) -> None:
+    config = write_config(libvirt={"virt_type": "qemu", "cpu_mode": "host-passthrough"})
+
+    assert told(look(archive, config)) == (
+        f"{config}:3: [libvirt] cpu_mode: libvirt offers no host-passthrough for qemu guests of x86_64 on this host, "
+        f"so no guest can start: there are custom, host-model"
+    )
 
 
 def test_a_virt_type_that_this_host_lacks_is_named_with_its_line(archive: Path, write_config: Write) -> None:
