@@ -34,6 +34,7 @@ from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
 
 X86 = ("i686", "x86_64")
+OLDEST_LIBVIRT = 9_000_000  # 9.0; as libvirt counts: major * 1,000,000 + minor * 1,000 + release
 DEFAULT_MODELS = {"i686": "qemu32", "ppc64le": "POWER8", "aarch64": "max"}  # QEMU's defaults, for cpu_mode none
 
 
@@ -139,6 +140,10 @@ class _Look:
         offered = tuple(parse_domain_capabilities(text) for _, text in documents)
         features = self._features(capabilities, offered)
         versions, cpu_map = self.connection.versions(), self.connection.cpu_map()
+        if versions.libvirt < OLDEST_LIBVIRT:
+            raise DiscoveryError(
+                f"libvirt on {node} is older than 9.0, and would get traits that its guests cannot have: upgrade it"
+            )
         whole_memory_mib = None if capabilities.cells else self.connection.memory_mib()
         devices, domains = self.connection.node_devices(), self.connection.domains()
         self.texts.update(recorded_files(versions, cpu_map, whole_memory_mib, document, documents, devices, domains))

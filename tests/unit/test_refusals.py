@@ -10,7 +10,7 @@ import pytest
 from agent.settings.read import load_settings
 from beds.golden import HOSTS
 from drivers.base import Driver, Survey
-from drivers.errors import PolicyError
+from drivers.errors import DiscoveryError, PolicyError
 from drivers.facts import DomainCapabilities
 from drivers.host.archive import HostArchive
 from drivers.libvirt.capabilities import offers, parse_capabilities
@@ -147,6 +147,14 @@ def test_a_cpu_mode_that_libvirt_does_not_offer_is_named_with_its_line(archive: 
         f"{config}:3: [libvirt] cpu_mode: libvirt offers no host-passthrough for qemu guests of x86_64 on this host, "
         f"so no guest can start: there are custom, host-model"
     )
+
+
+def test_a_libvirt_older_than_those_that_are_supported_is_refused(archive: Path, write_config: Write) -> None:
+    version = archive / "libvirt/version.json"
+    version.write_text(version.read_text().replace("9000000", "8010000"))
+
+    with pytest.raises(DiscoveryError, match=r"is older than 9\.0, .*: upgrade it"):
+        look(archive, write_config(libvirt={"virt_type": "qemu"}))
 
 
 def test_a_virt_type_that_this_host_lacks_is_named_with_its_line(archive: Path, write_config: Write) -> None:
