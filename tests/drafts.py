@@ -14,7 +14,7 @@ from agent.sync.decide.features.renamed_class import RenamedClass
 from agent.sync.decide.features.second_writer import SecondWriter
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
-from agent.sync.decide.view import SeenTree, View
+from agent.sync.decide.view import SeenTree, Terms, View
 from agent.sync.decide.wanted import Wanted
 from drivers.base import Survey
 from drivers.libvirt.shape import EMITTED
@@ -37,6 +37,7 @@ PARTS = {
     "ours": "wanted",
     "lasting": "keep",
     "beside": "view",
+    "terms": "view",
 }
 """The part of a draft that has this field."""
 
@@ -46,6 +47,7 @@ def stands(*providers: Provider) -> ObservedTree:
 
 
 SEEN = NodeState(observed=stands(ROOT))
+TERMS = Terms(now_s=10_000.0, interval_s=60, microversion=(1, 39))
 OPTIONS = ChangeSettings(shrink_fraction=0.3, allow_reshape=False, reshape_timeout_s=0, expect_timeout_s=0)
 
 
@@ -71,6 +73,7 @@ def draft(
             seen=SeenTree(tree=observed, went_back=changes.pop("went_back", False)),
             memory=SEEN,
             changes=OPTIONS,
+            terms=TERMS,
         ),
         standing=Standing(formerly=None, observed=observed, memory=SEEN, named={}, new_name=str),
         shaped=Shaped(

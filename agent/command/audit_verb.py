@@ -106,7 +106,7 @@ def _audit_one(
 def _refusal(node: ComputeNode) -> str:
     """Say why nothing is healed: a pass over this node would be refused. Empty: it would not be refused."""
     try:
-        verdict = judge(foresee(node, Wishes()), node.terms())
+        verdict = judge(foresee(node, Wishes()))
     except TreeMismatch as error:
         return f"no finding is repaired, because a pass over this host would be refused: {error}"
     if verdict.refused in (None, Status.AUDIT_ONLY):

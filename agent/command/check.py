@@ -271,7 +271,7 @@ def _check_tree(one: ComputeNode, survey: Survey, draft: Draft) -> str:
         raise CheckFailed("; ".join(novas))
     if one.settings.beside_nova:
         _check_options(one, survey, draft)
-    verdict = judge(draft, one.terms())
+    verdict = judge(draft)
     if verdict.refused:
         raise CheckFailed(f"{one.name}: sync would end with {verdict.refused.value}: {'; '.join(verdict.notes)}")
     if contest := draft.of(SecondWriter).contest:

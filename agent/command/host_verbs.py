@@ -368,7 +368,7 @@ def _look(
     with suppress(Unrecorded):
         node.check_name(draft)
     agreeing = replace(draft.view, wishes=replace(wishes, agreed=draft.plan.digest))
-    verdict = judge(replace(draft, view=agreeing) if agreed else draft, node.terms())
+    verdict = judge(replace(draft, view=agreeing) if agreed else draft)
     notes = (one.text for one in conditions_on(draft) if one.text not in verdict.notes)
     return draft, verdict, [*doubts(node.settings, draft.view.survey), *notes, *tell_more_searched(draft)]
 

@@ -119,7 +119,7 @@ def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
 
 def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
     draft = foresee(node, wishes)
-    verdict = judge(draft, node.terms())
+    verdict = judge(draft)
     approval = find_approval(node, draft.root_uuid)
     if not draft.plan.moves and not draft.way.unplaceable:
         if (

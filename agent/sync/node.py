@@ -13,14 +13,14 @@ from agent.state.machine import Machine, probe_machine, read_machine, tie_machin
 from agent.state.memory import NodeState
 from agent.state.node_file import StateFile
 from agent.sync.decide.beside import against_root
-from agent.sync.decide.feature import Draft, Terms
+from agent.sync.decide.feature import Draft
 from agent.sync.decide.features import FEATURES, Features
 from agent.sync.decide.features.nova_root import taken_over
 from agent.sync.decide.layout import layout_of
 from agent.sync.decide.owner import NOVA_COMPUTE, against_handing, against_writing, only_audits, signs_of_nova
 from agent.sync.decide.plan import draft
 from agent.sync.decide.shaped import ownership
-from agent.sync.decide.view import Readings, SeenTree, Unread, View, Wishes
+from agent.sync.decide.view import Readings, SeenTree, Terms, Unread, View, Wishes
 from agent.sync.outcome import Condition, conditions_of
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
@@ -125,6 +125,12 @@ class ComputeNode:
             wishes=wishes,
             uptime_s=clock.now_s() - clock.offset_s,
             changes=settings.changes,
+            terms=Terms(
+                audits_only=settings.audits_only,
+                now_s=clock.now_s(),
+                interval_s=settings.service.interval_s,
+                microversion=self.client.microversion,
+            ),
         )
 
     def sight(self) -> Sight:
@@ -235,15 +241,6 @@ class ComputeNode:
         if self.settings.audits_only and configured == "flat":
             tree = replace(tree, providers=tuple(seen for seen in tree if MANAGED not in seen.provider.traits))
         return layout_of(tree, left, self.driver.emitted, configured)
-
-    def terms(self) -> Terms:
-        """Return the terms for ``judge``, with the time of now."""
-        return Terms(
-            audits_only=self.settings.audits_only,
-            now_s=self.clock().now_s(),
-            interval_s=self.settings.service.interval_s,
-            microversion=self.client.microversion,
-        )
 
     def state_file(self, root_uuid: str) -> StateFile:
         """Return the file that keeps this node's memory."""

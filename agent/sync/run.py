@@ -13,7 +13,7 @@ from agent.sync.approval import spent
 from agent.sync.attempts import repeat_on_conflict
 from agent.sync.decide.beside import against_root
 from agent.sync.decide.checks import Verdict, conditions_on, judge, lost_root, remember
-from agent.sync.decide.feature import Draft, PassEnd, Terms
+from agent.sync.decide.feature import Draft, PassEnd
 from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.view import Wishes
 from agent.sync.journal import journaled
@@ -85,16 +85,15 @@ class _Attempts:
 
     def attempt(self) -> Outcome:
         """Look, plan, and carry out; errors as ``run_pass``, Conflict: another writer was first."""
-        node, terms = self._node, self._node.terms()
-        draft = self._draft()
-        verdict = judge(draft, terms)
+        node, draft = self._node, self._draft()
+        verdict = judge(draft)
         if verdict.refused is None and self._agree and (other := self._agree(node, draft)):
             verdict = replace(verdict, refused=Status.OTHER_PLAN, notes=other)
         plan = draft.plan if verdict.refused is None else verdict.reserving
         if plan.operations:
             self._tried[plan.digest] = forecast(plan, draft.observed)
         try:
-            outcome = _carry_out(node, draft, verdict, terms)
+            outcome = _carry_out(node, draft, verdict)
         except Rejected as error:
             if (cause := _cause(node, draft, plan, self._identity, error)) is None:
                 raise
@@ -180,11 +179,11 @@ def _own_identity(node: ComputeNode) -> str | None:
     return identity if identity or novas else create_identity(folders[0])
 
 
-def _carry_out(node: ComputeNode, draft: Draft, verdict: Verdict, terms: Terms) -> Outcome:
+def _carry_out(node: ComputeNode, draft: Draft, verdict: Verdict) -> Outcome:
     if verdict.refused is None:
         for why in lost_root(draft):
             LOG.warning("the tree is made anew node=%s where=%s why=%s", node.name, node.where, why)
-        return _write(node, draft, verdict.memory, terms)
+        return _write(node, draft, verdict.memory)
     conditions = _refused_conditions(draft, verdict)
     if not (draft.view.beside and against_root(node.name, draft.observed)):  # that role is not taken up then
         _reserve(node, draft, verdict, conditions)
@@ -263,7 +262,7 @@ def _after_refusal(draft: Draft, verdict: Verdict) -> NodeState:
     )
 
 
-def _write(node: ComputeNode, draft: Draft, memory: NodeState, terms: Terms) -> Outcome:
+def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
     state, plan, observed = node.state_file(draft.root_uuid), draft.plan, draft.observed
     wrote = memory.wrote or draft.view.wishes.take_over or (bool(plan.operations) and not draft.view.beside)
     memory = replace(memory, wrote=wrote)
@@ -271,7 +270,7 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState, terms: Terms) -> 
         state.begin(replace(memory, configured=draft.keep.meanwhile.configured, reported=draft.keep.meanwhile.reported))
         with _converting(node, draft) if _is_conversion(draft) else nullcontext():
             observed = _read_back(node, draft, node.client.execute(plan, observed))
-    end = PassEnd(draft=draft, terms=terms, refused=None, done=True)
+    end = PassEnd(draft=draft, refused=None, done=True)
     conditions = conditions_on(draft)
     after = remember(replace(draft.keep.lasting, observed=observed, wrote=wrote), end)
     after = after.with_bodies(with_conditions(conditions))

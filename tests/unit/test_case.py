@@ -62,7 +62,7 @@ def looked(node: ComputeNode) -> str:
         found = foresee(node, RESHAPE)
     except USER_ERRORS as error:
         return f"{type(error).__name__}: {error}"
-    verdict = judge(found, node.terms())
+    verdict = judge(found)
     told = [encode_kept(found.plan, found.observed), encode([found.way.allocations, found.allocations_after])]
     return json.dumps([told, str(verdict.refused), verdict.notes, encode(found.held)], sort_keys=True)
 

@@ -7,20 +7,19 @@ import pytest
 
 from agent.state.memory import NodeState
 from agent.sync.decide.checks import PATIENCE, conditions_on, judge
-from agent.sync.decide.feature import Draft, Terms
+from agent.sync.decide.feature import Draft
 from agent.sync.decide.features.second_writer import FORGIVEN, Strikes, strikes_of
 from agent.sync.decide.undoing import Conversion
 from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_observed_tree
 from agent.sync.outcome import Condition, Status
-from drafts import ROOT, SEEN, draft, stands
+from drafts import ROOT, SEEN, TERMS, draft, stands
 from reportclient.allocations import Allocation, Move
 from reportclient.ownership import MARKER, Contest
 from reportclient.plan import Plan, Reparent, SetInventories, SetTraits
 from reportclient.tree import Inventory, Provider, ProviderTree
 
 HALF = replace(ROOT, inventories={"VCPU": Inventory(total=4)})
-TERMS = Terms(now_s=10_000.0, interval_s=60, microversion=(1, 39))
 CHANGED = Contest("host", ("VCPU total 8 became total 4",), nova=False, marked=False)
 
 
@@ -39,7 +38,7 @@ def smaller(**changes: Any) -> Draft:
 
 
 def test_a_host_as_it_is_wanted_is_carried_out_without_a_word() -> None:
-    assert judge(draft(), TERMS).refused is None
+    assert judge(draft()).refused is None
     assert conditions_on(draft()) == ()
 
 
@@ -47,8 +46,8 @@ def test_a_host_as_it_is_wanted_is_carried_out_without_a_word() -> None:
 
 
 def test_one_change_by_somebody_is_a_strike_and_the_next_one_stops_the_writing() -> None:
-    first = judge(draft(contest=CHANGED), TERMS)
-    second = judge(draft(contest=CHANGED, memory=first.memory), TERMS)
+    first = judge(draft(contest=CHANGED))
+    second = judge(draft(contest=CHANGED, memory=first.memory))
 
     assert (first.refused, strikes_of(first.memory)) == (None, Strikes(strikes=1, struck_s=TERMS.now_s))
     assert second.refused is Status.CONTESTED
@@ -59,9 +58,9 @@ def test_one_change_by_somebody_is_a_strike_and_the_next_one_stops_the_writing()
 def test_a_contested_host_stays_so_until_a_person_takes_it_over() -> None:
     contested = SEEN.with_bodies({"contested": ["somebody writes"], "strikes": 1, "quiet": 3})
 
-    assert judge(draft(memory=contested), TERMS).notes == ("somebody writes",)
+    assert judge(draft(memory=contested)).notes == ("somebody writes",)
 
-    taken = judge(wishing(draft(memory=contested, contest=CHANGED), Wishes(take_over=True)), TERMS)
+    taken = judge(wishing(draft(memory=contested, contest=CHANGED), Wishes(take_over=True)))
     assert taken.refused is None
     assert strikes_of(taken.memory) == Strikes()
 
@@ -69,13 +68,13 @@ def test_a_contested_host_stays_so_until_a_person_takes_it_over() -> None:
 def test_a_contested_host_tells_what_is_changed_now() -> None:
     contested = SEEN.with_bodies({"contested": ["somebody wrote long ago"]})
 
-    notes = judge(draft(memory=contested, contest=CHANGED), TERMS).notes
+    notes = judge(draft(memory=contested, contest=CHANGED)).notes
 
     assert notes[0] == "another service writes on host too: VCPU total 8 became total 4"
 
 
 def test_novas_mark_stops_the_writing_at_once() -> None:
-    verdict = judge(draft(contest=replace(CHANGED, nova=True, marked=True)), TERMS)
+    verdict = judge(draft(contest=replace(CHANGED, nova=True, marked=True)))
 
     assert verdict.refused is Status.CONTESTED
     assert verdict.notes[0].startswith("nova-compute (by its trait OWNER_NOVA) writes on host too")
@@ -92,7 +91,7 @@ def test_novas_mark_stops_the_writing_at_once() -> None:
 def test_a_strike_is_forgiven_after_quiet_passes_and_time(quiet: int, since_s: float, strikes: int) -> None:
     struck = SEEN.with_bodies({"strikes": 1, "struck_s": TERMS.now_s - since_s, "quiet": quiet})
 
-    memory = strikes_of(judge(draft(memory=struck), TERMS).memory)
+    memory = strikes_of(judge(draft(memory=struck)).memory)
 
     assert (memory.strikes, memory.quiet) == (strikes, quiet + 1 if strikes else 0)
 
@@ -118,7 +117,7 @@ def test_nothing_is_written_on_a_root_that_nova_reports(
     plan = Plan((SetInventories("host", "host", ROOT.inventories),))
     memory = SEEN.with_bodies({"taken_over": list(taken_over)})
 
-    verdict = judge(wishing(draft(plan=plan, nova=signs, memory=memory), wishes), TERMS)
+    verdict = judge(wishing(draft(plan=plan, nova=signs, memory=memory), wishes))
 
     assert verdict.refused is refused
     assert not refused or verdict.notes[0].startswith("nova-compute reports host: ")
@@ -126,18 +125,18 @@ def test_nothing_is_written_on_a_root_that_nova_reports(
 
 
 def test_where_nothing_is_to_be_written_it_does_not_matter_who_reports_the_root() -> None:
-    assert judge(draft(nova=RUNS), TERMS).refused is None
+    assert judge(draft(nova=RUNS)).refused is None
 
 
 def test_in_the_role_audit_no_plan_is_carried_out_whoever_asks() -> None:
     plan = Plan((SetInventories("host", "host", ROOT.inventories),))
     terms = replace(TERMS, audits_only=True)
 
-    verdict = judge(wishing(draft(plan=plan, contest=CHANGED), Wishes(take_over=True, force=True)), terms)
+    verdict = judge(wishing(draft(plan=plan, contest=CHANGED, terms=terms), Wishes(take_over=True, force=True)))
 
     assert (verdict.refused, strikes_of(verdict.memory)) == (Status.AUDIT_ONLY, Strikes())
     assert verdict.notes == ("[agent] role = audit: this agent writes nothing on host but repairs of its audits",)
-    assert judge(draft(), terms).refused is None
+    assert judge(draft(terms=terms)).refused is None
 
 
 def test_a_person_who_takes_over_is_told_what_nova_will_do() -> None:
@@ -170,14 +169,14 @@ def test_a_provider_keeps_its_parent_where_placement_cannot_change_that(
 ) -> None:
     plan = Plan(tuple(Reparent(name, name, "host", "host", "host_cell") for name in names))
 
-    verdict = judge(draft(plan=plan), replace(TERMS, microversion=microversion))
+    verdict = judge(draft(plan=plan, terms=replace(TERMS, microversion=microversion)))
 
     assert verdict.refused is (Status.UNSAFE if words else None)
     assert not words or (words in verdict.notes[0] and "this placement has 1.36: upgrade placement" in verdict.notes[0])
 
 
 def test_what_guests_hold_and_has_no_place_in_the_new_tree_is_said() -> None:
-    verdict = judge(draft(unplaceable="guest holds 1 VGPU"), TERMS)
+    verdict = judge(draft(unplaceable="guest holds 1 VGPU"))
 
     assert (verdict.refused, verdict.notes) == (Status.UNSAFE, ("guest holds 1 VGPU",))
 
@@ -187,7 +186,7 @@ def test_devices_are_not_offered_twice_by_a_root_that_nobody_can_explain() -> No
     root = replace(ROOT, inventories={**ROOT.inventories, "CUSTOM_GPU": Inventory(total=2)})
     card = Provider(name="host_card", parent="host", inventories={"CUSTOM_GPU": Inventory(total=2)})
 
-    verdict = judge(draft(observed=stands(root), desired=ProviderTree((ROOT, card))), TERMS)
+    verdict = judge(draft(observed=stands(root), desired=ProviderTree((ROOT, card))))
 
     assert verdict.refused is Status.UNSAFE
     assert verdict.notes[0].startswith(
@@ -200,11 +199,11 @@ def test_a_class_that_may_have_a_new_name_is_not_offered_beside_the_old_one_once
     card = Provider(name="host_card", parent="host", inventories={"CUSTOM_NEW": Inventory(total=2)})
     renamed: dict[str, Any] = {"observed": stands(root), "desired": ProviderTree((ROOT, card))}
 
-    lost = judge(draft(**renamed, memory=NodeState()), TERMS)
+    lost = judge(draft(**renamed, memory=NodeState()))
 
     assert lost.refused is Status.UNSAFE
     assert "CUSTOM_OLD, which may be the old name of CUSTOM_NEW" in lost.notes[0]
-    assert judge(draft(**renamed, memory=NodeState(observed=stands(root))), TERMS).refused is None
+    assert judge(draft(**renamed, memory=NodeState(observed=stands(root)))).refused is None
 
 
 def test_guests_are_moved_only_where_a_person_said_so() -> None:
@@ -213,26 +212,26 @@ def test_guests_are_moved_only_where_a_person_said_so() -> None:
     )
     moving = draft(plan=Plan(moves=(move,)), allocations=(Allocation("guest", "host", "VGPU", 1),))
 
-    verdict = judge(moving, TERMS)
+    verdict = judge(moving)
 
     assert verdict.refused is Status.RESHAPE_NEEDED
     assert verdict.notes[0].startswith(
         "the tree of host changes its shape, so the allocations of 1 consumer must move: "
     )
-    assert judge(wishing(moving, Wishes(reshape=True)), TERMS).refused is None
+    assert judge(wishing(moving, Wishes(reshape=True))).refused is None
 
 
 def test_stock_that_guests_use_is_not_taken_away() -> None:
     used = smaller(allocations=(Allocation("guest", "host", "VCPU", 6),))
 
-    assert judge(used, TERMS).refused is Status.UNSAFE
-    assert judge(wishing(used, Wishes(force=True)), TERMS).refused is None
+    assert judge(used).refused is Status.UNSAFE
+    assert judge(wishing(used, Wishes(force=True))).refused is None
 
 
 def test_a_much_smaller_host_is_believed_at_the_third_pass_in_a_row() -> None:
     memory, refused = SEEN, []
     for _ in range(PATIENCE):
-        verdict = judge(smaller(memory=memory), TERMS)
+        verdict = judge(smaller(memory=memory))
         memory = verdict.memory
         refused.append(verdict.refused)
 
@@ -241,9 +240,9 @@ def test_a_much_smaller_host_is_believed_at_the_third_pass_in_a_row() -> None:
 
 
 def test_a_look_that_is_no_pass_does_not_count() -> None:
-    first = judge(smaller(), TERMS).memory
+    first = judge(smaller()).memory
 
-    assert judge(wishing(smaller(memory=first), Wishes(counts=False)), TERMS).memory.smaller_seen == 1
+    assert judge(wishing(smaller(memory=first), Wishes(counts=False))).memory.smaller_seen == 1
 
 
 def test_what_else_changes_at_each_pass_does_not_begin_the_count_anew() -> None:
@@ -255,7 +254,7 @@ def test_what_else_changes_at_each_pass_does_not_begin_the_count_anew() -> None:
         )
         plan = replace(changing.plan, operations=(*changing.plan.operations, traits))
         changing = replace(changing, way=replace(changing.way, plan=plan))
-        verdict = judge(changing, TERMS)
+        verdict = judge(changing)
         memory = verdict.memory
         refused.append(verdict.refused)
 
@@ -268,7 +267,7 @@ def test_cards_that_are_lost_by_turns_are_not_one_loss() -> None:
     for lost in ("a", "b", "a"):
         plan = Plan((SetInventories(lost, lost, {}),))
         flapping = draft(observed=stands(ROOT, *cards), plan=plan, memory=memory)
-        verdict = judge(flapping, TERMS)
+        verdict = judge(flapping)
         memory = verdict.memory
         refused.append(verdict.refused)
 
@@ -279,7 +278,7 @@ def test_cards_that_are_lost_by_turns_are_not_one_loss() -> None:
 def test_another_loss_begins_the_count_anew() -> None:
     before = replace(SEEN, smaller="another loss", smaller_seen=PATIENCE - 1)
 
-    verdict = judge(smaller(memory=before), TERMS)
+    verdict = judge(smaller(memory=before))
 
     assert verdict.refused is Status.UNSAFE
     assert verdict.notes[1].startswith(f"seen 1 of {PATIENCE} times in a row")
@@ -287,7 +286,7 @@ def test_another_loss_begins_the_count_anew() -> None:
 
 @pytest.mark.parametrize("wishes", [Wishes(force=True), Wishes(agreed="the digest")], ids=["forced", "agreed to"])
 def test_a_much_smaller_host_is_believed_at_once_on_a_persons_word(wishes: Wishes) -> None:
-    assert judge(wishing(smaller(), wishes), TERMS).refused is None
+    assert judge(wishing(smaller(), wishes)).refused is None
 
 
 # -- what a person should know -----------------------------------------------------------------------------------------
@@ -371,7 +370,7 @@ SAME = Plan((SetInventories("host", "host", ROOT.inventories),))  # something to
 def test_a_conversion_is_taken_back_where_it_stands_and_stays_back(
     undone: Conversion, plan: Plan, stands_in: str, words: str
 ) -> None:
-    verdict = judge(wishing(draft(plan=plan, stands_in=stands_in), Wishes(undone=undone, reshape=True)), TERMS)
+    verdict = judge(wishing(draft(plan=plan, stands_in=stands_in), Wishes(undone=undone, reshape=True)))
 
     assert (verdict.refused is None) == (words == "")
     assert words in " ".join(verdict.notes)
@@ -385,7 +384,6 @@ def test_a_class_that_a_root_and_a_child_would_both_have_forgets_no_memory() -> 
 
     verdict = judge(
         draft(observed=stands(root), desired=ProviderTree((ROOT, child)), memory=NodeState(observed=stands(left))),
-        TERMS,
     )
 
     assert verdict.refused is Status.UNSAFE

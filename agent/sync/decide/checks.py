@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from agent.state.memory import NodeState
 from agent.sync.decide.beside import against_root, twice_on_root
 from agent.sync.decide.doubled import excused
-from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal, Terms
+from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal
 from agent.sync.decide.laws import sentences
 from agent.sync.decide.owner import advice, only_audits, open_stock, stranded
 from agent.sync.decide.undoing import Conversion, not_as_before
@@ -35,14 +35,14 @@ class Verdict:
     broken: tuple[str, ...] = ()  # the laws that the plan breaks, of each breach: it is refused for nothing else then
 
 
-def judge(draft: Draft, terms: Terms) -> Verdict:
+def judge(draft: Draft) -> Verdict:
     """
     Return whether the plan may be carried out, and why not.
 
     What only reserves goes through although the rest is refused, unless nothing may be written here, or the memory is
     wrong, or a person agreed to one plan alone.
     """
-    verdict, wishes = _judge(draft, terms), draft.view.wishes
+    verdict, wishes = _judge(draft), draft.view.wishes
     one_plan_alone = wishes.agreed or wishes.undone
     if verdict.refused not in (Status.UNSAFE, Status.RESHAPE_NEEDED) or verdict.broken or one_plan_alone:
         return verdict
@@ -51,9 +51,9 @@ def judge(draft: Draft, terms: Terms) -> Verdict:
     return replace(verdict, reserving=draft.reserving)
 
 
-def _judge(draft: Draft, terms: Terms) -> Verdict:
-    by, refused = _refused(draft, terms)
-    end = PassEnd(draft=draft, terms=terms, refused=refused, by=by)
+def _judge(draft: Draft) -> Verdict:
+    by, refused = _refused(draft)
+    end = PassEnd(draft=draft, refused=refused, by=by)
     memory = remember(draft.memory, end)
     if refused is None:
         (shrinking, loss), wishes = _shrinking(draft), draft.view.wishes
@@ -80,16 +80,16 @@ def remember(memory: NodeState, end: PassEnd) -> NodeState:
     return memory
 
 
-def _refused(draft: Draft, terms: Terms) -> tuple[Feature | None, Refusal | None]:
+def _refused(draft: Draft) -> tuple[Feature | None, Refusal | None]:
     """Return the first objection, and the feature that has it: the roles', each feature's, then the general ones."""
-    if terms.audits_only and draft.plan.operations:
+    if draft.view.terms.audits_only and draft.plan.operations:
         return None, Refusal(status=Status.AUDIT_ONLY, notes=(only_audits(draft.view.node),))
     if draft.view.beside and (refusal := against_root(draft.view.node, draft.observed)):
         return None, Refusal(status=Status.CONTESTED, notes=refusal)
     for feature in draft.features:
-        if refused := feature.refuse(draft, terms):
+        if refused := feature.refuse(draft):
             return feature, refused
-    if wrong := next(filter(None, _general(draft, terms)), ()):
+    if wrong := next(filter(None, _general(draft)), ()):
         return None, Refusal(status=Status.UNSAFE, notes=wrong)
     if draft.breaches:
         broken = tuple(one.law for one in draft.breaches)
@@ -99,9 +99,9 @@ def _refused(draft: Draft, terms: Terms) -> tuple[Feature | None, Refusal | None
     return None, None
 
 
-def _general(draft: Draft, terms: Terms) -> Iterator[tuple[str, ...]]:
+def _general(draft: Draft) -> Iterator[tuple[str, ...]]:
     """Yield the reasons why any plan is unsafe, one check after the other."""
-    yield _lacks_reparenting(draft.plan, terms.microversion)
+    yield _lacks_reparenting(draft.plan, draft.view.terms.microversion)
     yield _twice(draft)
     yield (draft.way.unplaceable,) if draft.way.unplaceable else ()
     yield _lost_settings(draft)

@@ -23,16 +23,6 @@ from reportclient.tree import ObservedTree, ProviderTree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """Terms on which a plan may be carried out, beside those of the view."""
-
-    audits_only: bool = False  # True: nothing is written on this host but repairs of audits
-    now_s: float = field(compare=False)  # seconds since the epoch; counts only after a strike
-    interval_s: float  # seconds between two passes of the service
-    microversion: tuple[int, int]  # the one agreed on with this placement
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
     """Why a plan is not carried out."""
 
@@ -129,7 +119,7 @@ class Feature:
         """Return the feature at a later attempt of one pass, with what it found at the ``earlier`` one."""
         return self
 
-    def refuse(self, draft: "Draft", terms: Terms) -> Refusal | None:
+    def refuse(self, draft: "Draft") -> Refusal | None:
         """Return why the plan is not carried out; None: no objection."""
         return None
 
@@ -155,7 +145,6 @@ class PassEnd:
     """How a pass ends."""
 
     draft: "Draft"
-    terms: Terms
     refused: Refusal | None  # None: the plan may be carried out
     by: Feature | None = None  # the feature that refused it; None: none did
     done: bool = False  # True: the plan is carried out

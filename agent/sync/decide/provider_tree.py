@@ -12,7 +12,7 @@ from agent.settings.read import ChangeSettings
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.plan import draft
-from agent.sync.decide.view import Readings, SeenTree, Shaper, Unread, View
+from agent.sync.decide.view import Readings, SeenTree, Shaper, Terms, Unread, View
 from drivers.base import Driver, Survey
 from drivers.policy import Policy
 from reportclient.allocations import Allocation, Consumer, Instruction, Observed, instructions
@@ -21,6 +21,7 @@ from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
 
 _AT_ONCE = ChangeSettings(shrink_fraction=1.0, allow_reshape=True, reshape_timeout_s=0, expect_timeout_s=0)
+_NO_TERMS = Terms(now_s=0, interval_s=0, microversion=(1, 39))  # nothing is written by this plan
 UNKNOWN_ROOT = "00000000-0000-0000-0000-000000000000"  # root uuid of a node that placement does not have yet
 
 
@@ -73,6 +74,7 @@ def plan_provider_tree(
         survey=survey,
         seen=SeenTree(tree=observed.tree),
         changes=_AT_ONCE,
+        terms=_NO_TERMS,
         memory=NodeState(reported={root.name: reported} if root else {}),
     )
     while True:

@@ -80,6 +80,16 @@ class SeenTree:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Terms on which a plan may be carried out, from the configuration and from this placement."""
+
+    audits_only: bool = False  # True: nothing is written on this host but repairs of audits
+    now_s: float = field(compare=False)  # seconds since the epoch; counts only after a strike
+    interval_s: float  # seconds between two passes of the service
+    microversion: tuple[int, int]  # the one agreed on with this placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """Everything that was seen of one node and of its tree in placement, and the requests for this pass."""
 
@@ -96,6 +106,7 @@ class View:
     wishes: Wishes = Wishes()
     uptime_s: float = field(default=0.0, compare=False)  # seconds since the boot of the machine that this agent runs on
     changes: ChangeSettings  # options of features, and of what may change
+    terms: Terms
     readings: Readings = Readings()
 
     @property

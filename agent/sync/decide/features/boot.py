@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.state.memory import NodeState
-from agent.sync.decide.feature import Draft, Feature, Refusal, Terms
+from agent.sync.decide.feature import Draft, Feature, Refusal
 from agent.sync.decide.missing import Sides, Slot, missing_of, sides_of, with_stock
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
@@ -50,7 +50,7 @@ class Boot(Feature):
             return self, kept
         return Boot(awaits=_awaits(waiting, shaped.tree)), with_stock(kept, standing, waiting.stock)
 
-    def refuse(self, draft: Draft, terms: Terms) -> Refusal | None:
+    def refuse(self, draft: Draft) -> Refusal | None:
         if draft.view.wishes.force or draft.view.beside or not self.awaits or draft.stands_in == draft.layout:
             return None
         why = (

@@ -6,7 +6,7 @@ from typing import Any
 
 from agent.nova.answers import NovaRecord
 from agent.state.memory import NodeState
-from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal, Terms
+from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal
 from agent.sync.decide.owner import ROOT, against_writing, outlook, signs_of_nova
 from agent.sync.decide.view import Unread, View
 from agent.sync.outcome import Condition, Status
@@ -38,7 +38,7 @@ class NovaRoot(Feature):
         signs = signs_of_nova(view.observed.root, found, record, remembered=view.memory.wrote)
         return NovaRoot(signs=signs, looked=read.nova_compute is not None)
 
-    def refuse(self, draft: Draft, terms: Terms) -> Refusal | None:
+    def refuse(self, draft: Draft) -> Refusal | None:
         if draft.view.wishes.take_over or draft.view.beside or not draft.plan.operations:
             return None
         notes = against_writing(draft.desired.root.name, self.signs, taken_over(draft.memory))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.sync.decide.feature import Draft, Feature, Refusal, Terms
+from agent.sync.decide.feature import Draft, Feature, Refusal
 from agent.sync.decide.missing import missing_of, sides_of, with_stock
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
@@ -38,7 +38,7 @@ class OddDevices(Feature):
                 stock[slot] = total if resource_class in BANDWIDTH else min(total, there + most[name])
         return feature, with_stock(shaped, standing, stock) if stock else shaped
 
-    def refuse(self, draft: Draft, terms: Terms) -> Refusal | None:
+    def refuse(self, draft: Draft) -> Refusal | None:
         """Refuse to divide a total on the root: what odd devices are of it has no place below the root."""
         if (
             draft.view.wishes.force

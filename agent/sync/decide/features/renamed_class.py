@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from agent.sync.decide.feature import Draft, Feature, Refusal, Terms
+from agent.sync.decide.feature import Draft, Feature, Refusal
 from agent.sync.outcome import Status
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER
@@ -12,7 +12,7 @@ from reportclient.ownership import MARKER
 class RenamedClass(Feature):
     """A class of unknown origin may be the old name of a new class, so that devices would be on offer under both."""
 
-    def refuse(self, draft: Draft, terms: Terms) -> Refusal | None:
+    def refuse(self, draft: Draft) -> Refusal | None:
         why = _unknown_class(draft)
         return Refusal(status=Status.UNSAFE, notes=why, forgets=True) if why else None
 

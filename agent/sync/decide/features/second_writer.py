@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.state.memory import NodeState
-from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal, Terms
+from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal
 from agent.sync.decide.shaped import Shaped, shape_host
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Shaper, View
@@ -49,7 +49,7 @@ class SecondWriter(Feature):
         """Keep the first sign: a cut-off attempt may have undone the change."""
         return earlier if isinstance(earlier, SecondWriter) and earlier.contest else self
 
-    def refuse(self, draft: Draft, terms: Terms) -> Refusal | None:
+    def refuse(self, draft: Draft) -> Refusal | None:
         if draft.view.wishes.take_over:
             return None
         found, before = self.contest, strikes_of(draft.memory)
@@ -81,7 +81,7 @@ class SecondWriter(Feature):
         Enough quiet passes forgive the strikes if enough time went by too: events bring on many passes within a minute,
         between two writes of a service that writes once a minute. A pass that must not write at all does not count.
         """
-        before, refused, now_s = strikes_of(end.draft.memory), end.refused, end.terms.now_s
+        before, refused, now_s = strikes_of(end.draft.memory), end.refused, end.draft.view.terms.now_s
         if refused and isinstance(end.by, SecondWriter):
             return replace(before, contested=refused.notes)
         if refused and refused.status in (Status.AUDIT_ONLY, Status.CONTESTED):
@@ -92,7 +92,9 @@ class SecondWriter(Feature):
             return Strikes(strikes=before.strikes + 1, struck_s=now_s)
         if not before.strikes:
             return before
-        forgiven = before.quiet + 1 >= FORGIVEN and now_s - before.struck_s >= FORGIVEN * end.terms.interval_s
+        forgiven = (
+            before.quiet + 1 >= FORGIVEN and now_s - before.struck_s >= FORGIVEN * end.draft.view.terms.interval_s
+        )
         counted = (0, 0) if forgiven else (before.strikes, before.quiet + 1)
         return Strikes(strikes=counted[0], struck_s=before.struck_s, quiet=counted[1])
 
