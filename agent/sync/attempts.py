@@ -16,14 +16,10 @@ T = TypeVar("T")
 _PAUSE_S = 0.1  # at most, between attempts beyond the first few
 
 
-def _pass_over(_error: Conflict, _attempt: int) -> None:
-    """Default callback: nothing to do between two attempts."""
-
-
 def repeat_on_conflict(
     attempts: int,
     work: Callable[[], T],
-    on_conflict: Callable[[Conflict, int], None] = _pass_over,
+    on_conflict: Callable[[Conflict, int], None] | None = None,
     *,
     patience_s: float = 0.0,
 ) -> T:
@@ -41,7 +37,8 @@ def repeat_on_conflict(
         try:
             return work()
         except Conflict as error:
-            on_conflict(error, attempt)
+            if on_conflict:
+                on_conflict(error, attempt)
             if attempt >= attempts and time.monotonic() >= end_s:
                 raise
             if attempt >= attempts:

@@ -75,9 +75,8 @@ class _Attempts:
     ) -> None:
         self._node, self._wishes, self._agree, self._logged, self._identity = node, wishes, agree, logged, identity
         self._writes = node.client.writes
-        self._left: NodeState | None = None  # the memory to compare with at all attempts: no sign of a writer is lost
         self._tried: dict[str, ObservedTree] = {}  # trees that were to be, by digest: no other writer made them
-        self._earlier: Draft | None = None
+        self._earlier: Draft | None = None  # its memory is compared with at all attempts: no sign of a writer is lost
         self._survey: Survey | None = None  # of the host, for attempts until then
         self._stale_s = 0.0
         self.began_s = time.monotonic()
@@ -110,8 +109,8 @@ class _Attempts:
         node, wishes = self._node, self._wishes
         if not wishes.reshape or time.monotonic() >= self._stale_s:
             self._survey, self._stale_s = None, time.monotonic() + _FRESH_S
-        tried = tuple(self._tried.values())
-        view = node.view(wishes, identity=self._identity, left=self._left, survey=self._survey, tried=tried)
+        left, tried = self._earlier.memory if self._earlier else None, tuple(self._tried.values())
+        view = node.view(wishes, identity=self._identity, left=left, survey=self._survey, tried=tried)
         self._survey = view.survey
         if self._identity:
             node.tie(self._identity, view.survey)
@@ -120,7 +119,7 @@ class _Attempts:
         if self._earlier:
             pairs = zip(draft.features, self._earlier.features, strict=True)
             draft = replace(draft, features=tuple(one.again(before) for one, before in pairs))
-        self._left, self._earlier = draft.memory, draft
+        self._earlier = draft
         return draft
 
 
