@@ -96,16 +96,8 @@ def _remembered(view: View) -> str:
     return str(view.memory.bodies.get(_BODY, ""))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
-    """What consumers of the tree have, as far as it was read."""
-
-    rows: tuple[Allocation, ...] = ()
-    consumers: tuple[Consumer, ...] = ()
-
-
 def _find(view: View, observed: ObservedTree) -> SharedDisk:
-    """Return where guests' disks are counted, or what must be read first; ``observed`` is by the wanted names."""
+    """Return where guests' disks are counted; ``observed`` is by the wanted names."""
     root, disk, asked = view.observed.root, view.survey.facts.disk, view.policy.disk.shared
     marked = bool(_remembered(view)) or (root is not None and SHARER in root.provider.traits)
     if view.beside:
@@ -146,16 +138,16 @@ def _staying(view: View, why: str, marked: bool) -> SharedDisk:
 
 
 def _find_storage(view: View, root: ObservedProvider | None) -> ObservedProvider | str:
-    """Return the storage that this host is to share, why it cannot, or what must be read to tell."""
+    """Return the storage that this host is to share, or why it cannot."""
     disk, asked = view.survey.facts.disk, view.policy.disk.shared
-    if asked == FOUND and not isinstance(disk, PoolSpace):
-        return _find_by_aggregate(view)
-    if asked == FOUND and isinstance(disk, PoolSpace):
-        if not disk.fsid:
-            return f"this host's record does not tell which cluster has the pool {disk.pool}: record the host again"
-        name, key = pool_name(disk), pool_uuid(disk)
-    else:
+    if asked != FOUND:
         name, key = asked, asked
+    elif not isinstance(disk, PoolSpace):
+        return _find_by_aggregate(view)
+    elif not disk.fsid:
+        return f"this host's record does not tell which cluster has the pool {disk.pool}: record the host again"
+    else:
+        name, key = pool_name(disk), pool_uuid(disk)
     if key not in view.readings.roots:
         raise Unread(roots=frozenset({key}))
     found = view.readings.roots[key]
@@ -186,18 +178,18 @@ def _find_by_aggregate(view: View) -> ObservedProvider | str:
     )
 
 
-def _read_held(view: View, observed: ObservedTree, storage: ObservedProvider | None, *, whole: bool) -> _Held:
+def _read_held(view: View, observed: ObservedTree, storage: ObservedProvider | None, *, whole: bool) -> Outside:
     """Return what consumers have: of the ``whole`` tree, or of the root's DISK_GB that is to move."""
     root = observed.root
     moving = storage is not None and root is not None and DISK in root.provider.inventories
     asked = (seen for seen in observed if seen.provider.inventories and (whole or (moving and seen == root)))
     rows = view.rows_on((seen.uuid for seen in asked), observed)
     of_disks = view.consumers(row.consumer for row in rows if whole or row.resource_class == DISK)
-    return _Held(rows=rows, consumers=of_disks)
+    return Outside(rows=rows, consumers=of_disks)
 
 
 def _find_left(
-    view: View, observed: ObservedTree, storage: ObservedProvider | None, held: _Held
+    view: View, observed: ObservedTree, storage: ObservedProvider | None, held: Outside
 ) -> tuple[ObservedProvider, ...]:
     """Return the storages that this host shared: of its consumers' disks, of its aggregates, and the remembered one."""
     here = observed.by_uuid.keys() | ({storage.uuid} if storage else set())
@@ -215,7 +207,7 @@ def _decide(
     view: View,
     observed: ObservedTree,
     storage: ObservedProvider | None,
-    held: _Held,
+    held: Outside,
     left: tuple[ObservedProvider, ...],
 ) -> SharedDisk:
     root = observed.root
@@ -231,9 +223,9 @@ def _decide(
         raise Unread(usages=frozenset({(storage.uuid, DISK)}))
     used = view.readings.usages.get((storage.uuid, DISK), 0) if storage else 0
     taken = (Allocation(one.consumer, one.from_provider, *each) for one in back for each in one.arriving.items())
-    crossing = Outside(
+    crossing = replace(
+        held,
         moves=moves,
-        consumers=held.consumers,
         rows=(*held.rows, *taken),
         unplaceable=(
             _lost_ratio(view, root) or _lacks_room(storage, used, moves) or _twice(storage, there, left, held, observed)
@@ -299,7 +291,7 @@ def _twice(
     storage: ObservedProvider,
     moves: Iterable[Move],
     left: Iterable[ObservedProvider],
-    held: _Held,
+    held: Outside,
     observed: ObservedTree,
 ) -> str:
     """Return which guest has a disk on another host too, as while it is evacuated; empty: none that is to move."""
