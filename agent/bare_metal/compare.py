@@ -40,7 +40,8 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
     standing = marked.keys() - (set() if bare_metal.driver.client.lists_all else _renamed(nodes, reported))
     shape = partial(bare_metal.driver.shape, nodes, reported=reported, standing=standing)
     share = shape()
-    look = Look(memory, nodes={}, lacked=_still_lacked(client, memory.lacked))
+    lacked = unknown_standard(memory.lacked, client.known_traits(memory.lacked))  # it may have been upgraded
+    look = Look(memory, nodes={}, lacked=lacked)
     _choose_depth(bare_metal, look, marked)
     _compare_share(client, look, share, marked)
     others = bare_metal.driver.elsewhere() if look.whole or _comes_on_offer(look, share) else {}
@@ -61,11 +62,6 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
     else:
         judge_left(bare_metal, look, marked, share, unknown if look.whole else ())
     return look
-
-
-def _still_lacked(client: PlacementClient, lacked: frozenset[str]) -> frozenset[str]:
-    """Return which of these standard traits placement still does not know; it may have been upgraded."""
-    return unknown_standard(lacked, client.known_traits(lacked)) if lacked else frozenset()
 
 
 def _choose_depth(bare_metal: BareMetalNodes, look: Look, marked: Mapping[str, int]) -> None:

@@ -52,7 +52,7 @@ def learn_names(client: PlacementClient, look: Look) -> Vocabulary:
     seen = [known.seen.provider for known in look.believed]
     known = frozenset[str]().union(*(one.traits | one.inventories.keys() for one in seen))
     unread = frozenset[str]().union(*(task.provider.traits for task in look.tasks)) - known
-    found = client.known_traits(unread) if unread else frozenset[str]()
+    found = client.known_traits(unread)
     return Vocabulary(known | found, look.lacked | unknown_standard(unread, found))
 
 

@@ -309,12 +309,12 @@ class ComputeNode:
             PlacementError: something cannot be read. Conflict: a provider changed since it was observed.
         """
         readings, client = view.readings, self.client
-        known = client.known_traits(needs.traits) if needs.traits else frozenset[str]()
+        known = client.known_traits(needs.traits)
         wanted = [seen for seen in view.observed if seen.uuid in needs.allocations]
-        found = client.allocations(wanted, as_observed=True) if wanted else ()
+        found = client.allocations(wanted, as_observed=True)
         rows = {seen.uuid: tuple(row for row in found if row.provider == seen.name) for seen in wanted}
         held = [row for each in readings.allocations.values() for row in each]
-        read = {one.uuid: one for one in client.consumers(needs.consumers, held)} if needs.consumers else {}
+        read = {one.uuid: one for one in client.consumers(needs.consumers, held)}
         return Readings(
             allocations={**readings.allocations, **rows},
             consumers={**readings.consumers, **{uuid: read.get(uuid) for uuid in needs.consumers}},
