@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from drivers.host.parse import parse_id_list
+from drivers.host.parse import parse_cpu_set
 from drivers.pci import parse_pci_address
 from drivers.policy import WITHOUT_CPUS, DeviceRule, MdevRule, ReservedCells, ReservedPages
 from drivers.rules import parse_idle_rule, parse_rule
@@ -103,7 +103,7 @@ def parse_reserved_cells(text: str) -> ReservedCells:
     if text == WITHOUT_CPUS:
         return WITHOUT_CPUS
     try:
-        return frozenset() if text == "none" else parse_id_list(text)
+        return frozenset() if text in ("none", "") else parse_cpu_set(text)
     except ValueError as error:
         raise ValueError(f"has {text!r}: ids of cells such as 250-255, {WITHOUT_CPUS} or none are needed") from error
 

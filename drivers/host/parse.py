@@ -24,19 +24,6 @@ def parse_cpu_set(text: str) -> frozenset[int]:
     return frozenset(wanted - unwanted)
 
 
-def parse_id_list(text: str) -> frozenset[int]:
-    """
-    Parse a set of ids in the kernel's form, for instance ``0-3,8``; an empty text is an empty set.
-
-    Raises:
-        ValueError: not in this form.
-    """
-    ids: set[int] = set()
-    for part in text.strip().split(",") if text.strip() else ():
-        ids.update(_parse_range(part))
-    return frozenset(ids)
-
-
 def parse_routes(document: Document) -> frozenset[str]:
     """
     Return the interfaces that have an IPv4 route, from ``/proc/net/route``: a line of titles, then a line per route.

@@ -16,7 +16,7 @@ from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import CpuMap, Devices, NetDevice, PciFunction, SevKernel
 from drivers.host.archive import Document
 from drivers.host.kernel import probe_offline, probe_sev, probe_tdx
-from drivers.host.parse import format_cpu_set, parse_id_list, parse_inet6, parse_routes
+from drivers.host.parse import parse_inet6, parse_routes
 from drivers.host.pci_functions import complete
 from drivers.host.sysfs import MAX_FILE_BYTES, KernelFiles
 from hardware import card, plain
@@ -209,11 +209,6 @@ def test_kvm_amd_tells_what_it_was_loaded_with(tmp_path: Path) -> None:
     write(tmp_path, "sys/module/kvm_amd/parameters/sev_es", "0\n")
 
     assert probe_sev(KernelFiles(tmp_path)) == SevKernel(sev=True, sev_es=False, sev_snp=False)
-
-
-@given(st.frozensets(st.integers(0, 300)))
-def test_a_list_of_ids_is_what_it_was_made_of(ids: frozenset[int]) -> None:
-    assert parse_id_list(format_cpu_set(ids)) == ids
 
 
 def test_interfaces_with_routes_or_addresses_or_in_a_bond_carry_the_hosts_own_traffic(tmp_path: Path) -> None:
