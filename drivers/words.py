@@ -62,17 +62,13 @@ class Words:
             self._floats.get(guest, {}).get(name),
             () if name in NO_DEVICES else self._undecided.get(guest, ()),
             self._seen.get((guest, name), {}),
-            self.is_overridden(guest, name),
+            guest in self._known and name in self._known[guest].overridden,
         )
 
     def sums(self, guest: str) -> dict[str, int]:
         """Return the amounts that a guest has, by class."""
         names = self._units.get(guest, {}).keys() | self._floats.get(guest, {}).keys()
         return {name: self.of(guest, name).amount for name in sorted(names)}
-
-    def is_overridden(self, guest: str, name: str) -> bool:
-        """Return whether a guest's flavor gives the amount of a class to allocate."""
-        return guest in self._known and name in self._known[guest].overridden
 
     def speaks_of(self, name: str) -> bool:
         """Return whether the hypervisor reports where each guest has, or could have, a class."""

@@ -34,8 +34,8 @@ def with_guest(host: FakeHost, kind: GuestKind) -> FakeHost:
     """Return the host with one more guest of a kind; the same host where it has no room for it."""
     if kind not in host.kinds:
         return host
-    dice = random.Random(f"{host.name}/{host.started}/{kind}")
-    number = host.started + 1
+    dice = random.Random(f"{host.name}/{len(host.guests)}/{kind}")
+    number = len(host.guests) + 1
     guest = FakeGuest(
         uuid=str(uuid.uuid5(NAMESPACE, f"{host.name} guest {number}")),
         number=number,
@@ -43,7 +43,7 @@ def with_guest(host: FakeHost, kind: GuestKind) -> FakeHost:
         flavor=dice.choice(FLAVORS[kind]),
         of_image=dice.random() < 0.75,
     )
-    afterwards = (replace(host, guests=(*host.guests, placed), started=number) for placed in _places(host, guest, dice))
+    afterwards = (replace(host, guests=(*host.guests, placed)) for placed in _places(host, guest, dice))
     return next(filter(has_room, afterwards), host)
 
 

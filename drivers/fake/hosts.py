@@ -139,7 +139,6 @@ class FakeHost:
     features: tuple[str, ...]  # of its CPU
     cards: tuple[Card, ...] = ()  # by slot
     guests: tuple[FakeGuest, ...] = ()  # by number
-    started: int = 0  # guests so far, with those that ended: no number is used again
 
     @property
     def identity(self) -> str:

@@ -5,7 +5,6 @@ Asked through librados where Python can import Debian's python3-rados, else by t
 """
 
 import json
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -37,8 +36,8 @@ def probe_pool(place: CephPool) -> PoolSpace:
     """
     source = f"ceph df for the pool {place.name} ({OPTION})"
     with fields(source):
-        said = _ask(place)
-        answer: dict[str, Any] = json.loads(said.df)
+        df, fsid = _ask(place)
+        answer: dict[str, Any] = json.loads(df)
         pools = {pool["name"]: pool["stats"] for pool in answer["pools"]}
         if place.name not in pools:
             raise DiscoveryError(
@@ -48,22 +47,15 @@ def probe_pool(place: CephPool) -> PoolSpace:
         in_all, holds = whole(answer["stats"]["total_bytes"]), whole(pool["stored"]) + whole(pool["max_avail"])
         if not (in_all and holds):  # its manager has just begun
             raise ClusterSilent(f"the Ceph cluster has not counted yet what its pool {place.name} can hold")
-        return PoolSpace(pool=place.name, cluster_bytes=in_all, pool_gib=holds // GIB, fsid=str(UUID(said.fsid)))
+        return PoolSpace(pool=place.name, cluster_bytes=in_all, pool_gib=holds // GIB, fsid=str(UUID(fsid)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Answers:
-    """What a cluster said."""
-
-    df: str
-    fsid: str
-
-
-def _ask(place: CephPool) -> _Answers:
+def _ask(place: CephPool) -> tuple[str, str]:
+    """Return what the cluster says: the JSON of ``ceph df``, and its fsid."""
     try:
         import rados
     except ImportError:
-        return _Answers(_output(place, "df", "--format=json"), _output(place, "fsid").strip())
+        return _output(place, "df", "--format=json"), _output(place, "fsid").strip()
     return _ask_by_library(place, rados)
 
 
@@ -80,7 +72,7 @@ def _output(place: CephPool, *asked: str) -> str:
         raise ClusterSilent(f"the Ceph cluster did not answer: {error}") from error
 
 
-def _ask_by_library(place: CephPool, rados: Any) -> _Answers:
+def _ask_by_library(place: CephPool, rados: Any) -> tuple[str, str]:
     limits = {name: str(place.timeout_s) for name in ("client_mount_timeout", "rados_mon_op_timeout")}
     try:
         cluster = rados.Rados(rados_id=place.user, conffile=place.config, conf=limits)
@@ -94,4 +86,4 @@ def _ask_by_library(place: CephPool, rados: Any) -> _Answers:
         raise ClusterSilent(f"the Ceph cluster did not answer: librados: {error}") from error
     if code:
         raise ClusterSilent(f"the Ceph cluster refused ceph df: {said or f'status {code}'}")
-    return _Answers(bytes(answer).decode(), fsid)
+    return bytes(answer).decode(), fsid

@@ -22,7 +22,6 @@ def make_host(name: str, gpus: int = 8, guests: int = 40, room: int = 16) -> Fak
         features=(),
         cards=tuple(Card("gpu", slot, slot % SHAPE.cells, room) for slot in range(gpus)),
         guests=tuple(_guest(name, number, number % gpus) for number in range(guests)),
-        started=guests,
     )
 
 
