@@ -11,9 +11,8 @@ from agent.allocations.decide.sets import INSTANCE, added, merge_set, replace_se
 from agent.allocations.operations import Ending, Operations, Result
 from agent.command.exits import Exit
 from agent.command.host_tables import print_ending
-from agent.command.result import Report, choice_of, open_hosts, settings_of
+from agent.command.result import Report, open_hosts, placement_of
 from agent.command.used_here import loses, uses_of
-from agent.connect.choice import open_client
 from agent.errors import ConfigError
 from agent.state.files import read_named
 from drivers.strangers import find_stand_ins, without_host_classes
@@ -37,27 +36,27 @@ def move(options: argparse.Namespace) -> Report:
 
 def confirm(options: argparse.Namespace) -> Report:
     """Remove the allocations that a migration kept; a migration without allocations counts as done."""
-    client, where = _open(options)
-    if used := uses_of(options, client, where)[0]:
+    client, _ = placement_of(options)
+    if used := uses_of(options)[0]:
         return _refused(client, options.consumer, f"{used}: revert the move, or run release {options.consumer} --force")
     return _report(Operations(client).confirm(options.consumer), well=(Result.DONE, Result.ABSENT))
 
 
 def revert(options: argparse.Namespace) -> Report:
     """Give a guest back the allocations that its migration kept. One that runs at its new place needs force."""
-    client, where = _open(options)
+    client, _ = placement_of(options)
     guest, kept = client.consumer(options.consumer), client.consumer(options.migration)
     used = ""
     if guest and kept:
         before, after = added(guest.slots, kept.slots), reverted_set(guest.slots, kept.slots, client.sharing())
-        used = loses(options, client, where, guest, before, after)
+        used = loses(options, guest, before, after)
     return _unless_used(options, client, used, lambda: Operations(client).revert(options.consumer, options.migration))
 
 
 def release(options: argparse.Namespace) -> Report:
     """Remove all allocations of a guest; a guest without allocations counts as done. One that runs here needs force."""
-    client, where = _open(options)
-    operations, (used, left) = Operations(client), uses_of(options, client, where)
+    client, _ = placement_of(options)
+    operations, (used, left) = Operations(client), uses_of(options)
     let_go = operations.release_forced if options.force else operations.release
     return _unless_used(options, client, used, partial(let_go, options.consumer), left)
 
@@ -81,10 +80,6 @@ def _refused(client: PlacementClient, uuid: str, note: str) -> Report:
     return replace(_report(ending), exit=Exit.REFUSED)
 
 
-def _open(options: argparse.Namespace) -> tuple[PlacementClient, str]:
-    return open_client(settings_of(options), choice_of(options))
-
-
 def _report(ending: Ending, well: Collection[Result] = (Result.DONE,)) -> Report:
     good = ending.told in well
     remarks = [ending.note] if ending.note and (not good or ending.told is Result.DONE) else ()
@@ -98,21 +93,19 @@ def _place(options: argparse.Namespace, act: Callable[[Operations, list[Allocati
     Raises:
         ConfigError: a file has no allocation request. PlacementError: as ``Operations``.
     """
-    client, where = _open(options)
+    client, _ = placement_of(options)
     requests = [_read(path) for path in (options.request, *options.alternate)]
     if options.fit:
-        requests, reasons = _fitting(options, client, where, requests)
+        requests, reasons = _fitting(options, requests)
         if not requests:
             return _report(Ending(told=Result.NO_ROOM, consumer=options.consumer, note="; ".join(reasons)))
     if others := _others(options, client):
         return _report(others)
-    used = _loses_by_claim(options, client, where, requests)
+    used = _loses_by_claim(options, client, requests)
     return _unless_used(options, client, used, lambda: act(Operations(client), requests))
 
 
-def _loses_by_claim(
-    options: argparse.Namespace, client: PlacementClient, where: str, requests: Sequence[AllocationRequest]
-) -> str:
+def _loses_by_claim(options: argparse.Namespace, client: PlacementClient, requests: Sequence[AllocationRequest]) -> str:
     """Return what the guest uses here and would lose by the first of these requests that takes such; else empty."""
     takes = options.verb == "claim" and (options.replace or options.merge)
     guest = client.consumer(options.consumer) if takes else None
@@ -120,7 +113,7 @@ def _loses_by_claim(
         return ""
     for request in requests:
         after = _set_of_claim(options, client, guest, decode_request(request))
-        if used := loses(options, client, where, guest, guest.slots, after):
+        if used := loses(options, guest, guest.slots, after):
             return used
     return ""
 
@@ -171,21 +164,21 @@ def _read(path: Path) -> AllocationRequest:
 
 
 def _fitting(
-    options: argparse.Namespace, client: PlacementClient, where: str, requests: Sequence[AllocationRequest]
+    options: argparse.Namespace, requests: Sequence[AllocationRequest]
 ) -> tuple[list[AllocationRequest], list[str]]:
     """Return the requests that fit this host as it really is, and the reasons why the others do not fit."""
     fitting: list[AllocationRequest] = []
     reasons: list[str] = []
-    with open_hosts(options, (client, where)) as nodes:
+    with open_hosts(options) as nodes:
         for node in nodes:
-            survey = node.survey()
+            client, survey = node.client, node.survey()
             standing = client.find(node.name)
             if standing is None:
                 raise Absent(f"placement has no provider {node.name}: run compute-node-agent sync first")
             observed = client.observe(standing)
             tree, holdings = node.driver.shape(survey, node.settings.policy, observed)
             booked = client.allocations(observed)
-            left = node.state_file(standing).read(where)
+            left = node.state_file(standing).read(node.where)
             ours = node.ownership(survey, tree, observed, left)
             judge = partial(
                 misfits,

@@ -33,11 +33,11 @@ from agent.command.outcomes import (
 from agent.command.picture.subjects import Subject, of_conversion, of_shown
 from agent.command.plan_results import ApprovalAnswer, DesiredTree, Forecast, Foreseen, ShownTree, shown_plan
 from agent.command.plan_tables import print_conversion, print_foreseen, print_withdrawn
-from agent.command.result import Printer, Report, choice_of, open_hosts, settings_of
+from agent.command.result import Printer, Report, choice_of, open_hosts, placement_of, settings_of
 from agent.command.results import Checks, Suggestion, Usages, Withdrawn
 from agent.command.suggestion import TYPE_FILES, suggestion
 from agent.connect.adapters import ApiLook, look_for_placement
-from agent.connect.choice import open_client, open_driver, read_hosts, settings_for
+from agent.connect.choice import open_driver, read_hosts, settings_for
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
@@ -136,8 +136,7 @@ def _together(several: Sequence[ShownTree]) -> ShownTree:
 
 def show_usages(options: argparse.Namespace) -> Report:
     """Report what a project, or one user of it, uses in the whole placement."""
-    choice = choice_of(options)
-    client, _ = open_client(settings_of(options), choice)
+    client, _ = placement_of(options)
     usages = client.usages(options.project, options.user)
     return Report(data=Usages(options.project, options.user, usages), table=print_usages)
 

@@ -62,18 +62,22 @@ def settings_of(options: argparse.Namespace) -> Settings:
     return settings
 
 
+def placement_of(options: argparse.Namespace, *, writes: bool = False) -> tuple[PlacementClient, str]:
+    """Return the client of a run and the name of its placement, opened at the first call; errors as ``open_client``."""
+    if getattr(options, "opened", None) is None:
+        options.opened = open_client(settings_of(options), choice_of(options), writes=writes)
+    opened: tuple[PlacementClient, str] = options.opened
+    return opened
+
+
 @contextmanager
 def open_hosts(
-    options: argparse.Namespace,
-    opened: tuple[PlacementClient, str] | None = None,
-    *,
-    writes: bool = False,
-    pools: bool = False,
+    options: argparse.Namespace, *, writes: bool = False, pools: bool = False
 ) -> Iterator[list[ComputeNode]]:
     """
     Open each node that the driver reports, and with ``pools`` the pool that this agent reports, before them.
 
-    Placement is opened first, as it needs no look at the host, unless it is ``opened`` already.
+    Placement is opened first, as it needs no look at the host.
 
     Raises:
         ConfigError, StateError, DiscoveryError: as ``open_client`` and ``open_driver``.
@@ -82,7 +86,7 @@ def open_hosts(
     settings = settings_of(options)
     if (patience := getattr(options, "patience", None)) is not None:
         settings = replace(settings, changes=replace(settings.changes, reshape_timeout_s=patience))
-    client, where = opened or open_client(settings, choice, writes=writes)
+    client, where = placement_of(options, writes=writes)
     with open_driver(settings, choice) as driver:
         nodes = [node_of(node, driver, client, settings, where, choice) for node in driver.nodes()]
         yield [*(pool_nodes(nodes[0]) if pools else ()), *nodes]

@@ -4,20 +4,19 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping
 
 from agent.allocations.decide.in_use import in_use, left_over, uncovered
-from agent.command.result import open_hosts, settings_of
+from agent.command.result import open_hosts, placement_of, settings_of
 from agent.connect.choice import lists_nodes
 from agent.state.identity import read_identity
 from agent.sync.node import ComputeNode
 from drivers.base import Survey
 from drivers.errors import DiscoveryError
 from reportclient.allocations import Consumer, Slots
-from reportclient.client import PlacementClient
 
 Judge = Callable[[ComputeNode, Survey, str, Mapping[str, str]], tuple[str, str]]
 """Gets a host, what it has, the uuid of its root, and the names of its providers by uuid."""
 
 
-def uses_of(options: argparse.Namespace, client: PlacementClient, where: str) -> tuple[str, str]:
+def uses_of(options: argparse.Namespace) -> tuple[str, str]:
     """
     Return which guest that runs here uses what the consumer has on this host, and which one is shut off and had it.
 
@@ -27,6 +26,7 @@ def uses_of(options: argparse.Namespace, client: PlacementClient, where: str) ->
     Raises:
         DiscoveryError: the host cannot be read. PlacementError: placement cannot.
     """
+    client, _ = placement_of(options)
     consumer = client.consumer(options.consumer)
     if consumer is None:
         return "", ""
@@ -38,12 +38,10 @@ def uses_of(options: argparse.Namespace, client: PlacementClient, where: str) ->
         used = in_use(consumer, names, {uuid: client.consumer(uuid) for uuid in suspects})
         return used, left_over(consumer, names) if consumer.uuid in off else ""
 
-    return _on_host(options, client, where, consumer.slots, judge)
+    return _on_host(options, consumer.slots, judge)
 
 
-def loses(
-    options: argparse.Namespace, client: PlacementClient, where: str, guest: Consumer, before: Slots, after: Slots
-) -> str:
+def loses(options: argparse.Namespace, guest: Consumer, before: Slots, after: Slots) -> str:
     """
     Return what a guest that runs here uses and would no longer have, as ``uncovered``; empty: nothing.
 
@@ -54,18 +52,16 @@ def loses(
     """
 
     def judge(node: ComputeNode, survey: Survey, root: str, names: Mapping[str, str]) -> tuple[str, str]:
-        _, holdings = node.driver.shape(survey, node.settings.policy, client.observe(root))
+        _, holdings = node.driver.shape(survey, node.settings.policy, node.client.observe(root))
         return uncovered(guest.uuid, before, after, names, holdings), ""
 
-    used, _ = _on_host(options, client, where, before, judge)
+    used, _ = _on_host(options, before, judge)
     return used
 
 
-def _on_host(
-    options: argparse.Namespace, client: PlacementClient, where: str, providers: Iterable[str], judge: Judge
-) -> tuple[str, str]:
+def _on_host(options: argparse.Namespace, providers: Iterable[str], judge: Judge) -> tuple[str, str]:
     """Read the host of this agent that has one of these providers (uuids), and judge it; empty: it has none of them."""
-    asked, settings = frozenset(providers), settings_of(options)
+    asked, settings, (client, _) = frozenset(providers), settings_of(options), placement_of(options)
     if lists_nodes(settings):
         return "", ""
     if not settings.recorded:
@@ -73,7 +69,7 @@ def _on_host(
         if known is None or client.tree_of(known).keys().isdisjoint(asked):
             return "", ""
     try:
-        with open_hosts(options, (client, where)) as nodes:
+        with open_hosts(options) as nodes:
             for node in nodes:
                 survey = node.survey()
                 root = node.known_uuid(survey)
