@@ -23,40 +23,8 @@ from agent.sync.decide.laws import LAWS
 from reportclient.errors import printable
 
 ASKING_S = 5  # how long a connection may take in all, and stay silent, before it is closed
-NAME = "compute_node_agent"  # begins the name of each metric
+NAME, EXPORTER = "compute_node_agent", "openstack_placement_resource"  # begin the names of metrics
 MOST_ASKING = 16  # connections at a time
-
-
-class _StockMetrics:
-    """
-    Total, reserved, ratio and use of each class of each provider, under the names that openstack-exporter gives them.
-
-    So dashboards that were made for it work on the metrics of this service, too.
-    """
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._known: frozenset[tuple[str, str]] = frozenset()
-        told = {
-            "total": "Total of a class of a provider.",
-            "reserved": "What is reserved of it.",
-            "allocation_ratio": "How often it may be allocated.",
-            "usage": "What consumers have of it, by the last audit.",
-        }
-        self._gauges = {
-            name: Gauge(f"openstack_placement_resource_{name}", text, ["hostname", "resourcetype"], registry=registry)
-            for name, text in told.items()
-        }
-
-    def set(self, stocks: Mapping[tuple[str, str], Stock]) -> None:
-        """Set the gauges of all providers; those that are gone are removed."""
-        for key in self._known - stocks.keys():
-            for gauge in self._gauges.values():
-                gauge.remove(*map(printable, key))
-        self._known = frozenset(stocks)
-        for key, stock in stocks.items():
-            values = (stock.total, stock.reserved, stock.allocation_ratio, stock.used)
-            for gauge, value in zip(self._gauges.values(), values, strict=True):
-                gauge.labels(*map(printable, key)).set(value)
 
 
 class Metrics:
@@ -102,7 +70,15 @@ class Metrics:
             ["resource_class", "side"],
         )
         self._stocked: Mapping[str, Mapping[str, int]] = {}
-        self._stocks = _StockMetrics(self.registry)
+        of_provider = ["hostname", "resourcetype"]  # these have the names of openstack-exporter, for its dashboards
+        exported = partial(Gauge, labelnames=of_provider, namespace=EXPORTER, registry=self.registry)
+        self._exported = (
+            exported("total", "Total of a class of a provider."),
+            exported("reserved", "What is reserved of it."),
+            exported("allocation_ratio", "How often it may be allocated."),
+            exported("usage", "What consumers have of it, by the last audit."),
+        )
+        self._held: frozenset[tuple[str, str]] = frozenset()
         self._broken = counter(
             "broken_laws",
             "Places at which a plan broke a law, so that it was refused: a fault of this agent, to be reported.",
@@ -168,8 +144,15 @@ class Metrics:
         self._broken.labels(law).inc()
 
     def held(self, stocks: Mapping[tuple[str, str], Stock]) -> None:
-        """Set what each provider has of each class, by (provider, class)."""
-        self._stocks.set(stocks)
+        """Set what each provider has of each class, by (provider, class); what is gone is removed."""
+        for key in self._held - stocks.keys():
+            for gauge in self._exported:
+                gauge.remove(*map(printable, key))
+        self._held = frozenset(stocks)
+        for key, stock in stocks.items():
+            values = (stock.total, stock.reserved, stock.allocation_ratio, stock.used)
+            for gauge, value in zip(self._exported, values, strict=True):
+                gauge.labels(*map(printable, key)).set(value)
 
     def done(self) -> None:
         """Note the end of a pass over all nodes of this agent."""
