@@ -21,7 +21,7 @@ from typing import assert_never
 
 from agent.allocations.decide.sets import (
     MIGRATION,
-    begin_migration,
+    begin,
     evacuated_set,
     merge_set,
     moved_sets,
@@ -141,7 +141,9 @@ class Operations:
 
         def make(guest: Consumer, request: Slots, sharing: frozenset[str]) -> AllocationWrite:
             kept, after = moved_sets(guest.slots, request, sharing)
-            return ReplaceAllocations((begin_migration(guest, migration, kept), rewrite(guest, after)))
+            kind = MIGRATION if guest.kind else None
+            begun = begin(migration, guest.project, guest.user, kind, kept)
+            return ReplaceAllocations((begun, rewrite(guest, after)))
 
         return self._rewrite(consumer, requests, make)
 

@@ -491,11 +491,12 @@ def test_project_user_and_type_are_kept(kind: str, world: Claims) -> None:
     world.give(world.i1, world.slots(A=SMALL), kind)
 
     operations.move(world.i1, world.migration, [world.request(B=SMALL)])
+    kept = world.send("GET", f"/allocations/{world.migration}")
     operations.revert(world.i1, world.migration)
     operations.replace(world.i1, [world.request(A=LARGE)])
 
-    found = world.send("GET", f"/allocations/{world.i1}")
-    assert (found["project_id"], found["user_id"], found["consumer_type"]) == ("project", "user", kind)
+    for found, its in (kept, "MIGRATION"), (world.send("GET", f"/allocations/{world.i1}"), kind):
+        assert (found["project_id"], found["user_id"], found["consumer_type"]) == ("project", "user", its)
 
 
 def test_a_guest_without_a_type_stays_without(world: Claims, sender: CountingSender) -> None:

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.allocations.decide.sets import (
-    begin_migration,
     evacuated_set,
     merge_set,
     moved_sets,
@@ -13,7 +12,7 @@ from agent.allocations.decide.sets import (
     reverted_set,
     settled,
 )
-from reportclient.allocations import Consumer, Slots
+from reportclient.allocations import Slots
 from reportclient.errors import UnsafePlan
 
 HERE, THERE, STORAGE, FASTER = "here", "there", "storage", "faster"
@@ -128,15 +127,3 @@ def test_no_move_is_refused_that_takes_of_shared_storage_only_what_the_guest_had
     migration, guest = moved_sets(held, known, SHARED)
 
     assert reverted_set(guest, migration, SHARED) == settled(held)
-
-
-@pytest.mark.parametrize(("kind", "migrations"), [("INSTANCE", "MIGRATION"), (None, None)])
-def test_a_migration_is_of_the_guests_owner_and_of_a_type_where_the_guest_has_one(
-    kind: str | None, migrations: str | None
-) -> None:
-    guest = Consumer(uuid="guest", generation=7, project="p", user="u", kind=kind, slots=HELD)
-
-    began = begin_migration(guest, "migration", {HERE: {"VCPU": 2}})
-
-    assert (began.consumer, began.project, began.user, began.kind) == ("migration", "p", "u", migrations)
-    assert (began.generation, began.before, began.after) == (None, {}, {HERE: {"VCPU": 2}})

@@ -104,17 +104,9 @@ def rewrite(consumer: Consumer, after: Slots) -> Rewrite:
     )
 
 
-def begin_migration(guest: Consumer, migration: str, kept: Slots) -> Rewrite:
-    """Return the rewrite that makes a migration's consumer, of the guest's project and user; typed if the guest is."""
-    return Rewrite(
-        consumer=migration,
-        generation=None,
-        project=guest.project,
-        user=guest.user,
-        kind=MIGRATION if guest.kind else None,
-        before={},
-        after=kept,
-    )
+def begin(consumer: str, project: str, user: str, kind: str | None, after: Slots) -> Rewrite:
+    """Return the rewrite that makes a consumer; ``kind`` None: without a type."""
+    return Rewrite(consumer=consumer, generation=None, project=project, user=user, kind=kind, before={}, after=after)
 
 
 def added(one: Slots, other: Slots) -> Slots:

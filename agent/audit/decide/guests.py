@@ -8,8 +8,9 @@ for, a consumer that another service owns. A finding about one consumer hides no
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
-from agent.allocations.decide.sets import INSTANCE, added, replace_set, rewrite, settled
+from agent.allocations.decide.sets import INSTANCE, added, begin, replace_set, rewrite, settled
 from agent.audit.decide.exchanges import joined_exchanges
 from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows, of_each_row
 from agent.audit.decide.providers import audit_providers
@@ -19,7 +20,7 @@ from agent.audit.decide.unknown_consumers import audit_strangers, explains, keep
 from agent.nova.answers import FINISHED, NovaMigration
 from reportclient.allocations import Consumer, GuestState
 from reportclient.names import NO_DEVICES
-from reportclient.plan import ReplaceAllocations, Rewrite
+from reportclient.plan import ReplaceAllocations
 
 # The default of placement's options [placement] incomplete_consumer_project_id and incomplete_consumer_user_id.
 NOBODY = "00000000-0000-0000-0000-000000000000"
@@ -126,15 +127,7 @@ def _without_owner_or_type(snapshot: Snapshot, consumer: Consumer) -> list[Findi
     project, user = (known.project, known.user) if unowned else (consumer.project, consumer.user)
     repair = None
     if project and user:
-        named = Rewrite(
-            consumer=consumer.uuid,
-            generation=consumer.generation,
-            project=project,
-            user=user,
-            kind=consumer.kind or INSTANCE,
-            before=consumer.slots,
-            after=consumer.slots,
-        )
+        named = replace(rewrite(consumer, consumer.slots), project=project, user=user, kind=consumer.kind or INSTANCE)
         text = f"write that guest {consumer.uuid} is an INSTANCE of project {project} and user {user}"
         repair = Repair(text=text, operation=ReplaceAllocations((named,)))
     return [
@@ -212,15 +205,7 @@ def _unallocated(snapshot: Snapshot, uuid: str, rows: Mapping[tuple[str, str], i
 def _swap_back(snapshot: Snapshot, keeper: Consumer, guest: str) -> Repair:
     consumer = snapshot.consumers.get(guest)
     if consumer is None:
-        back = Rewrite(
-            consumer=guest,
-            generation=None,
-            project=keeper.project,
-            user=keeper.user,
-            kind=INSTANCE if keeper.kind else None,
-            before={},
-            after=keeper.slots,
-        )
+        back = begin(guest, keeper.project, keeper.user, INSTANCE if keeper.kind else None, keeper.slots)
     else:
         back = rewrite(consumer, replace_set(snapshot.others(consumer), keeper.slots, snapshot.others(consumer)))
     return Repair(
@@ -285,14 +270,7 @@ def _claim_again(
     disk_gb = _disk(snapshot, snapshot.holdings.known[uuid])
     if disk_gb and not has_disk:
         slots.setdefault(root.uuid, {})["DISK_GB"] = disk_gb
-    claim = Rewrite(
-        consumer=uuid,
-        generation=consumer.generation if consumer else None,
-        project=project,
-        user=user,
-        kind=consumer.kind if consumer else INSTANCE,
-        before=consumer.slots if consumer else {},
-        after=added(others, slots),
-    )
+    after = added(others, slots)
+    claim = rewrite(consumer, after) if consumer else begin(uuid, project, user, INSTANCE, after)
     text = f"set the allocations of guest {uuid} of project {project} and user {user} to what the guest really has"
     return Repair(text=text, operation=ReplaceAllocations((claim,)))
