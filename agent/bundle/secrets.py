@@ -80,11 +80,8 @@ def _hide(text: str, secrets: re.Pattern[str] | None, *, prose: bool) -> str:
     text = mask(secrets.sub(MASK, text) if secrets else text)
     if not prose:
         return text
-    text = _LINE.sub(lambda found: f"{found[1]}{MASK}", text)
-    text = _ARGUMENT.sub(lambda found: f"{found[1]}{MASK}", text)
-    text = _ELEMENT.sub(lambda found: f"{found[1]}{MASK}", text)
-    text = _NAMED.sub(lambda found: f"{found[1]}{MASK}", text)
-    text = _HEADER.sub(lambda found: f"{found[1]}{MASK}", text)
+    for pattern in (_LINE, _ARGUMENT, _ELEMENT, _NAMED, _HEADER):
+        text = pattern.sub(lambda found: f"{found[1]}{MASK}", text)
     return _FERNET.sub(MASK, text)
 
 

@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,6 @@ from agent.state.files import checksum
 from agent.sync.case_archive import check_folder, pack_case, write_packed
 from agent.sync.json_form import encode
 
-_TABLE = print_bundle
 _TOP = "bundle"
 _CASES = "cases/"
 
@@ -39,19 +38,24 @@ def bundle(options: argparse.Namespace) -> Report:
     check_hypervisor(settings)  # a driver of bare-metal nodes has no host to record
     parts = [*collect(settings, partial(host_files, settings))]
     secrets = secrets_of(settings)
-    parts = [
-        replace(one, files=hide(one.files, secrets), missing=hide({"": one.missing}, secrets)[""]) for one in parts
-    ]
+    parts = [_changed(one, lambda files: hide(files, secrets)) for one in parts]
     if options.mask:
         parts = _masked(parts, names_of_host(settings), os.urandom(32))
     sizes = [{name: len(text.encode()) for name, text in one.files.items()} for one in parts]
     contents = tuple(PartContents(one.what, files, one.missing) for one, files in zip(parts, sizes, strict=True))
     data = Bundle(path=path, masked=options.mask, parts=contents)
     if not (options.yes or agreed(print_bundle, data, f"write {path}?")):
-        return Report(data=data, table=_TABLE, exit=Exit.DIFFERENCES, remarks=["nothing was written: --yes writes it"])
+        return Report(
+            data=data, table=print_bundle, exit=Exit.DIFFERENCES, remarks=["nothing was written: --yes writes it"]
+        )
     files = {name: text for part in parts for name, text in part.files.items()}
     write_packed(path, pack_case(_with_contents(files, data), _TOP), _TOP)
-    return Report(data=replace(data, written=True), table=_TABLE)
+    return Report(data=replace(data, written=True), table=print_bundle)
+
+
+def _changed(part: BundlePart, change: Callable[[Mapping[str, str]], dict[str, str]]) -> BundlePart:
+    """Return a part with its texts changed, also the one that says why it is missing."""
+    return replace(part, files=change(part.files), missing=change({"": part.missing})[""])
 
 
 def _masked(parts: Sequence[BundlePart], names: frozenset[str], key: bytes) -> list[BundlePart]:
@@ -63,14 +67,7 @@ def _masked(parts: Sequence[BundlePart], names: frozenset[str], key: bytes) -> l
     """
     files = {name: text for part in parts for name, text in part.files.items()}
     values = find_values(files, names)
-    found = [
-        replace(
-            part,
-            files=_sealed_anew(mask_files(part.files, values, key)),
-            missing=mask_files({"": part.missing}, values, key)[""],
-        )
-        for part in parts
-    ]
+    found = [_changed(one, lambda files: _sealed_anew(mask_files(files, values, key))) for one in parts]
     after = {name: text for part in found for name, text in part.files.items()}
     if left := sorted(unmasked(files, after, values)):
         raise StateError(f"nothing is written, as a name, serial number or MAC address would be left in {left[0]}")

@@ -98,7 +98,7 @@ def _mediated(devices: Devices) -> Iterator[str]:
     for type_ in types if len({*chosen.values()}) > 1 else ():  # else one type without a list gets all cards
         yield ""
         yield f"[mdev_{type_}]"
-        yield f"device_addresses = {','.join(_addresses(type_, parents, chosen))}"
+        yield f"device_addresses = {','.join(_address(one) for one in parents if chosen[one.name] == type_)}"
 
 
 def _chosen(parent: MdevParent, devices: Devices) -> str:
@@ -109,7 +109,3 @@ def _chosen(parent: MdevParent, devices: Devices) -> str:
 
 def _address(parent: MdevParent) -> str:
     return str(parent.address or parent.name)
-
-
-def _addresses(type_: str, parents: Sequence[MdevParent], chosen: dict[str, str]) -> list[str]:
-    return [_address(one) for one in parents if chosen[one.name] == type_]
