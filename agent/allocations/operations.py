@@ -258,9 +258,10 @@ class Operations:
                 lost = error if isinstance(error, Unavailable) else lost
                 if lost and self._stands(write, lost):
                     return Ending(told=Result.DONE, consumer=consumer, held=_sets(write).get(consumer, {}))
-                if lost and self._changed(write):  # the write may have been done, and then changed by others
+                changed = self._changed(write)
+                if lost and changed:  # the write may have been done, and then changed by others
                     raise Unavailable(_perhaps_done(lost)) from error
-                if ending := self._judge(consumer, write, anew=anew):
+                if changed and (ending := self._judge(consumer, write, changed[0], anew=anew)):
                     return ending
                 if isinstance(error, LeftBehind):
                     again = _reborn(write)
@@ -271,12 +272,8 @@ class Operations:
         note = f"others wrote on the providers of consumer {consumer} at each of {TRIES} tries: try again later"
         return self._ending(Result.CONFLICT, consumer, note)
 
-    def _judge(self, consumer: str, write: AllocationWrite, *, anew: bool) -> Ending | None:
-        """Return the ending if another writer changed one of the consumers; None if the write is to be tried again."""
-        changed = self._changed(write)
-        if not changed:
-            return None
-        uuid = changed[0]
+    def _judge(self, consumer: str, write: AllocationWrite, uuid: str, *, anew: bool) -> Ending | None:
+        """Return the ending if another writer changed the consumer ``uuid``; None if the write is to be made anew."""
         if anew:
             if not self._is_done(write):
                 return None
