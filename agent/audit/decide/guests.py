@@ -256,12 +256,12 @@ def _disk(snapshot: Snapshot, known: GuestState) -> int | None:
 
 def _claim_again(
     snapshot: Snapshot, uuid: str, consumer: Consumer | None, rows: Mapping[tuple[str, str], int]
-) -> Repair | None:
-    """Return the repair that allocates all that a guest has; None where its project or user is not known."""
+) -> Repair:
+    """Return the repair that allocates all that a guest of a known project and user has."""
     root = snapshot.tree.providers[0]
     project, user = snapshot.owner(uuid)
-    if project is None or user is None:
-        return None
+    assert project is not None
+    assert user is not None  # by _unsure
     slots: dict[str, dict[str, int]] = {}
     for (place, name), amount in rows.items():
         slots.setdefault(snapshot.tree.by_name[place].uuid, {})[name] = amount
