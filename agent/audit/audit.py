@@ -60,7 +60,6 @@ def witness(
     light: bool = False,
     consumers: bool = False,
     seen: tuple[Survey, ObservedTree] | None = None,
-    clock: Callable[[], float] | None = None,
     nova: AskNova | None = None,
 ) -> AuditResult:
     """
@@ -78,7 +77,7 @@ def witness(
         PlacementError: placement cannot be read, or has no such tree.
     """
     noted = node.clock()
-    now = clock() if clock else noted.now_s()
+    now = noted.now_s()
     survey, found = seen or (node.survey(), None)
     root_uuid = found.root.uuid if found and found.root else node.known_uuid(survey)
     if root_uuid is None:

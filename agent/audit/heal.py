@@ -87,32 +87,28 @@ def read_policy(path: Path) -> HealPolicy:
     )
 
 
-def decide_repairs(result: AuditResult, policy: HealPolicy, now: float) -> tuple[RepairOutcome, ...]:
+def decide_repairs(result: AuditResult, policy: HealPolicy) -> tuple[RepairOutcome, ...]:
     """Decide what would become of each finding; what would be repaired is HEALED without a reason."""
-    return _go_through(result, policy, now, lambda _: "")
+    return _go_through(result, policy, lambda _: "")
 
 
-def heal(
-    node: ComputeNode, result: AuditResult, policy: HealPolicy, clock: Callable[[], float] | None = None
-) -> tuple[RepairOutcome, ...]:
+def heal(node: ComputeNode, result: AuditResult, policy: HealPolicy) -> tuple[RepairOutcome, ...]:
     """
     Carry out the repairs that the policy allows; after a repair that fails, the others go on.
 
     Once placement does not answer, the remaining repairs are not tried.
     """
-    return _go_through(result, policy, clock() if clock else result.clock.now_s(), partial(_repair, node, result))
+    return _go_through(result, policy, partial(_repair, node, result))
 
 
-def _go_through(
-    result: AuditResult, policy: HealPolicy, now: float, repair: Callable[[Finding], str]
-) -> tuple[RepairOutcome, ...]:
+def _go_through(result: AuditResult, policy: HealPolicy, repair: Callable[[Finding], str]) -> tuple[RepairOutcome, ...]:
     """
     Return what became of each finding; ``repair`` carries out its repair and returns why that failed, empty if not.
 
     Repairs that fail do not count against the limit: else some that cannot be done would keep off all others. A finding
     about a young consumer is among the outcomes only if its repair was tried.
     """
-    findings = (*result.findings, *result.early)
+    findings, now = (*result.findings, *result.early), result.clock.now_s()
     tried: dict[str, str] = {}  # by the text of the repair: why it failed; empty: it was done
     touched: set[str] = set()  # the consumers that those repairs rewrite
     against: dict[str, str] = {}  # by the text of the repair: a reason against one of its findings stops the repair

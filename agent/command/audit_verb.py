@@ -85,7 +85,7 @@ def _audit_one(
         with locked(node.settings.folders.state):
             result = look()
             _remember(node, result)
-            would = [outcome for outcome in decide_repairs(result, policy, result.clock.now_s()) if not outcome.why]
+            would = [outcome for outcome in decide_repairs(result, policy) if not outcome.why]
             why = _refusal(node) if would else ""
             if why:
                 return result, tuple(RepairOutcome(one, Healed.REPORTED, why) for one in result.findings), why
@@ -99,7 +99,7 @@ def _audit_one(
                 _remember(node, result)  # else another audit wrote a newer memory meanwhile
     except StateError as error:
         remark = f"the result of this audit could not be saved for the next audit: {error}"
-    outcomes = decide_repairs(result, policy, result.clock.now_s())
+    outcomes = decide_repairs(result, policy)
     return result, tuple(RepairOutcome(one.finding, Healed.REPORTED, _why(one, options)) for one in outcomes), remark
 
 

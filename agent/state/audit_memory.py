@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.state.clock import Clock, probe_clock
+from agent.state.clock import Clock
 from agent.state.files import read_trusted, remove_state, seal, unseal, write_state
 from agent.state.memory import same_place
 from reportclient.allocations import Allocation
@@ -38,12 +38,12 @@ class AuditMemory:
     sightings: Mapping[str, Sighting] = field(default_factory=dict)  # by ``Finding.key``
 
 
-def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | None = None) -> AuditMemory:
+def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock) -> AuditMemory:
     """
     Read the memory about this placement; an empty one if no file can be trusted.
 
-    ``clock`` is the clock now, by default this host's. If the wall clock was set since the file was written, the
-    moments are corrected. After a reboot the findings count as seen for the first time.
+    ``clock`` is the clock now. If the wall clock was set since the file was written, the moments are corrected. After a
+    reboot the findings count as seen for the first time.
 
     Raises:
         StateError: the file exists and cannot be read.
@@ -56,8 +56,8 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | N
             return fresh
         # Older files have no names: everything is then read once, as providers may have other names by now.
         names = {str(uuid): str(name) for uuid, name in body.get("names", {}).items()}
-        noted, now = decode_as(Clock, body["clock"]), clock or probe_clock()
-        sightings = {key: _decode_sighting(*row, noted=noted, now=now) for key, row in body["sightings"].items()}
+        noted = decode_as(Clock, body["clock"])
+        sightings = {key: _decode_sighting(*row, noted=noted, now=clock) for key, row in body["sightings"].items()}
         return AuditMemory(
             where=where,
             generations={
@@ -75,7 +75,7 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock | N
     return read_trusted(_path(directory, root_uuid), decode, fresh, doubt)
 
 
-def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock: Clock | None = None) -> None:
+def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock: Clock) -> None:
     """
     Replace the memory, whole or not at all.
 
@@ -89,7 +89,7 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock:
         "allocations": [
             [one.consumer, one.provider, one.resource_class, one.amount] for one in sorted(memory.allocations)
         ],
-        "clock": encode(clock or probe_clock()),
+        "clock": encode(clock),
         "sightings": {key: [one.first_s, one.looks, one.shown] for key, one in sorted(memory.sightings.items())},
     }
     write_state(_path(directory, root_uuid), seal(body, form=_FORMAT))

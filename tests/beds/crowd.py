@@ -162,7 +162,7 @@ class Crowd:
             began = time.monotonic()
             try:
                 result = witness(node)
-                write_memory(self._settings.folders.state, result.root_uuid, result.memory)
+                write_memory(self._settings.folders.state, result.root_uuid, result.memory, clock=result.clock)
                 outcomes = heal(node, result, POLICY)
             except PlacementError as error:
                 self._count(f"audit {type(error).__name__}")

@@ -15,6 +15,7 @@ from agent.audit.decide.findings import Kind
 from agent.audit.heal import HealPolicy, heal
 from agent.settings.read import Settings, keep_in, load_settings
 from agent.state.audit_memory import write_memory
+from agent.state.clock import StoppedClock
 from agent.sync.node import ComputeNode
 from agent.sync.run import run_pass
 from drivers.base import Survey
@@ -136,6 +137,7 @@ class GuestWorld:
                 client=client,
                 settings=self.settings,
                 where="placement",
+                clock=lambda: StoppedClock("", 0.0, self.clock()),
             )
             self.nodes.append(node)
             run_pass(node)
@@ -220,9 +222,9 @@ class GuestWorld:
         node = self.nodes[host]
         node.client.begin()
         try:
-            result = witness(node, clock=self.clock)
-            write_memory(self.settings.folders.state, result.root_uuid, result.memory)
-            outcomes = heal(node, result, self.policy, clock=self.clock)
+            result = witness(node)
+            write_memory(self.settings.folders.state, result.root_uuid, result.memory, clock=result.clock)
+            outcomes = heal(node, result, self.policy)
             self._count("findings", len(outcomes))
             self._count("healed", sum(outcome.healed.value == "healed" for outcome in outcomes))
         finally:

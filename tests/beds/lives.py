@@ -80,7 +80,7 @@ class Life:
         world, said = self.world, ["audit"]
         world.clock.now += 10
         try:
-            found = witness(world.node(), clock=world.clock)
+            found = witness(world.node())
             said += [
                 f"{one.key} {one.expected} {one.actual} {one.safe} {one.seen} {one.repair and one.repair.text}"
                 for one in found.findings

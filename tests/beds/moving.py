@@ -212,9 +212,9 @@ class MovingWorld(World):
     ) -> tuple[tuple[Finding, ...], tuple[RepairOutcome, ...]]:
         """An audit so long after whatever came before, and what became of its findings."""
         self.clock.now += seconds
-        found = witness(self.node(), clock=self.clock)
-        write_memory(self.settings.folders.state, found.root_uuid, found.memory)
-        return found.findings, heal(self.node(), found, policy, clock=self.clock)
+        found = witness(self.node())
+        write_memory(self.settings.folders.state, found.root_uuid, found.memory, clock=found.clock)
+        return found.findings, heal(self.node(), found, policy)
 
     # Inside
 

@@ -237,7 +237,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.clock = Clock()
-        self.uptime_s = 86_400.0  # of the host, at each moment
+        self.uptime_s: float | None = None  # of the host, at each moment; None: a day, and what passed since
         self.memory = MemoryPlacement(self.clock)
         self.crashing = Crashing(Watched(self.memory, self._look))
         self.driver = WorldDriver(self)
@@ -305,10 +305,10 @@ class World:
             self.clock.now += 10
             node = self.node()
             try:
-                found = witness(node, clock=self.clock)
-                write_memory(self.settings.folders.state, found.root_uuid, found.memory)
+                found = witness(node)
+                write_memory(self.settings.folders.state, found.root_uuid, found.memory, clock=found.clock)
                 if again:
-                    heal(node, found, HASTY, clock=self.clock)
+                    heal(node, found, HASTY)
             except USER_ERRORS as error:
                 self.why = str(error)
         self._look()
@@ -584,17 +584,20 @@ class World:
 
     def node(self) -> ComputeNode:
         """The agent, begun anew under the configuration of now."""
-        now = self.clock.now
         return ComputeNode(
             name=self.setup.name,
             driver=self.driver,
             client=PlacementClient(Transport(self.crashing, where="placement")),
             settings=replace(self.settings, policy=self.setup.policy()),
             where="placement",
-            clock=lambda: StoppedClock("", now - self.uptime_s, now),
+            clock=self._now,
         )
 
     # Inside
+
+    def _now(self) -> StoppedClock:
+        booted_s = -86_400.0 if self.uptime_s is None else self.clock.now - self.uptime_s
+        return StoppedClock("", booted_s, self.clock.now)
 
     def _send(self, method: str, path: str, body: Any = None) -> Any:
         return self.memory.request(path, method, json=body, microversion="1.39")

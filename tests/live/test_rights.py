@@ -15,6 +15,7 @@ import pytest
 
 from agent.errors import StateError
 from agent.state.audit_memory import AuditMemory, write_memory
+from agent.state.clock import probe_clock
 from agent.state.files import files_in, read_whole, remove, replace_durably, replace_quickly
 from agent.state.identity import keep_identity
 from agent.state.locks import locked
@@ -100,7 +101,7 @@ ACTS: dict[str, Callable[[Path], object]] = {
     "list": lambda folder: files_in(folder, ".json") and None,
     "packed": lambda folder: write_packed(folder / "file.json", b"new"),
     "state": lambda folder: StateFile(folder, "file").begin(NodeState(where="placement")),
-    "audit": lambda folder: write_memory(folder, "file", AuditMemory(where="placement")),
+    "audit": lambda folder: write_memory(folder, "file", AuditMemory(where="placement"), clock=probe_clock()),
     "identity": lambda folder: keep_identity(folder, "00000000-0000-0000-0000-000000000001"),
 }
 

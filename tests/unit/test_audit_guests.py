@@ -87,7 +87,7 @@ def audit(*found: Finding, consumers: tuple[Consumer, ...] = ()) -> AuditResult:
         findings=found,
         young=(),
         memory=AuditMemory(sightings={one.key: Sighting(first_s=0.0, looks=2) for one in found}),
-        clock=StoppedClock("", 0.0, 0.0),
+        clock=StoppedClock("", 0.0, 10_000.0),
         before=AuditMemory(),
         consumers={one.uuid: one for one in consumers},
     )
@@ -518,7 +518,7 @@ def test_a_repair_that_rewrites_a_guest_and_its_keeper_waits_until_neither_is_yo
     keeper = replace(consumer("migration", kind="MIGRATION"), age_s=keepers_s)
     (first, *_) = find_all(snapshot(keeper))
 
-    (outcome,) = decide_repairs(audit(first, consumers=(keeper,)), MISSING_ONES, now=10_000.0)
+    (outcome,) = decide_repairs(audit(first, consumers=(keeper,)), MISSING_ONES)
 
     assert (outcome.healed, "it has been so for 5 s" in outcome.why) == (healed, healed is Healed.REPORTED)
 
@@ -529,7 +529,7 @@ def test_of_two_repairs_that_rewrite_one_keeper_the_second_waits_for_the_next_au
     assert first.repair is not None
     second = replace(first, consumer="another", repair=replace(first.repair, text="another repair"))
 
-    outcomes = decide_repairs(audit(first, second), MISSING_ONES, now=10_000.0)
+    outcomes = decide_repairs(audit(first, second), MISSING_ONES)
 
     assert [one.healed for one in outcomes] == [Healed.HEALED, Healed.REPORTED]
     assert "another repair of the same consumer goes first" in outcomes[1].why

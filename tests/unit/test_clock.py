@@ -52,12 +52,14 @@ def test_a_clock_set_ahead_by_a_day_does_not_end_the_wait_of_a_finding(clock: Cl
     memory = AuditMemory(where="there", sightings={"orphaned": Sighting(1000.0, 2)})
     write_memory(tmp_path, UUID, memory, clock=clock)
 
-    assert read_memory(tmp_path, UUID, "there").sightings["orphaned"].first_s == pytest.approx(87400, abs=2)
+    assert read_memory(tmp_path, UUID, "there", clock=probe_clock()).sightings["orphaned"].first_s == pytest.approx(
+        87400, abs=2
+    )
     assert read_memory(tmp_path, UUID, "there", clock=clock) == memory
 
 
 def test_after_another_boot_findings_are_seen_for_the_first_time(tmp_path: Path) -> None:
-    write_memory(tmp_path, UUID, AuditMemory(where="there", sightings={"orphaned": Sighting(1000.0, 2)}))
+    write_memory(tmp_path, UUID, AuditMemory(where="there", sightings={"orphaned": Sighting(1000.0, 2)}), clock=NOW)
 
     assert read_memory(tmp_path, UUID, "there", clock=replace(NOW, boot="later")).sightings == {}
 

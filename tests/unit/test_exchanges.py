@@ -48,8 +48,8 @@ def audited(world: World) -> tuple[Finding, ...]:
     """The findings of the second of two audits, long after everything."""
     for _ in range(2):
         world.clock.now += 100_000
-        found = witness(world.node(), clock=world.clock)
-        write_memory(world.settings.folders.state, found.root_uuid, found.memory)
+        found = witness(world.node())
+        write_memory(world.settings.folders.state, found.root_uuid, found.memory, clock=found.clock)
     return found.findings
 
 
@@ -81,14 +81,14 @@ def test_a_guest_that_waits_for_no_other_is_put_right_alone(make: Any) -> None:
 def test_nothing_of_a_ring_moves_if_one_of_it_changed_since_the_look(make: Any) -> None:
     world, right = crossed(make)
     world.settings = replace(world.settings, audit_grace_s=600)
-    result = witness(world.node(), clock=world.clock)
+    result = witness(world.node())
     _, second = sorted(right)
     before = {uuid: world.rows(uuid) for uuid in right}
     body = world._send("GET", f"/allocations/{second}").json()
     assert world._send("PUT", f"/allocations/{second}", body).status_code == 204
 
     policy = HealPolicy(kinds=frozenset({Kind.WRONG_PROVIDER}), at_once=True)
-    outcomes = heal(world.node(), result, policy, clock=world.clock)
+    outcomes = heal(world.node(), result, policy)
 
     assert {one.healed for one in outcomes} == {Healed.FAILED}
     assert all("changed meanwhile" in one.why for one in outcomes)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import get_args
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
 from agent.state.audit_memory import write_memory
+from agent.state.clock import StoppedClock
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, GUEST, OneHost
@@ -114,7 +116,7 @@ def test_an_odd_device_is_a_finding_once_it_lasts(start: Start) -> None:
         (lasts, 3 * grace_s),
     ):
         one.sync(facts=facts)
-        audited = witness(one.node, clock=lambda now_s=begin + after_s: now_s)  # type: ignore[misc]
+        audited = witness(replace(one.node, clock=partial(StoppedClock, "", 0.0, begin + after_s)))
         write_memory(one.folder, audited.root_uuid, audited.memory, clock=audited.clock)
         seen.append([audited.memory.sightings[finding.key].looks for finding in audited.findings])
 

@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from agent.state.audit_memory import AuditMemory, read_memory, write_memory
+from agent.state.clock import Clock
 from agent.state.memory import NodeState, same_place
 from agent.state.node_file import StateFile
 from agent.state.node_records import NodesMemory, read_nodes, write_nodes
 
 UUID = "6f1f6a0c-4d3c-4b7e-8b9a-2f6b7a1c0d42"
+NOW = Clock("this boot", 1000.0)
 PLACE = "placement at http://cloud:8778"
 ANOTHER = "placement at http://cloud:8779"
 SLASH = f"{PLACE}/"
@@ -60,10 +62,10 @@ def test_the_memory_of_a_placement_is_kept_when_its_url_is_written_otherwise(tmp
 
 
 def test_the_memory_of_an_audit_is_kept_when_the_url_is_written_otherwise(tmp_path: Path) -> None:
-    write_memory(tmp_path, UUID, AuditMemory(where=PLACE, generations={UUID: 3}, names={UUID: "host"}))
+    write_memory(tmp_path, UUID, AuditMemory(where=PLACE, generations={UUID: 3}, names={UUID: "host"}), clock=NOW)
 
-    assert read_memory(tmp_path, UUID, SLASH).generations == {UUID: 3}
-    assert read_memory(tmp_path, UUID, ANOTHER).generations == {}
+    assert read_memory(tmp_path, UUID, SLASH, clock=NOW).generations == {UUID: 3}
+    assert read_memory(tmp_path, UUID, ANOTHER, clock=NOW).generations == {}
 
 
 def test_the_memory_of_bare_metal_is_kept_when_a_url_is_written_otherwise(tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ def make() -> Iterator[Any]:
 def findings(world: World, *, light: bool = False) -> tuple[Finding, ...]:
     """What an audit finds, long after all that was done; the next one remembers it."""
     world.clock.now += LONG_S
-    found = witness(world.node(), light=light, clock=world.clock)
-    write_memory(world.settings.folders.state, found.root_uuid, found.memory)
+    found = witness(world.node(), light=light)
+    write_memory(world.settings.folders.state, found.root_uuid, found.memory, clock=found.clock)
     return found.findings
 
 
@@ -95,8 +95,8 @@ def test_misplaced_rows_go_to_where_the_guest_started(make: Any, policy: HealPol
     world: World = make(layout="cells")
     uuid, right = started_on_another_cell(world)
 
-    result = witness(world.node(), clock=world.clock)
-    outcomes = heal(world.node(), result, policy, clock=world.clock)
+    result = witness(world.node())
+    outcomes = heal(world.node(), result, policy)
 
     assert (result.findings, result.young) == ((), (uuid,))
     assert {one.healed for one in outcomes} == ({Healed.HEALED} if moved else set())
@@ -108,8 +108,8 @@ def test_nothing_moves_at_once_where_an_amount_is_wrong_too(make: Any) -> None:
     uuid, _ = started_on_another_cell(world, more_mb=1)
     before = world.rows(uuid)
 
-    result = witness(world.node(), clock=world.clock)
-    outcomes = heal(world.node(), result, HealPolicy(kinds=frozenset(Kind), at_once=True), clock=world.clock)
+    result = witness(world.node())
+    outcomes = heal(world.node(), result, HealPolicy(kinds=frozenset(Kind), at_once=True))
 
     assert (outcomes, world.rows(uuid)) == ((), before)
 
@@ -121,8 +121,8 @@ def test_nothing_moves_at_once_while_a_resize_on_this_host_awaits_its_confirmati
     before = world.rows(uuid)
     claim(world, MIGRATION, by_uuid(world, right), kind="MIGRATION")
 
-    result = witness(world.node(), clock=world.clock)
-    outcomes = heal(world.node(), result, HealPolicy(kinds=frozenset(Kind), at_once=True), clock=world.clock)
+    result = witness(world.node())
+    outcomes = heal(world.node(), result, HealPolicy(kinds=frozenset(Kind), at_once=True))
 
     assert (result.findings, outcomes, world.rows(uuid)) == ((), (), before)
 
@@ -137,7 +137,7 @@ def test_nothing_moves_at_once_while_a_migration_of_whomever_may_be_the_guests(m
     before = world.rows(uuid)
     claim(world, MIGRATION, by_uuid(world, right), kind="MIGRATION", user="its owner")
 
-    outcomes = heal(world.node(), witness(world.node(), clock=world.clock), AT_ONCE, clock=world.clock)
+    outcomes = heal(world.node(), witness(world.node()), AT_ONCE)
 
     assert (outcomes, world.rows(uuid)) == ((), before)
 
@@ -146,11 +146,11 @@ def test_rows_that_changed_since_the_look_stay_though_their_consumer_has_the_sam
     """The guest is being resized to another host: placement made its consumer anew, with the first generation."""
     world: World = make(layout="cells")
     uuid, _ = started_on_another_cell(world)
-    result = witness(world.node(), clock=world.clock)
+    result = witness(world.node())
     world._send("DELETE", f"/allocations/{uuid}")
     claim(world, uuid, {child(world, "NUMA1"): {"VCPU": 1}})
 
-    outcomes = heal(world.node(), result, AT_ONCE, clock=world.clock)
+    outcomes = heal(world.node(), result, AT_ONCE)
 
     assert {one.healed for one in outcomes} == {Healed.FAILED}
     assert "changed meanwhile" in outcomes[0].why
@@ -161,10 +161,10 @@ def test_rows_stay_if_a_migration_came_since_the_look(make: Any) -> None:
     world: World = make(layout="cells")
     uuid, _ = started_on_another_cell(world)
     before = world.rows(uuid)
-    result = witness(world.node(), clock=world.clock)
+    result = witness(world.node())
     claim(world, MIGRATION, by_uuid(world, before), kind="MIGRATION")
 
-    outcomes = heal(world.node(), result, AT_ONCE, clock=world.clock)
+    outcomes = heal(world.node(), result, AT_ONCE)
 
     assert {one.healed for one in outcomes} == {Healed.FAILED}
     assert MIGRATION in outcomes[0].why
@@ -186,10 +186,10 @@ def test_rows_move_though_somebody_came_who_is_no_migration(
     """On a busy cloud somebody always came since the look."""
     world: World = make(layout="cells")
     uuid, right = started_on_another_cell(world)
-    result = witness(world.node(), clock=world.clock)
+    result = witness(world.node())
     claim(world, MIGRATION, {child(world, "NUMA1"): resources}, kind=kind)
 
-    outcomes = heal(world.node(), result, AT_ONCE, clock=world.clock)
+    outcomes = heal(world.node(), result, AT_ONCE)
 
     assert {one.healed for one in outcomes} == {Healed.HEALED}
     assert world.rows(uuid) == right
@@ -199,10 +199,10 @@ def test_rows_stay_if_somebody_without_a_type_came_with_memory(make: Any) -> Non
     world: World = make(layout="cells")
     uuid, _ = started_on_another_cell(world)
     before = world.rows(uuid)
-    result = witness(world.node(), clock=world.clock)
+    result = witness(world.node())
     claim(world, MIGRATION, by_uuid(world, before), kind=None)
 
-    outcomes = heal(world.node(), result, AT_ONCE, clock=world.clock)
+    outcomes = heal(world.node(), result, AT_ONCE)
 
     assert {one.healed for one in outcomes} == {Healed.FAILED}
     assert world.rows(uuid) == before
@@ -211,11 +211,11 @@ def test_rows_stay_if_somebody_without_a_type_came_with_memory(make: Any) -> Non
 def test_misplaced_rows_are_a_new_finding_once_their_consumer_is_old_enough(make: Any) -> None:
     world: World = make(layout="cells")
     started_on_another_cell(world)
-    young = witness(world.node(), clock=world.clock)
-    write_memory(world.settings.folders.state, young.root_uuid, young.memory)
+    young = witness(world.node())
+    write_memory(world.settings.folders.state, young.root_uuid, young.memory, clock=young.clock)
 
     world.clock.now += LONG_S
-    found = witness(world.node(), clock=world.clock)
+    found = witness(world.node())
 
     assert (young.findings, len(found.findings)) == ((), len(young.early))
     assert {found.memory.sightings[one.key].looks for one in found.findings} == {1}
@@ -270,9 +270,9 @@ def test_a_repair_that_would_write_something_else_than_was_shown_waits_anew(make
         tenant = Tenant("p", "u", disk_gb)
         world.guests[uuid] = replace(world.guests[uuid], guest=replace(world.guests[uuid].guest, tenant=tenant))
         world.clock.now += LONG_S
-        result = witness(world.node(), clock=world.clock)
-        write_memory(world.settings.folders.state, result.root_uuid, result.memory)
-        return {one.why for one in heal(world.node(), result, lax, clock=world.clock)}
+        result = witness(world.node())
+        write_memory(world.settings.folders.state, result.root_uuid, result.memory, clock=result.clock)
+        return {one.why for one in heal(world.node(), result, lax)}
 
     assert look(10) == look(20) == {"a later audit must find it again, 0 s or more after the first"}
     assert world.rows(uuid) == {}

@@ -67,14 +67,14 @@ def claim_three(world: World) -> None:
 def audit(world: World, nova: FakeNova | None, **options: Any) -> AuditResult:
     world.clock.now += 100_000
     ask = NovaClient(Direct(nova), "nova").witness if nova else None
-    found = witness(world.node(), clock=world.clock, nova=ask, **options)
-    write_memory(world.settings.folders.state, found.root_uuid, found.memory)
+    found = witness(world.node(), nova=ask, **options)
+    write_memory(world.settings.folders.state, found.root_uuid, found.memory, clock=found.clock)
     return found
 
 
 def healed(world: World, nova: FakeNova | None) -> tuple[RepairOutcome, ...]:
     audit(world, nova)
-    return heal(world.node(), audit(world, nova), HASTY, clock=world.clock)
+    return heal(world.node(), audit(world, nova), HASTY)
 
 
 def mark_as_novas(world: World) -> None:
@@ -138,7 +138,7 @@ def test_beside_nova_and_without_its_credentials_nothing_is_safe(world: World, r
     node = replace(world.node(), probe=lambda name: ServiceSigns(processes=(7,) if name == "nova-compute" else ()))
     world.clock.now += 100_000
 
-    found = witness(node, clock=world.clock)
+    found = witness(node)
 
     assert {(one.kind, one.safe) for one in found.findings} == {(Kind.ORPHANED, False), (Kind.LEAKED, False)}
     assert all("set [nova] auth_type" in one.seen for one in found.findings)
@@ -152,9 +152,9 @@ def test_a_repair_needs_novas_answer_at_two_audits(world: World, nova: FakeNova)
         audit(world, nova)
     nova.fault = lambda _request: None
 
-    first = heal(world.node(), audit(world, nova), HASTY, clock=world.clock)
+    first = heal(world.node(), audit(world, nova), HASTY)
     before = world.rows(NOBODY)
-    heal(world.node(), audit(world, nova), HASTY, clock=world.clock)
+    heal(world.node(), audit(world, nova), HASTY)
 
     assert all("a later audit must find it again" in one.why for one in first)
     assert (bool(before), world.rows(NOBODY)) == (True, {})
