@@ -35,7 +35,6 @@ AskNova = Callable[[str, frozenset[str]], NovaWitness]
 class AuditResult:
     """What an audit found, and what the next audit is to remember of it."""
 
-    node: str
     root_uuid: str
     tree: ObservedTree
     findings: tuple[Finding, ...]
@@ -98,7 +97,6 @@ def witness(
     findings, early = _by_age(findings, young)
     sightings = {one.key: _seen_again(memory.sightings.get(one.key), one, now, node) for one in findings}
     return AuditResult(
-        node=node.name,
         root_uuid=root_uuid,
         tree=tree,
         findings=tuple(one for one in findings if sightings[one.key].looks),

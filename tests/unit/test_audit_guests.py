@@ -81,7 +81,6 @@ MISSING_ONES = HealPolicy(kinds=frozenset({Kind.MISSING}), move_s=600)
 def audit(*found: Finding, consumers: tuple[Consumer, ...] = ()) -> AuditResult:
     """An audit that saw all this before, long ago."""
     return AuditResult(
-        node="host",
         root_uuid=ROOT,
         tree=TREE,
         findings=found,
