@@ -128,9 +128,10 @@ def _offered_by_two(snapshot: Snapshot) -> list[Finding]:
             f"{one}, which libvirt lists as a VF of {cards[one]}," if one in cards else one
             for one in (address or "", unit)
         )
+        owners = ", ".join(sorted(name for name in seen.provider.traits if name.startswith(OWNERS))) or "nobody"
         sentence = (
             f"it offers {what} and {units[unit]} of this agent offers {too}: the first is marked by "
-            f"{_owners_of(seen)}: take the device out of one service"
+            f"{owners}: take the device out of one service"
         )
         found.append(Finding(kind=Kind.DUPLICATE, provider=seen.name, seen=sentence))
     return found
@@ -141,10 +142,6 @@ def _same_hardware(address: str, units: Collection[str], cards: Mapping[str, str
     pf = cards.get(address)
     related = (address, *((pf,) if pf else ()), *sorted(unit for unit in units if cards.get(unit) == address))
     return next((unit for unit in related if unit in units), None)
-
-
-def _owners_of(seen: ObservedProvider) -> str:
-    return ", ".join(sorted(name for name in seen.provider.traits if name.startswith(OWNERS))) or "nobody"
 
 
 def _over(seen: ObservedProvider, booked: Mapping[tuple[str, str], int]) -> list[Finding]:
