@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agent.command.changes import in_order, rows, summary, terms_of
+from agent.command.changes import rows, summary, terms_of
 from agent.command.picture.boxes import Box, Chip
 from agent.command.plan_results import Capacity, Forecast, ShownTree, Sums
 from agent.command.results import AuditedFinding
@@ -129,22 +129,21 @@ def _tree(
         for provider, resources in held.items():
             chip = Chip(consumer, f"{called}: {_short(resources)}", consumer in moving, consumer in wrong)
             chips.setdefault(provider, []).append(chip)
-    boxes: dict[str, Box] = {}
-    below: dict[str, list[Box]] = {}
-    order = [*in_order({name: one.provider.parent for name, one in providers.items()})]
-    for name, _depth in reversed(order):
-        parent = providers[name].provider.parent
-        boxes[name] = Box(
+    below: dict[str | None, list[str]] = {}
+    for name in sorted(providers):
+        below.setdefault(providers[name].provider.parent, []).append(name)
+
+    def box(name: str) -> Box:
+        return Box(
             name=name,
             label=name.removeprefix(f"{root}_"),
             mark=marks.get(name, " "),
             lines=tuple(_stock(providers[name], used)),
             chips=tuple(chips.get(name, ())),
-            below=_folded([*reversed(below.get(name, []))]),
+            below=_folded(map(box, below.get(name, ()))),
         )
-        if parent is not None:
-            below.setdefault(parent, []).append(boxes[name])
-    return boxes.get(root, Box(name="", label="nothing", mark=" "))
+
+    return box(root) if root else Box(name="", label="nothing", mark=" ")
 
 
 def _stock(seen: ObservedProvider, used: Mapping[tuple[str, str], int]) -> Iterable[str]:
@@ -165,7 +164,7 @@ def _short(resources: Mapping[str, int]) -> str:
     return ", ".join(f"{amount} {_UNITS.get(name, name)}" for name, amount in resources.items())
 
 
-def _folded(boxes: Sequence[Box]) -> tuple[Box, ...]:
+def _folded(boxes: Iterable[Box]) -> tuple[Box, ...]:
     groups = grouped((None if box.chips or box.below else (box.mark, box.lines), box) for box in boxes)
     return tuple(replace(group[0], label=alike([one.label for one in group])) for group in groups)
 
