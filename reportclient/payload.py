@@ -7,6 +7,7 @@ from typing import Any, TypedDict, assert_never
 
 from reportclient.allocations import Allocation, AllocationRequest, Consumer, Slots
 from reportclient.errors import Unavailable
+from reportclient.json_text import decode_as
 from reportclient.plan import (
     Claim,
     Create,
@@ -296,13 +297,9 @@ def decode_names(body: _Json, key: str) -> frozenset[str]:
     return frozenset(map(str, names))
 
 
-def encode_observed(observed: ObservedProvider) -> dict[str, object]:
-    """Return an observed provider in the form of the agent's state files."""
-    provider = observed.provider
+def encode_provider(provider: Provider) -> dict[str, object]:
+    """Return a provider without its name, as JSON of the agent has it."""
     return {
-        "uuid": observed.uuid,
-        "generation": observed.generation,
-        "name": provider.name,
         "parent": provider.parent,
         "inventories": encode_stock(provider.inventories),
         "traits": sorted(provider.traits),
@@ -310,13 +307,12 @@ def encode_observed(observed: ObservedProvider) -> dict[str, object]:
     }
 
 
+def encode_observed(observed: ObservedProvider) -> dict[str, object]:
+    """Return an observed provider in the form of the agent's state files."""
+    own = {"uuid": observed.uuid, "generation": observed.generation, "name": observed.name}
+    return own | encode_provider(observed.provider)
+
+
 def decode_observed(record: Mapping[str, Any]) -> ObservedProvider:
     """Return the provider that ``encode_observed`` encoded."""
-    provider = Provider(
-        name=record["name"],
-        parent=record["parent"],
-        inventories={name: decode_inventory(stock) for name, stock in record["inventories"].items()},
-        traits=frozenset(record["traits"]),
-        aggregates=frozenset(record["aggregates"]),
-    )
-    return ObservedProvider(uuid=record["uuid"], generation=record["generation"], provider=provider)
+    return ObservedProvider(uuid=record["uuid"], generation=record["generation"], provider=decode_as(Provider, record))

@@ -10,7 +10,7 @@ from typing import Any, NotRequired, TypedDict
 from reportclient.allocations import Allocation, Move, Observed, usages
 from reportclient.forecast import forecast
 from reportclient.json_text import encode as encode
-from reportclient.payload import InventoryForm, encode_stock
+from reportclient.payload import InventoryForm, encode_provider, encode_stock
 from reportclient.plan import (
     Create,
     Delete,
@@ -89,15 +89,7 @@ KINDS: Mapping[type[Operation], str] = {
 """The key ``operation`` of each operation."""
 
 
-@encode.register
-def _(provider: Provider) -> dict[str, object]:
-    """Encode one provider as the agent wants it, without its name."""
-    return {
-        "parent": provider.parent,
-        "inventories": encode_stock(provider.inventories),
-        "traits": sorted(provider.traits),
-        "aggregates": sorted(provider.aggregates),
-    }
+encode.register(Provider, encode_provider)
 
 
 @encode.register
