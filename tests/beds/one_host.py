@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from uuid import NAMESPACE_DNS, uuid5
 
 from agent.nova.answers import NovaRecord
 from agent.settings.read import Role, Settings, keep_in, load_settings
@@ -172,6 +173,18 @@ class OneHost:
         if resource_class.startswith("CUSTOM_"):
             self.send("PUT", f"/resource_classes/{resource_class}")
         self._put_stock(suffix, resource_class, Inventory(total=total))
+
+    def make_as_nova(self, suffix: str, resource_class: str, total: int = 4) -> str:
+        """A child that nova makes, in place of ours if there is one; return its uuid."""
+        name, tree, above = self._name(suffix), self.tree(), ROOT
+        uuid = str(uuid5(NAMESPACE_DNS, name))
+        if ours := tree.by_name.get(name):
+            above = tree.by_name[ours.provider.parent or ""].uuid
+            self.send("DELETE", f"/resource_providers/{ours.uuid}")
+        self.send("POST", "/resource_providers", {"name": name, "uuid": uuid, "parent_provider_uuid": above})
+        self.add_by_hand(suffix, resource_class, total)
+        self.put_trait(suffix, OWNER_NOVA)
+        return uuid
 
     def _put_stock(self, suffix: str, resource_class: str, stock: Inventory) -> None:
         seen = self._seen(suffix)

@@ -162,27 +162,12 @@ def test_a_device_that_nova_reports_in_any_form_is_not_reported_twice(
     begin: Begin, suffix: str, resource_class: str
 ) -> None:
     one = begin()
-    add_as_nova(one, suffix, resource_class)
+    one.make_as_nova(suffix, resource_class)
 
     done = one.sync()
 
     assert (done.status, own(one)) == (Status.UNCHANGED, {})
     assert f"nova reports {one.facts.hostname}_{suffix} for the same device" in done.notes[0]
-
-
-def add_as_nova(one: OneHost, suffix: str, resource_class: str) -> None:
-    """A child that nova makes."""
-    identity = str(uuid4())
-    root = one.tree().providers[0]
-    body = {"name": f"{one.facts.hostname}_{suffix}", "uuid": identity, "parent_provider_uuid": root.uuid}
-    one.send("POST", "/resource_providers", body)
-    if resource_class.startswith("CUSTOM_"):
-        one.send("PUT", f"/resource_classes/{resource_class}")
-    stock = {"resource_provider_generation": 0, "inventories": {resource_class: {"total": 4}}}
-    one.send("PUT", f"/resource_providers/{identity}/inventories", stock)
-    one.send(
-        "PUT", f"/resource_providers/{identity}/traits", {"resource_provider_generation": 1, "traits": [OWNER_NOVA]}
-    )
 
 
 def test_a_child_that_nova_takes_over_is_novas_and_the_others_go_on(begin: Begin) -> None:
@@ -246,11 +231,7 @@ def test_novas_root_is_not_renamed(begin: Begin) -> None:
 def test_after_a_change_of_the_role_nothing_of_novas_is_taken_for_ours(begin: Begin) -> None:
     one = begin()
     for name in ("HW_GPU_API_VULKAN", "CUSTOM_BY_OPERATOR"):
-        one.send("PUT", f"/traits/{name}") if name.startswith("CUSTOM_") else None
-        root = one.tree().providers[0]
-        traits = sorted(root.provider.traits | {name})
-        body = {"traits": traits, "resource_provider_generation": root.generation}
-        one.send("PUT", f"/resource_providers/{root.uuid}/traits", body)
+        one.put_trait("", name)
     one.add_by_hand("", "CUSTOM_LICENCE", 5)
     one.sync()
     one.sync()

@@ -15,7 +15,7 @@ from beds.one_host import FORCE, Cut, OneHost
 from drivers.policy import OF_CELLS, DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent, plain
 from reportclient.errors import TreeMismatch
-from reportclient.ownership import MARKER, OWNER_NOVA
+from reportclient.ownership import MARKER
 from reportclient.renaming import as_called, child_uuid, former_name
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
@@ -54,26 +54,12 @@ def start(tmp_path: Path) -> Start:
         one.sync()
         one.claim({NIC: {"SRIOV_NET_VF": 3}, GPU: {"VGPU": 1}})  # the one-time device was used by a guest that is gone
         one.sync(FORCE, facts=facts(vfs=2))
-        make_novas(one, OTHER)
+        one.make_as_nova(OTHER, "VGPU")
+        one.set_by_hand(OTHER, "VGPU", reserved=1)
+        one.claim({OTHER: {"VGPU": 2}}, consumer="6f1f6a0c-4d3c-4b7e-8b9a-2f6b7a1c0d43")  # as a guest has it
         return one
 
     return begin
-
-
-def make_novas(one: OneHost, suffix: str) -> None:
-    """A child as nova made it: under a random uuid, with its mark and without ours; a guest holds some of it."""
-    root = one.tree()
-    seen = root.by_name[f"host_{suffix}"]
-    path = "/resource_providers"
-    parent_uuid = root.by_name[seen.provider.parent or ""].uuid
-    one.send("DELETE", f"{path}/{seen.uuid}")
-    own = "0badcafe-0000-4000-8000-000000000001"
-    made = one.send("POST", path, {"name": seen.name, "uuid": own, "parent_provider_uuid": parent_uuid})
-    stock = {"VGPU": {"total": 4, "reserved": 1}}
-    body = {"inventories": stock, "resource_provider_generation": made["generation"]}
-    generation = one.send("PUT", f"{path}/{own}/inventories", body)["resource_provider_generation"]
-    one.send("PUT", f"{path}/{own}/traits", {"traits": [OWNER_NOVA], "resource_provider_generation": generation})
-    one.claim({suffix: {"VGPU": 2}}, consumer="6f1f6a0c-4d3c-4b7e-8b9a-2f6b7a1c0d43")
 
 
 def renamed(one: OneHost) -> None:

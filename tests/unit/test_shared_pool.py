@@ -472,17 +472,6 @@ def test_of_two_reporters_at_once_one_wins_at_each_write(tmp_path: Path) -> None
         assert pool(one).total == 900
 
 
-def test_a_pool_of_an_older_release_is_taken_up_by_its_first_reporter(one: OneHost) -> None:
-    trait = REPORTED_BY + ROOT.upper().replace("-", "_")
-    one.put(UUID, "traits", traits=sorted(one.node.client.root(UUID).provider.traits - {trait}))  # type: ignore[union-attr]
-
-    share(one)
-    assert f"no agent reports {pool_name(VMS)}" in one.sync().notes[0]
-
-    assert report(one).status is Status.CHANGED
-    assert one.sync().notes == ()
-
-
 def test_what_an_operator_sets_of_the_pool_stays(one: OneHost) -> None:
     stock = {"total": 900, "reserved": 100, "allocation_ratio": 1.5, "max_unit": 900, "min_unit": 1, "step_size": 1}
     one.put(UUID, "inventories", inventories={"DISK_GB": stock})
@@ -575,20 +564,21 @@ def test_an_older_memory_of_the_first_pool_leaves_no_disk_on_the_second(one: One
     assert (rows(one), one.aggregates()) == ({"pool": 20}, {aggregate_of(UUID)})
 
 
-def test_what_an_operator_reserves_of_a_pool_outlives_a_time_in_which_it_was_small(one: OneHost) -> None:
-    stock = {"total": 900, "reserved": 100, "allocation_ratio": 1.5, "max_unit": 900, "min_unit": 1, "step_size": 1}
+@pytest.mark.parametrize("reserved", [0, 100])
+def test_what_an_operator_reserves_of_a_pool_outlives_a_time_in_which_it_was_small(one: OneHost, reserved: int) -> None:
+    stock = {
+        "total": 900,
+        "reserved": reserved,
+        "allocation_ratio": 1.5,
+        "max_unit": 900,
+        "min_unit": 1,
+        "step_size": 1,
+    }
     one.claim({})
     one.put(UUID, "inventories", inventories={"DISK_GB": stock})
     report(one, FORCE, disk=replace(VMS, pool_gib=0))
     report(one, disk=VMS)
-    assert (pool(one).total, pool(one).reserved) == (900, 100)
-
-
-def test_a_pool_that_was_empty_offers_all_of_it_later(one: OneHost) -> None:
-    one.claim({})
-    report(one, FORCE, disk=replace(VMS, pool_gib=0))
-    report(one, disk=VMS)
-    assert (pool(one).total, pool(one).reserved) == (900, 0)
+    assert (pool(one).total, pool(one).reserved) == (900, reserved)
 
 
 def test_disks_come_back_from_a_pool_that_shares_no_more(one: OneHost) -> None:

@@ -12,7 +12,7 @@ from beds.one_host import ROOT, OneHost, begun
 from drivers.policy import DevicePolicy, Policy
 from hardware import card, host
 from reportclient.names import spelled
-from reportclient.ownership import MARKER, OWNER_NOVA
+from reportclient.ownership import MARKER
 from reportclient.plan import Rename
 from reportclient.renaming import child_uuid
 from reportclient.tree import ObservedTree
@@ -76,13 +76,8 @@ def test_a_new_provider_is_named_as_nova_names_it(start: Start) -> None:
 
 def test_the_provider_that_nova_made_is_taken_over(start: Start) -> None:
     one = start()
-    one.send("DELETE", f"/resource_providers/{one.tree().by_name[f'host_{CAPITAL}'].uuid}")
+    uuid = one.make_as_nova(CAPITAL, "SRIOV_NET_VF")
     one.forget()
-    uuid = "5a1e6f3c-7f6b-4f0e-8d3a-1f2b3c4d5e6f"
-    one.send("POST", "/resource_providers", {"name": f"host_{CAPITAL}", "uuid": uuid, "parent_provider_uuid": ROOT})
-    stock = {"resource_provider_generation": 0, "inventories": {"SRIOV_NET_VF": {"total": 4}}}
-    one.send("PUT", f"/resource_providers/{uuid}/inventories", stock)
-    one.send("PUT", f"/resource_providers/{uuid}/traits", {"resource_provider_generation": 1, "traits": [OWNER_NOVA]})
 
     assert one.sync().status is Status.CHANGED
 
