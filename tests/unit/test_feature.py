@@ -1,18 +1,19 @@
 """What a feature that takes units off offer gets without any other file: marks, a refused plan, words, the way back."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
 from agent.sync.decide.feature import Feature, Reservation
 from agent.sync.decide.features import FEATURES
+from agent.sync.decide.features.second_writer import strikes_of
 from agent.sync.node import conditions_left
 from agent.sync.outcome import Status
 from agent.sync.run import run_pass
-from beds.one_host import RESHAPE, ROOT, OneHost
+from beds.one_host import RESHAPE, ROOT, Cut, OneHost, Sender, begun
 from drivers.facts import ServiceSigns
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
 from hardware import card, gpu, host, parent
@@ -133,6 +134,31 @@ def test_a_host_that_is_handed_over_carries_no_trait_of_a_feature(tmp_path: Path
 
     assert not {name for name in one.traits() if DISABLED in name}
     assert not {name for seen in one.tree() for name in seen.provider.traits if is_mark(name)}
+
+
+class Ended(Sender):
+    """Ends the process once placement has carried out a reshape."""
+
+    def request(self, url: str, method: str, **kwargs: Any) -> Any:
+        answer = super().request(url, method, **kwargs)
+        if url == "/reshaper":
+            raise Cut(url)
+        return answer
+
+
+def test_what_a_refused_pass_reserved_before_it_was_cut_off_is_no_second_writers(tmp_path: Path) -> None:
+    one = begun(tmp_path, FACTS, ALL)
+    one.claim({"": {"MEMORY_MB": 64}})
+    before, policy, alive = one.stock(), one.policy, one.sender
+    one.sender = Ended(alive.placement)
+    with pytest.raises(Cut):
+        one.sync(features=(*FEATURES, Drained), policy=replace(policy, reserved_memory_mib=2001))
+    one.sender = alive
+    assert one.stock() != before
+
+    one.sync(features=FEATURES, policy=policy)
+
+    assert (one.stock(), strikes_of(one.node.state_file(ROOT).read("placement")).strikes) == (before, 0)
 
 
 class Spared(Drained):

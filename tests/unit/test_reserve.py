@@ -19,7 +19,7 @@ from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule
 from hardware import card, gpu, host, parent, plain, rules
 from reportclient.errors import Forbidden
 from reportclient.ownership import MANAGED, MARKER
-from reportclient.reserve import HELD, KEEP, UNHEALTHY, given_back, keep_trait, used_up, with_reservations
+from reportclient.reserve import HELD, KEEP, LEFT, UNHEALTHY, given_back, keep_trait, used_up, with_reservations
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 EGRESS = "NET_BW_EGR_KILOBIT_PER_SEC"
@@ -723,10 +723,23 @@ def test_what_is_used_up_is_reserved_for_good_also_once_our_own_reason_is_gone(m
     assert after.traits == {mark, *kept}
 
 
-def test_an_amount_under_our_mark_is_ours_where_no_trait_says_what_we_left() -> None:
-    stock = {"SRIOV_NET_VF": Inventory(total=8, reserved=3)}
-    nic = Provider(name="nic", inventories=stock, traits=frozenset({UNHEALTHY, f"{KEEP}1_SRIOV_NET_VF"}))
-    tree = ObservedTree((ObservedProvider(uuid="nic", generation=1, provider=nic),))
+@pytest.mark.parametrize(
+    ("left", "besides", "contested", "kept"),
+    [
+        pytest.param({f"{LEFT}2_VF"}, {}, (), 3, id="another amount than we left"),
+        pytest.param({f"{LEFT}3_VF"}, {}, (), 1, id="what we left"),
+        pytest.param(set(), {}, (), 1, id="no trait says what we left"),
+        pytest.param({f"{LEFT}2_VF"}, {"nic": {"VF"}}, (), 1, id="a class of the operator's files"),
+        pytest.param({f"{LEFT}2_VF"}, {}, ("uuid",), 1, id="another service writes the provider"),
+    ],
+)
+def test_under_our_mark_an_operator_reserved_what_we_did_not_leave(
+    left: set[str], besides: dict[str, set[str]], contested: tuple[str, ...], kept: int
+) -> None:
+    traits = frozenset({UNHEALTHY, f"{KEEP}1_VF", *left})
+    nic = Provider(name="nic", inventories={"VF": Inventory(total=8, reserved=3)}, traits=traits)
+    tree = ObservedTree((ObservedProvider(uuid="uuid", generation=1, provider=nic),))
 
-    assert with_reservations(tree, {}) == tree
-    assert keep_trait(nic, "SRIOV_NET_VF") == f"{KEEP}1_SRIOV_NET_VF"
+    (found,) = with_reservations(tree, besides, contested)
+
+    assert keep_trait(found.provider, "VF") == f"{KEEP}{kept}_VF"
