@@ -48,15 +48,6 @@ def test_a_lost_one_time_device_is_reserved_in_the_first_pass_too(tmp_path: Path
     assert one.stock("0000:05:00.0") == {"CUSTOM_NIC": (1, 1)}
 
 
-def test_of_a_total_on_the_root_the_lost_part_is_reserved(start: Start) -> None:
-    one = start("flat")
-
-    assert one.sync(facts=NO_CARD).status is Status.UNSAFE
-
-    assert one.stock()[VF] == (4, 4)
-    assert one.stock()["VGPU"] == (8, 0)
-
-
 @pytest.mark.parametrize("layout", ["flat", "devices"])
 def test_a_card_that_comes_back_is_on_offer_again_with_what_an_operator_reserved(start: Start, layout: Layout) -> None:
     one = start(layout)
@@ -69,20 +60,6 @@ def test_a_card_that_comes_back_is_on_offer_again_with_what_an_operator_reserved
     one.sync(facts=WHOLE)
 
     assert (one.stock(suffix)[VF], one.marks(suffix)) == ((4, 1), frozenset())
-
-
-@pytest.mark.parametrize(("layout", "target"), [("devices", "flat"), ("flat", "devices"), ("devices", "cells")])
-def test_a_lost_card_is_reserved_beside_a_conversion_that_is_refused(
-    start: Start, layout: Layout, target: Layout
-) -> None:
-    one = start(layout)
-    suffix = "" if layout == "flat" else NIC
-    one.claim({"" if layout == "flat" else GPU: {"VGPU": 1}})
-
-    done = one.sync(facts=NO_CARD, policy=replace(one.policy, layout=target))
-
-    assert done.status in (Status.UNSAFE, Status.RESHAPE_NEEDED)
-    assert one.stock(suffix)[VF] == (4, 4)
 
 
 def test_a_lost_card_is_reserved_beside_capacity_that_falls_below_its_use(start: Start) -> None:
