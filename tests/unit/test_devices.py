@@ -75,12 +75,6 @@ def test_the_first_rule_that_matches_decides() -> None:
     assert offered(host(plain()), rules(first, ANY)) == {"0000:05:00.0": {"CUSTOM_FIRST": (1, 0)}}
 
 
-def test_a_rule_with_the_address_of_a_pf_means_its_vfs_too() -> None:
-    rule = DeviceRule(number=1, place=RulePlace(exact=at("0000:81:00.0")), product_id="1515")
-
-    assert offered(host(*card(vfs=3)), rules(rule)) == {"0000:81:00.0": {"CUSTOM_PCI_8086_1515": (3, 0)}}
-
-
 @pytest.mark.parametrize("serial", [None, "MT2113X00000"])
 @pytest.mark.parametrize("of_vf", [False, True], ids=["on the PF", "on each VF"])
 def test_remote_managed_vfs_are_offered_where_their_card_has_a_serial_number(serial: str | None, of_vf: bool) -> None:
@@ -93,14 +87,6 @@ def test_remote_managed_vfs_are_offered_where_their_card_has_a_serial_number(ser
     found = offered(host(*functions), rules(parse_rule(record, 1)))
 
     assert found == ({"0000:81:00.0": {"CUSTOM_PCI_8086_1515": (3, 0)}} if serial else {})
-
-
-def test_a_rule_after_a_remote_managed_one_offers_what_it_passes_over() -> None:
-    first = DeviceRule(number=1, product_id="1515", remote_managed=True)
-
-    found = offered(host(*card("0000:81:00.0", 3)), rules(first, replace(first, number=2, remote_managed=False)))
-
-    assert found == {"0000:81:00.0": {"CUSTOM_PCI_8086_1515": (3, 0)}}
 
 
 @pytest.mark.parametrize(
@@ -128,10 +114,6 @@ def test_a_device_in_a_pci_domain_that_nova_does_not_know_is_left_out_and_told()
     assert offered(facts, ALL) == {}
     assert idle(facts, ALL)[0].startswith("10001:81:10.0: left out")
     assert idle(facts, DevicePolicy()) == ()
-
-
-def test_without_reporting_no_rule_counts() -> None:
-    assert offered(host(plain()), replace(rules(ANY), report=False)) == {}
 
 
 def test_reporting_cannot_be_turned_off_while_devices_stand_in_placement() -> None:
@@ -403,18 +385,6 @@ def test_a_pf_with_several_links_is_ill_only_if_all_are_down(states: tuple[str, 
     assert "(ens1d0, ens1d1)" in one.traits[UNHEALTHY].fact if reserved else UNHEALTHY not in one.traits
 
 
-def test_what_ill_health_reserved_is_given_back_and_what_a_person_reserved_is_not() -> None:
-    facts = host(*card(vfs=4))
-    stock = Inventory(total=4, reserved=3)
-
-    assert offered(facts, ALL, standing("0000:81:00.0", frozenset({UNHEALTHY}), SRIOV_NET_VF=stock)) == {
-        "0000:81:00.0": {"SRIOV_NET_VF": (4, 0)}
-    }
-    assert offered(facts, ALL, standing("0000:81:00.0", SRIOV_NET_VF=stock)) == {
-        "0000:81:00.0": {"SRIOV_NET_VF": (4, 3)}
-    }
-
-
 def test_a_vf_that_is_a_parent_of_mediated_devices_is_as_well_as_its_pf() -> None:
     """NVIDIA's cards from Ampere on: an mdev parent on each VF."""
     pf, vf = card("0000:84:00.0", 1, ids=PciIds("10de", "1528", 0x030200), net_devices=())
@@ -424,18 +394,6 @@ def test_a_vf_that_is_a_parent_of_mediated_devices_is_as_well_as_its_pf() -> Non
     assert offered(host(pf, vf, parents=(parent(vf, a=1),)), policy) == {name: {"VGPU": (1, 0)}}
     silent = replace(pf, driver=None)
     assert offered(host(silent, vf, parents=(parent(vf, a=1),)), policy) == {name: {"VGPU": (1, 1)}}
-
-
-def test_a_vf_whose_driver_shows_nothing_is_ill_and_not_of_no_type() -> None:
-    attribute = "nvidia/current_vgpu_type"
-    pf, one, other = card(vfs=2, vendor="10de", net_devices=())
-    one = replace(one, ids=NVIDIA, attributes=((attribute, "1428"),))
-    other = replace(other, ids=NVIDIA)
-    policy = rules(DeviceRule(number=1, vendor_id="10de", product_id="1515", class_attribute=attribute))
-    before = standing("0000:81:00.0", CUSTOM_NVIDIA_1428=Inventory(total=2))
-
-    assert offered(host(pf, one, other), policy, before) == {"0000:81:00.0": {"CUSTOM_NVIDIA_1428": (2, 1)}}
-    assert offered(host(pf, one, other), policy) == {"0000:81:00.0": {"CUSTOM_NVIDIA_1428": (1, 0)}}
 
 
 def test_a_silent_vf_is_reserved_beside_what_a_person_reserved() -> None:
@@ -459,18 +417,6 @@ def test_a_pf_never_shows_what_its_vfs_are_and_is_not_missed() -> None:
     before = standing("0000:81:00.0", CUSTOM_NVIDIA_1428=Inventory(total=2))
 
     assert offered(host(pf, one, other), policy, before) == {"0000:81:00.0": {"CUSTOM_NVIDIA_1428": (1, 0)}}
-
-
-def test_bandwidth_of_a_pf_is_not_counted_for_vfs_that_are_silent() -> None:
-    attribute = "nvidia/current_vgpu_type"
-    pf, vf = card(vfs=1, vendor="10de", net_devices=())
-    policy = rules(DeviceRule(number=1, vendor_id="10de", class_attribute=attribute))
-    stock = {"CUSTOM_NVIDIA_1428": Inventory(total=1), "NET_BW_EGR_KILOBIT_PER_SEC": Inventory(total=1000)}
-    before = standing("0000:81:00.0", frozenset(), **stock)
-
-    found = offered(host(pf, replace(vf, ids=NVIDIA)), policy, before)
-
-    assert found == {"0000:81:00.0": {"CUSTOM_NVIDIA_1428": (1, 1)}}
 
 
 def test_a_plain_device_whose_driver_shows_nothing_stays_and_is_ill() -> None:
@@ -824,14 +770,6 @@ def test_a_listed_card_that_cannot_make_its_type_is_told_with_those_that_can() -
         "[devices] enabled_mdev_types has b, which gets no card: all cards that can make it (0000:85:00.0) are listed "
         "for other types: list one in [mdev_b] device_addresses, or do not enable b",
     )
-
-
-def test_a_card_that_the_kernel_reports_as_broken_is_reserved_with_the_reason() -> None:
-    one = only(host(plain(power_state="error")), rules(ANY))
-
-    ((stock, _),) = one.inventories.values()
-    assert (stock.total, stock.reserved) == (1, 1)
-    assert "the kernel reports its power state as error" in one.traits[UNHEALTHY].fact
 
 
 def test_a_vf_whose_pf_is_gone_is_reserved_with_the_reason() -> None:
