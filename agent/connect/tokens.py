@@ -112,6 +112,9 @@ class Tokens:
         if self._file is None:
             return
         try:
+            about = self._file.lstat()
+            if about.st_uid != os.geteuid() or about.st_mode & 0o077:
+                raise PermissionError("others may have written it")
             kept = unseal(read_whole(self._file).decode(), form=_FORMAT)
             login = self._auth.get_cache_id()
             if login is not None and kept["login"] == login:

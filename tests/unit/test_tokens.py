@@ -228,3 +228,18 @@ def test_no_link_is_followed_and_no_pipe_waited_for(clock: Clock, tmp_path: Path
 
 def test_a_folder_that_cannot_be_used_costs_nothing_but_the_next_login(clock: Clock, tmp_path: Path) -> None:
     assert token_of(logged_in(tmp_path / ("long" * 100) / "token.json")) == "token 1"
+
+
+def test_a_file_that_others_may_have_written_is_not_used(clock: Clock, tmp_path: Path) -> None:
+    file = tmp_path / "token.json"
+    before = Keystone()
+    Tokens(before, file)
+    token_of(before)
+    file.chmod(0o666)
+
+    after = Keystone()
+    Tokens(after, file)
+    token_of(after)
+
+    assert after.logins == 1
+    assert file.stat().st_mode & 0o777 == 0o600
