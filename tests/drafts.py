@@ -65,8 +65,6 @@ def draft(
         view=View(
             node="host",
             root_uuid="host",
-            identified=True,
-            recorded=False,
             policy=Policy(layout=layout),  # type: ignore[arg-type]
             additions=(),
             survey=Survey(fakes.FACTS),

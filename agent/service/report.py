@@ -20,7 +20,7 @@ MASK = "***"
 
 def service_report(status: ServiceStatus, passes: Iterable[str], settings: Settings) -> str:
     """Return the report as text; ``passes`` are lines on the last ones. Any thread may call it."""
-    report = TextReport(f"Report of compute-node-agent {status.version}")
+    report = TextReport(f"Report of compute-node-agent {status.process.version}")
     report.add_section(_Headed("Service"), lambda: _values(dataclasses.asdict(status)))
     report.add_section(_Headed("Last passes"), lambda: "\n".join(passes) or "none yet")
     report.add_section(_Headed("Threads"), _threads)

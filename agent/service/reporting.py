@@ -14,7 +14,7 @@ from agent.connect.senders import MeteredSender, Underway, operation, served
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.service.metrics import Metrics, serve
 from agent.service.pass_result import RoundResult
-from agent.service.status import STUCK_S, WELL, ServiceStatus, write_status
+from agent.service.status import STUCK_S, WELL, ServiceProcess, ServiceStatus, write_status
 from agent.service.systemd import Notifier
 from agent.settings.read import Settings
 from agent.sync.outcome import Status
@@ -37,7 +37,7 @@ class Reporter:
         self._metrics = Metrics()
         self._asking = Underway()  # the requests to placement
         self.status = ServiceStatus(
-            version=VERSION, pid=os.getpid(), started_s=time.time(), interval_s=settings.service.interval_s
+            process=ServiceProcess(VERSION, os.getpid(), time.time()), interval_s=settings.service.interval_s
         )
         self.passes: deque[str] = deque(maxlen=REMEMBERED)  # a line on each of the last ones, the newest last
         self._moved = time.monotonic()  # when the service last made any progress

@@ -30,13 +30,20 @@ class SourceStatus:
     error: str  # why it failed at the last try; empty: it served
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceStatus:
-    """Contents of status.json; times are seconds since the epoch."""
+@dataclass(frozen=True, slots=True)
+class ServiceProcess:
+    """The process of the service."""
 
     version: str  # of the agent
     pid: int
-    started_s: float  # when the process of the service began
+    started_s: float  # when it began
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceStatus:
+    """Contents of status.json, in which the process has no group of its own; times are seconds since the epoch."""
+
+    process: ServiceProcess
     passes: int = 0  # completed ones since the start
     last_pass_s: float | None = None  # end of the last completed pass; None: there was none
     took_s: float = 0.0  # duration of that pass
@@ -102,7 +109,13 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
         StateError: it cannot be written.
     """
     path = directory / _NAME
-    told = {"format": _FORMAT, **encode(status), "sentence": status.sentence(), "ready": status.is_ready}
+    told: dict[str, Any] = {
+        "format": _FORMAT,
+        **encode(status),
+        "sentence": status.sentence(),
+        "ready": status.is_ready,
+    }
+    told |= told.pop("process")
     told.setdefault("last_pass_s", None)  # ``encode`` leaves out what is None by default
     try:
         replace_quickly(path, f"{json.dumps(told)}\n", _READABLE)
@@ -120,7 +133,7 @@ def read_status(directory: Path) -> dict[str, Any]:
     path = directory / _NAME
     try:
         record: dict[str, Any] = json.loads(read_whole(path))
-        decode_as(ServiceStatus, record)
+        decode_as(ServiceStatus, {**record, "process": record})
         if (record["format"], type(record["ready"]), type(record["sentence"])) != (_FORMAT, bool, str):
             raise ValueError("another format")
     except FileNotFoundError as error:

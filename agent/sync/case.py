@@ -69,7 +69,7 @@ class SavedClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRun:
-    """Contents of ``case.json``: what was carried out, when and where, and what was read of the host."""
+    """What was carried out, when and where: a part of ``case.json``, which has no groups."""
 
     format: int
     version: str  # of the agent that saved the case
@@ -78,6 +78,17 @@ class SavedRun:
     called: Mapping[str, str]  # names of services
     clock: SavedClock
     recorded: bool
+    members: tuple[str, ...]  # all files of the case without this one
+
+    def __post_init__(self) -> None:
+        if self.format != CASE_FORMAT:
+            raise ValueError(f"its format is {self.format}, and this version reads {CASE_FORMAT}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedHost:
+    """What was read of the host, without its archives: the other part of ``case.json``."""
+
     nodes: tuple[str, ...]
     unlisted: SavedFailure | None = None  # why the driver could not list its nodes; None: it could
     looks: tuple[SavedLook, ...]
@@ -87,11 +98,6 @@ class SavedRun:
     provider_config: str  # the folder of the operator's files
     provider_config_is_there: bool
     provider_config_named: bool
-    members: tuple[str, ...]  # all files of the case without this one
-
-    def __post_init__(self) -> None:
-        if self.format != CASE_FORMAT:
-            raise ValueError(f"its format is {self.format}, and this version reads {CASE_FORMAT}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,7 @@ class Case:
 
     folder: Path
     run: SavedRun
+    host: SavedHost
     exchanges: Mapping[str, tuple[Exchange, ...]]  # by service
 
     @property
@@ -117,8 +124,8 @@ class Case:
             recorded=self.run.recorded,
             operator_files=OperatorFiles(
                 folder=self.folder / "provider_config",
-                named=self.run.provider_config_named,
-                shown=Path(self.run.provider_config),
+                named=self.host.provider_config_named,
+                shown=Path(self.host.provider_config),
             ),
         )
 
@@ -143,25 +150,25 @@ class Case:
 
     def probe(self, program: str) -> ServiceSigns:
         """Return what was found of another service when the case was saved; empty if nothing."""
-        processes, units = self.run.processes.get(program, ()), self.run.units.get(program, ())
-        return ServiceSigns(processes=processes, units=units, hidden=self.run.hidden)
+        processes, units = self.host.processes.get(program, ()), self.host.units.get(program, ())
+        return ServiceSigns(processes=processes, units=units, hidden=self.host.hidden)
 
     def driver(self, load: Callable[[HostArchive], Watchable]) -> Watchable:
         """Return a driver that gives the saved looks in their order; ``load`` makes a driver from a host archive."""
-        looks = list(self.run.looks)
+        looks = list(self.host.looks)
         hosts = {
             one.host: load(HostArchive(self.folder / f"hosts/{one.host}")) for one in looks if one.host is not None
         }
 
         def nodes() -> tuple[str, ...]:
-            if self.run.unlisted:
-                raise self.run.unlisted.error()
-            if not self.run.nodes:
+            if self.host.unlisted:
+                raise self.host.unlisted.error()
+            if not self.host.nodes:
                 raise Unrecorded(
                     "the case has no nodes: the command that saved it failed before it had listed them; see what that "
                     "command printed"
                 )
-            return self.run.nodes
+            return self.host.nodes
 
         def look(node: str) -> Survey:
             mine = [one for one in looks if one.node == node]
@@ -196,13 +203,14 @@ def open_case(path: Path) -> Iterator[Case]:
 
 
 def _read(folder: Path) -> Case:
-    run = decode_as(SavedRun, decode_json((folder / "case.json").read_text(encoding="utf-8")))
+    told = decode_json((folder / "case.json").read_text(encoding="utf-8"))
+    run, host = decode_as(SavedRun, told), decode_as(SavedHost, told)
     if lost := [name for name in run.members if not (folder / name).is_file()]:
         raise ValueError(f"it lacks {', '.join(lost[:5])}: copy the whole file again")
     check_options(folder / "agent.conf")
     (folder / "state").mkdir(exist_ok=True)
-    if run.provider_config_is_there:
+    if host.provider_config_is_there:
         (folder / "provider_config").mkdir(exist_ok=True)
     sent = {name: (folder / f"{name}.jsonl").read_text(encoding="utf-8") for name in SERVICES}
     exchanges = {name: decode_exchanges(text) for name, text in sent.items()}
-    return Case(folder, run, exchanges)
+    return Case(folder, run, host, exchanges)

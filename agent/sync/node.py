@@ -107,8 +107,6 @@ class ComputeNode:
         return View(
             node=self.name,
             root_uuid=root_uuid,
-            identified=known is not None or settings.recorded,
-            recorded=settings.recorded,
             policy=settings.policy,
             additions=read_additions(
                 settings.operator_files.folder,
@@ -123,11 +121,13 @@ class ComputeNode:
             memory=memory,
             beside=settings.beside_nova,
             wishes=wishes,
-            uptime_s=clock.now_s() - clock.offset_s,
             changes=settings.changes,
             terms=Terms(
+                identified=known is not None or settings.recorded,
+                recorded=settings.recorded,
                 audits_only=settings.audits_only,
                 now_s=clock.now_s(),
+                uptime_s=clock.now_s() - clock.offset_s,
                 interval_s=settings.service.interval_s,
                 microversion=self.client.microversion,
             ),

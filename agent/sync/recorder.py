@@ -17,7 +17,7 @@ from agent.state.clock import Clock, StoppedClock, probe_clock
 from agent.state.files import read_state, state_files
 from agent.state.identity import FILE, read_identity
 from agent.state.node_records import MEMORY_NAME
-from agent.sync.case import CASE_FORMAT, FAILURES, SERVICES, SavedClock, SavedFailure, SavedLook, SavedRun
+from agent.sync.case import CASE_FORMAT, FAILURES, SERVICES, SavedClock, SavedFailure, SavedHost, SavedLook, SavedRun
 from agent.sync.case_archive import pack_case, write_packed
 from agent.sync.json_form import encode
 from drivers.base import Survey, Watchable
@@ -157,6 +157,9 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
         called=kept.called,
         clock=clock,
         recorded=settings.recorded,
+        members=tuple(sorted(files)),
+    )
+    host = SavedHost(
         nodes=kept.nodes,
         unlisted=_failure(kept.unlisted) if kept.unlisted else None,
         looks=tuple(looks),
@@ -166,9 +169,8 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
         provider_config=str(settings.operator_files.folder),
         provider_config_is_there=settings.operator_files.folder.is_dir(),
         provider_config_named=settings.operator_files.named,
-        members=tuple(sorted(files)),
     )
-    return pack_case({**files, "case.json": f"{json.dumps(encode(run), indent=1)}\n".encode()})
+    return pack_case({**files, "case.json": f"{json.dumps(encode(run) | encode(host), indent=1)}\n".encode()})
 
 
 def _failure(error: Exception) -> SavedFailure:

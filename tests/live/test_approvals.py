@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.service.status import ServiceStatus, write_status
+from agent.service.status import ServiceProcess, ServiceStatus, write_status
 from beds.agents import COMMAND, Result, run_agent
 from beds.inventory import make_hosts
 from beds.placement import PlacementServer
@@ -260,7 +260,7 @@ def cut_off(process: "subprocess.Popen[bytes]", method: str, path: str, *, after
 
 def test_status_names_an_approval_that_waits(lab: Upgrade, tmp_path: Path) -> None:
     digest = approve(lab)
-    write_status(tmp_path / "state", ServiceStatus(version="1", pid=os.getpid(), started_s=0.0))
+    write_status(tmp_path / "state", ServiceStatus(process=ServiceProcess("1", os.getpid(), 0.0)))
     options = ("--config-file", tmp_path / "agent.conf")
 
     (sentence,) = run_agent("status", *options, "--format", "json").json["approvals"]

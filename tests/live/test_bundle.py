@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from agent.bundle.mask import find_values, mask_files
-from agent.service.status import ServiceStatus, write_status
+from agent.service.status import ServiceProcess, ServiceStatus, write_status
 from beds.agents import lasting, run_agent
 from beds.placement import PlacementServer
 from beds.synthetic.bed import EMULATOR, Host
@@ -73,7 +73,7 @@ class Lab:
     def __init__(self, host: Host, config: Path, folder: Path) -> None:
         self.host, self.config, self.folder = host, config, folder
         (folder / "state/cases").mkdir(parents=True)
-        write_status(folder / "state", ServiceStatus(version="1", pid=1, started_s=0.0, notes=(f"token {SECRET}",)))
+        write_status(folder / "state", ServiceStatus(process=ServiceProcess("1", 1, 0.0), notes=(f"token {SECRET}",)))
 
     @contextmanager
     def with_a_guest(self) -> Iterator[None]:

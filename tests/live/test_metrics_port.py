@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from agent.service.metrics import ASKING_S, MOST_ASKING, Metrics, serve
-from agent.service.status import ServiceStatus
+from agent.service.status import ServiceProcess, ServiceStatus
 
 pytestmark = pytest.mark.live
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.live
 def test_health_tells_which_sources_failed_and_not_why() -> None:
     """The error of a source has addresses and names."""
     secret = "host-1: placement at http://10.0.0.7:8778 is not reachable"
-    served = ServiceStatus(version="1", pid=1, started_s=0.0).seen("host", "", 1.0)
+    served = ServiceStatus(process=ServiceProcess("1", 1, 0.0)).seen("host", "", 1.0)
     broken = replace(served, passes=1, last_pass_s=1.0).seen("placement", secret, 2.0)
     port = serve(Metrics(), "127.0.0.1", 0, lambda: broken, lambda: True)
     paths = ("healthz", "readyz", "readyz?strict", "nosuch")
@@ -34,7 +34,7 @@ def test_health_tells_which_sources_failed_and_not_why() -> None:
 
 
 def test_slow_clients_leave_room_for_others_and_are_ended() -> None:
-    port = serve(Metrics(), "127.0.0.1", 0, lambda: ServiceStatus(version="1", pid=1, started_s=0.0), lambda: True)
+    port = serve(Metrics(), "127.0.0.1", 0, lambda: ServiceStatus(process=ServiceProcess("1", 1, 0.0)), lambda: True)
     url, before = f"http://127.0.0.1:{port}/metrics", threading.active_count()
     assert requests.get(url, timeout=5).status_code == 200
 

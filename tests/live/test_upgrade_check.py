@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.service.status import ServiceStatus, write_status
+from agent.service.status import ServiceProcess, ServiceStatus, write_status
 from beds.agents import Result, run_agent
 from beds.golden import HOSTS
 from beds.placement import PlacementServer
@@ -51,7 +51,7 @@ def test_a_name_that_looks_misspelt_is_a_warning(look: Look, tmp_path: Path) -> 
 
 
 def test_a_service_of_another_version_is_to_be_restarted(look: Look, tmp_path: Path) -> None:
-    write_status(tmp_path / "placement", ServiceStatus(version="0.0.9", pid=1, started_s=0.0))
+    write_status(tmp_path / "placement", ServiceStatus(process=ServiceProcess("0.0.9", 1, 0.0)))
 
     found = look()
 

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from agent.command.exits import Exit
 from agent.command.host_tables import print_tree
 from agent.command.plan_results import DesiredTree
-from agent.command.result import Report
+from agent.command.result import Exit, Report
 from agent.command.saved_cases import replay, save
 from agent.command.verb_options import parse_new_file
 from agent.command.verbs import VERBS
@@ -170,7 +169,7 @@ def test_a_failed_look_is_kept_without_the_password_in_its_words(tmp_path: Path)
     save_case(tmp_path / "case.tar.gz", kept, configured(tmp_path), "plan", {})
 
     with open_case(tmp_path / "case.tar.gz") as case:
-        assert case.run.looks[0].failed == "libvirt at qemu+tcp://***@there/system is gone"
+        assert case.host.looks[0].failed == "libvirt at qemu+tcp://***@there/system is gone"
 
 
 class Unlisted:

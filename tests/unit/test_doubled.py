@@ -7,7 +7,7 @@ import pytest
 
 from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
-from agent.sync.decide.doubled import doubled_kinds, excused
+from agent.sync.decide.layout import doubled_kinds, excused
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import OneHost

@@ -247,4 +247,4 @@ def test_a_host_that_cannot_be_opened_is_a_case(tmp_path: Path, monkeypatch: pyt
 
     with open_case(case_files(tmp_path)[0]) as case:
         assert case.name_of("placement") == "P"
-        assert case.run.unlisted == SavedFailure("libvirt is gone", "DiscoveryError")
+        assert case.host.unlisted == SavedFailure("libvirt is gone", "DiscoveryError")

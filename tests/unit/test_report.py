@@ -5,7 +5,7 @@ from pathlib import Path
 
 from agent.connect.choice import Choice, settings_for
 from agent.service.report import service_report
-from agent.service.status import ServiceStatus
+from agent.service.status import ServiceProcess, ServiceStatus
 
 SECRETS = ("s3cret-password", "s3cret-in-url", "s3cret-of-nova", "s3cret-of-redis")
 
@@ -19,7 +19,7 @@ def report(tmp_path: Path) -> str:
         "[ironic]\nauth_type = password\nauth_url = http://k/v3\nusername = agent\npassword = s3cret-of-redis\n",
         encoding="utf-8",
     )
-    status = ServiceStatus(version="9.8", pid=7, started_s=0.0, passes=3, outcomes={"host": "unchanged"})
+    status = ServiceStatus(process=ServiceProcess("9.8", 7, 0.0), passes=3, outcomes={"host": "unchanged"})
     return service_report(status, ("12:00 unchanged in 0.1 s",), settings_for(Choice(config_files=(path,))))
 
 

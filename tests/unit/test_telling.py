@@ -17,7 +17,7 @@ from agent.service.audits import Stock
 from agent.service.metrics import Metrics
 from agent.service.pass_result import RoundResult
 from agent.service.reporting import Reporter
-from agent.service.status import ServiceStatus, is_late, read_status, write_status
+from agent.service.status import ServiceProcess, ServiceStatus, is_late, read_status, write_status
 from agent.service.systemd import Notifier
 from agent.settings.read import keep_in
 from agent.sync.outcome import Condition
@@ -25,7 +25,7 @@ from beds.one_host import default_settings
 from configured import changed
 
 ROOT = Path(__file__).parents[2]
-STATUS = ServiceStatus(version="1", pid=1, started_s=0.0)
+STATUS = ServiceStatus(process=ServiceProcess("1", 1, 0.0))
 
 
 def names() -> set[str]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from agent.audit.decide.findings import Finding, Kind, Repair
 from agent.audit.decide.snapshot import Snapshot
-from agent.sync.decide.doubled import doubled_kinds
+from agent.sync.decide.layout import doubled_kinds
 from agent.sync.decide.owner import advice, open_stock, tell_disputed
 from reportclient.allocations import usages
 from reportclient.hold import if_gone_for_good, is_used_up

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 
 from agent.state.memory import NodeState
 from agent.sync.decide.beside import against_root, twice_on_root
-from agent.sync.decide.doubled import excused
 from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal
 from agent.sync.decide.laws import sentences
+from agent.sync.decide.layout import excused
 from agent.sync.decide.owner import advice, only_audits, open_stock, stranded
 from agent.sync.decide.undoing import Conversion, not_as_before
 from agent.sync.decide.unmatched import misspelt

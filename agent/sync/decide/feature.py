@@ -197,7 +197,7 @@ class Draft:
     @property
     def identified(self) -> bool:
         """False: ``root_uuid`` is a stand-in for the one that sync will make."""
-        return self.view.identified
+        return self.view.terms.identified
 
     @property
     def layout(self) -> Layout:

@@ -1,18 +1,19 @@
-"""Find the layout in which a tree stands, whatever the configuration says."""
+"""Find the layout in which a tree stands, whatever the configuration says, and what stands in two at once. Pure."""
 
 from collections.abc import Iterable
 
 from agent.state.memory import NodeState
 from drivers.policy import OF_CELLS, Layout
-from reportclient.names import NO_DEVICES
+from reportclient.names import CPUS, NO_DEVICES
 from reportclient.ownership import Names, is_marked, is_novas, others_marks
 from reportclient.reserve import HELD
 from reportclient.settings import HUGE, SMALL
-from reportclient.tree import ObservedProvider, ObservedTree
+from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
 
+ALIKE = 0.7  # the smaller of two amounts that may stand for the same hardware, as a part of the larger one
 _CELL = "HW_NUMA_ROOT"
 _OF_CELLS = frozenset({_CELL, SMALL, HUGE})
-_MEMORY = "MEMORY_MB"
+_MEMORY = frozenset({"MEMORY_MB"})
 
 
 def layout_of(tree: ObservedTree, left: NodeState, emitted: Names, configured: Layout) -> Layout:
@@ -42,6 +43,32 @@ def layout_of(tree: ObservedTree, left: NodeState, emitted: Names, configured: L
     return "devices" if configured in OF_CELLS and (is_known or not classes) else configured
 
 
+def doubled_kinds(observed: ObservedTree) -> tuple[frozenset[str], ...]:
+    """
+    Return the kinds that the root and providers of ours below it both offer; empty: none.
+
+    Memory shows it: in a layout with cells the root has none, and nova puts all of the host's there, with all CPUs.
+    CPUs alone do not: the root keeps those without a known cell, and these can be any part of the host's.
+    """
+    less, more = sorted(_sides(observed, _MEMORY))
+    if not less or less < ALIKE * more:
+        return ()
+    return tuple(kind for kind in (CPUS, _MEMORY) if all(_sides(observed, kind)))
+
+
+def excused(observed: ObservedTree, desired: ProviderTree, fraction: float) -> dict[str, frozenset[str]]:
+    """
+    Return the classes that may shrink by any amount, by name of the provider: of each doubled kind, one side goes.
+
+    ``fraction`` is the part of the larger side that may go; where the wanted tree has less, nothing is excused.
+    """
+    found: dict[str, frozenset[str]] = {}
+    for kind in doubled_kinds(observed):
+        if _total(desired, kind) >= max(_sides(observed, kind)) * (1 - fraction):
+            found = {seen.name: found.get(seen.name, frozenset()) | kind for seen in observed}
+    return found
+
+
 def _with_cells(of_cells: Iterable[ObservedProvider], configured: Layout) -> Layout:
     """
     Return the layout of a tree with cells, by the place of the memory of small pages.
@@ -49,7 +76,7 @@ def _with_cells(of_cells: Iterable[ObservedProvider], configured: Layout) -> Lay
     ``of_cells`` are our cells and pools of pages with stock; a cell has none where no CPU of it is for guests. A host
     has the same tree in both such layouts if all of its memory is in huge pages.
     """
-    if any(_CELL in seen.provider.traits and _MEMORY in seen.provider.inventories for seen in of_cells):
+    if any(_CELL in seen.provider.traits and seen.provider.inventories.keys() >= _MEMORY for seen in of_cells):
         return "cells"
     if any(SMALL in seen.provider.traits for seen in of_cells):
         return "numa"
@@ -62,3 +89,14 @@ def _tells(seen: ObservedProvider) -> bool:
     is_offered = any(one.reserved < one.total for one in provider.inventories.values())
     tells = is_offered or (provider.inventories and HELD not in provider.traits)
     return bool(provider.parent and tells) and not others_marks(seen)
+
+
+def _sides(observed: ObservedTree, kind: frozenset[str]) -> tuple[int, int]:
+    """Return the total of a kind on the root, and on providers of ours below it."""
+    on_root = [seen.provider for seen in observed if seen.provider.parent is None]
+    below = [seen.provider for seen in observed if seen.provider.parent is not None and is_marked(seen)]
+    return _total(on_root, kind), _total(below, kind)
+
+
+def _total(providers: Iterable[Provider], kind: frozenset[str]) -> int:
+    return sum(stock.total for one in providers for name, stock in one.inventories.items() if name in kind)

@@ -21,7 +21,7 @@ from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
 
 _AT_ONCE = ChangeSettings(shrink_fraction=1.0, allow_reshape=True, reshape_timeout_s=0, expect_timeout_s=0)
-_NO_TERMS = Terms(now_s=0, interval_s=0, microversion=(1, 39))  # nothing is written by this plan
+_NO_TERMS = Terms(recorded=True, now_s=0, interval_s=0, microversion=(1, 39))  # nothing is written by this plan
 UNKNOWN_ROOT = "00000000-0000-0000-0000-000000000000"  # root uuid of a node that placement does not have yet
 
 
@@ -67,8 +67,6 @@ def plan_provider_tree(
     view = View(
         node=node,
         root_uuid=root.uuid if root else UNKNOWN_ROOT,
-        identified=root is not None,
-        recorded=True,
         policy=policy,
         additions=(),
         survey=survey,

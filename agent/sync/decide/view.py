@@ -81,10 +81,14 @@ class SeenTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """Terms on which a plan may be carried out, from the configuration and from this placement."""
+    """Terms on which a plan may be carried out, from the configuration, this machine and this placement."""
+
+    identified: bool = True  # False: the root's uuid is a stand-in for the one that sync will make
+    recorded: bool = False  # True: the host is an archive, and its processes cannot be seen
 
     audits_only: bool = False  # True: nothing is written on this host but repairs of audits
     now_s: float = field(compare=False)  # seconds since the epoch; counts only after a strike
+    uptime_s: float = field(default=0.0, compare=False)  # seconds since the boot of this machine
     interval_s: float  # seconds between two passes of the service
     microversion: tuple[int, int]  # the one agreed on with this placement
 
@@ -95,8 +99,6 @@ class View:
 
     node: str  # name of the root that it is to have
     root_uuid: str
-    identified: bool  # False: the uuid is a stand-in for the one that sync will make
-    recorded: bool  # True: the host is an archive, and its processes cannot be seen
     policy: Policy
     additions: tuple[Addition, ...]  # the operator's files
     survey: Survey
@@ -104,7 +106,6 @@ class View:
     memory: NodeState  # as the last pass left it
     beside: bool = False  # True: nova reports the root, and this agent only children that nova does not make
     wishes: Wishes = Wishes()
-    uptime_s: float = field(default=0.0, compare=False)  # seconds since the boot of the machine that this agent runs on
     changes: ChangeSettings  # options of features, and of what may change
     terms: Terms
     readings: Readings = Readings()

@@ -44,7 +44,7 @@ class Boot(Feature):
         sides = replace(sides_of(standing, shaped), forced=view.wishes.force)
         if not sides.forced:  # whose a total of the root is is known by memory alone, which may go with a boot
             sides = replace(sides, kinds={})
-        waiting = _wait(before, boot, view.uptime_s, view.changes.expect_timeout_s, sides)
+        waiting = _wait(before, boot, view.terms.uptime_s, view.changes.expect_timeout_s, sides)
         kept = replace(shaped, memory=shaped.memory.with_bodies({_BODY: _encode(waiting)}))
         if not waiting.stock:
             return self, kept

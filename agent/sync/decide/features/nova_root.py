@@ -30,7 +30,7 @@ class NovaRoot(Feature):
     def ask(self, view: View, plan: Plan) -> "NovaRoot":
         """A recorded host has no signs: nobody runs a service on it."""
         read, asked = view.readings, bool(plan.operations) or view.wishes.take_over
-        if view.recorded:
+        if view.terms.recorded:
             return self
         if asked and read.nova_compute is None and not view.beside:
             raise Unread(nova_compute=True)
