@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from agent.command.exits import Exit
 from agent.command.host_tables import print_tree
 from agent.command.plan_results import DesiredTree
-from agent.command.exits import Exit
 from agent.command.result import Report
 from agent.command.saved_cases import replay, save
 from agent.command.verb_options import parse_new_file
