@@ -13,9 +13,9 @@ from agent.sync.decide.undoing import Conversion
 from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_observed_tree
 from agent.sync.outcome import Condition, Status
-from drafts import ROOT, SEEN, TERMS, draft, stands
+from drafts import OURS, ROOT, SEEN, TERMS, draft, stands
 from reportclient.allocations import Allocation, Move
-from reportclient.ownership import MARKER, Contest
+from reportclient.ownership import MARKER, Contest, Names
 from reportclient.plan import Plan, Reparent, SetInventories, SetTraits
 from reportclient.tree import Inventory, Provider, ProviderTree
 
@@ -330,6 +330,17 @@ def test_custom_names_that_nobody_remembers_are_kept_and_said(went_back: bool, n
     notes = texts(draft(observed=stands(root), desired=wanted, memory=NodeState(), went_back=went_back))
 
     assert note in notes
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+def test_bandwidth_that_a_memory_of_an_earlier_moment_lacks_is_kept_and_said(remembered: bool) -> None:
+    name = "NET_BW_EGR_KILOBIT_PER_SEC"
+    root = replace(ROOT, inventories={**ROOT.inventories, name: Inventory(total=1000)})
+    known = {root.name: Names(frozenset({name}))} if remembered else {}
+
+    notes = texts(draft(observed=stands(root), wanted=replace(draft().wanted, ours=replace(OURS, configured=known))))
+
+    assert notes == (() if remembered else (f"the root keeps {name}, which another service may have added",))
 
 
 # -- the way back of a conversion --------------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def conditions_on(draft: Draft) -> tuple[Condition, ...]:
         text = "this placement is too old to know the traits " + ", ".join(sorted(draft.plan.left_out))
         found.append(Condition(kind="unknown-traits", text=text))
     if (root := draft.observed.root) and (kept := _unexplained(draft, root)):
-        is_lost = not draft.view.seen.went_back and is_marked(root)
+        is_lost = draft.memory.observed is None and not draft.view.seen.went_back and is_marked(root)
         lost = "the saved state of this agent was lost; " if is_lost else ""
         text = f"{lost}the root keeps {', '.join(kept)}, which another service may have added"
         found.append(Condition(kind="lost-state" if is_lost else "strange-names", text=text))
@@ -273,15 +273,14 @@ def _needs_reshape(draft: Draft) -> tuple[str, ...]:
 
 def _unexplained(draft: Draft, root: ObservedProvider) -> list[str]:
     """
-    Return names of unknown origin on the root; empty while there is a memory.
+    Return names of unknown origin that stay on the root.
 
-    On a root without our mark that is bandwidth alone: Neutron has its own below the root, and nova none.
+    With a memory, which may be of an earlier moment, and on a root without our mark that is bandwidth alone: Neutron
+    has its own below the root, and nova none.
     """
-    if draft.memory.observed is not None:
-        return []
-    wanted = draft.desired.root.traits | draft.desired.root.inventories.keys()
+    wanted = draft.desired.root.traits | draft.desired.root.inventories.keys() | draft.wanted.ours.classes(root)
     names = root.provider.traits | root.provider.inventories.keys()
-    ours = is_marked(root)
+    ours = draft.memory.observed is None and is_marked(root)
     strange = (name for name in names - wanted if not is_mark(name) and not name.startswith(MARKER))
     return sorted(name for name in strange if name in BANDWIDTH or (ours and name.startswith("CUSTOM_")))
 
