@@ -119,7 +119,7 @@ def only_the_case(*others: str) -> tuple[Contradiction, ...]:
 
 
 def _given(options: argparse.Namespace, *names: str) -> bool:
-    return any(getattr(options, name) for name in names)
+    return any(getattr(options, name) not in (None, False, []) for name in names)
 
 
 PLACEMENT = (

@@ -3,6 +3,7 @@
 import os
 import threading
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from typing import Any
 
 import requests
@@ -275,7 +276,8 @@ def _check_login(conf: cfg.ConfigOpts, group: str) -> None:
     try:
         options = loading.get_auth_plugin_conf_options(kind)
     except exceptions.NoMatchingPlugin as error:
-        near = most_alike(kind, loading.get_available_plugin_names())
+        ways = [one.name for one in entry_points(group="keystoneauth1.plugin")]  # without loading what they name
+        near = most_alike(kind, ways)
         meant = f"is {near} meant?" if near else "use password, v3applicationcredential or none"
         raise ConfigError(f"{where}[{section}] auth_type = {kind} is no way to log in: {meant}") from error
     needed = [option.dest for option in options if option.required or (option.secret and option.dest in NEEDED)]

@@ -1,5 +1,6 @@
 """Builds the parts of one run from the command line: settings, driver, client, and a compute node."""
 
+import os
 import tempfile
 import time
 import warnings
@@ -116,7 +117,8 @@ def open_driver(
         return
     with ExitStack() as scratch:
         if choice.host:
-            folder = unpack(choice.host, scratch.enter_context(_scratch())) if choice.host.is_file() else choice.host
+            is_packed = os.path.isfile(choice.host)  # Path.is_file raises where this user may not look
+            folder = unpack(choice.host, scratch.enter_context(_scratch())) if is_packed else choice.host
             options = replace(options, archive=HostArchive(folder))
         elif settings.hypervisor.driver == FAKE:
             options = _with_fleet(options, settings, scratch.enter_context(_scratch()))

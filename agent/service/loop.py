@@ -71,11 +71,10 @@ class Daemon:
         """Print a report for support on standard error, at once: also while a pass runs, or hangs."""
         try:
             text = service_report(self.status, tuple(self._reporter.passes), self._settings)
-        except Exception:  # of a library: the signal after this one must be heard too
-            LOG.exception("no report can be made")
-        else:
             sys.stderr.write(printable(text, lines=True))
             sys.stderr.flush()
+        except Exception:  # of a library, or nobody reads standard error: the signal after this one must be heard too
+            LOG.exception("no report can be made")
 
     @property
     def status(self) -> ServiceStatus:

@@ -19,6 +19,7 @@ STUCK_S = 300  # the loop hangs if it made no progress for this time and for thr
 _NOTHING_TO_DO = (Status.UNCHANGED, Status.CHANGED, Status.AUDIT_ONLY)
 WELL = frozenset(status.value for status in _NOTHING_TO_DO)  # outcomes that need no action of a person
 _FORMAT = 1
+_NEEDED = frozenset({"findings", "interval_s", "last_pass_s", "notes", "outcomes", "passes", "sources", "took_s"})
 _READABLE = 0o644  # probes of other users read the file, whatever our umask is
 
 
@@ -134,6 +135,8 @@ def read_status(directory: Path) -> dict[str, Any]:
     try:
         record: dict[str, Any] = json.loads(read_whole(path))
         decode_as(ServiceStatus, {**record, "process": record})
+        if missing := _NEEDED - record.keys():
+            raise ValueError(f"without {', '.join(sorted(missing))}")
         if (record["format"], type(record["ready"]), type(record["sentence"])) != (_FORMAT, bool, str):
             raise ValueError("another format")
     except FileNotFoundError as error:

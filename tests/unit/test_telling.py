@@ -281,6 +281,16 @@ def test_a_status_of_another_form_is_refused(tmp_path: Path, wrong: dict[str, ob
         read_status(tmp_path)
 
 
+@pytest.mark.parametrize("name", ["last_pass_s", "sources", "outcomes"])
+def test_a_status_that_lacks_what_is_told_is_refused(tmp_path: Path, name: str) -> None:
+    write_status(tmp_path, STATUS)
+    whole = json.loads((tmp_path / "status.json").read_text())
+    (tmp_path / "status.json").write_text(json.dumps({key: value for key, value in whole.items() if key != name}))
+
+    with pytest.raises(StateError, match="is not a status file of this version"):
+        read_status(tmp_path)
+
+
 def test_a_condition_is_a_metric_until_a_pass_that_did_not_fail_ends_it(tmp_path: Path) -> None:
     textfile = tmp_path / "agent.prom"
     reporter = Reporter(changed(keep_in(default_settings(), tmp_path), metrics={"textfile": textfile}), Notifier())

@@ -58,6 +58,7 @@ def test_what_decides_a_case_is_an_option_of_its_verb(verb: str) -> None:
         pytest.param(("reshape", "--api-is-down"), "--api-is-down goes with --database", id="API is down"),
         pytest.param(("reshape", "--approved"), "give --approved together with --apply", id="approved alone"),
         pytest.param(("reshape", "--database", "D", "--embedded"), "are two placements", id="two placements"),
+        pytest.param(("reshape", "--database", "", "--embedded"), "are two placements", id="an empty name is one too"),
         pytest.param(("reshape", "--apply", "--save", "F"), "leave --apply out", id="save what is applied"),
         pytest.param(("plan", "--host", "a", "--host", "b"), "--host takes one value: give it once", id="two hosts"),
         pytest.param(("reshape", "--apply", "--approve"), "not allowed with argument --apply", id="apply and approve"),
