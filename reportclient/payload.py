@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypedDict, assert_never
 
 from reportclient.allocations import Allocation, AllocationRequest, Consumer, Slots
@@ -314,5 +315,7 @@ def encode_observed(observed: ObservedProvider) -> dict[str, object]:
 
 
 def decode_observed(record: Mapping[str, Any]) -> ObservedProvider:
-    """Return the provider that ``encode_observed`` encoded."""
-    return ObservedProvider(uuid=record["uuid"], generation=record["generation"], provider=decode_as(Provider, record))
+    """Return the provider that ``encode_observed`` encoded, with any numbers that placement may have."""
+    stock = {name: decode_inventory(one) for name, one in record["inventories"].items()}
+    provider = replace(decode_as(Provider, {**record, "inventories": {}}), inventories=stock)
+    return ObservedProvider(uuid=record["uuid"], generation=record["generation"], provider=provider)

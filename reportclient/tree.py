@@ -102,8 +102,8 @@ class ObservedTree:
 
     @property
     def root(self) -> ObservedProvider | None:
-        """The provider without a parent; None in an empty tree."""
-        return self.providers[0] if self.providers else None
+        """The provider without a parent, which is the first; None in an empty tree, or where its root is not known."""
+        return next((seen for seen in self.providers[:1] if seen.provider.parent is None), None)
 
     @property
     def by_name(self) -> dict[str, ObservedProvider]:

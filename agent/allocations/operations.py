@@ -203,7 +203,7 @@ class Operations:
         return ending
 
     def carry_out(self, consumer: str, rewrites: Iterable[Rewrite]) -> Ending:
-        """AllocationWrite sets that were made from consumers as they were read."""
+        """Write sets that were made from consumers as they were read."""
         write = ReplaceAllocations(tuple(rewrites))
         return self._carry_out(consumer, lambda: write)
 
@@ -237,7 +237,7 @@ class Operations:
 
     def _carry_out(self, consumer: str, make: Callable[[], AllocationWrite | Ending], *, anew: bool = False) -> Ending:
         """
-        AllocationWrite until it is done, refused, or out of tries; nothing where ``make`` returns how it ends.
+        Write until it is done, refused, or out of tries; nothing where ``make`` returns how it ends.
 
         ``anew``: where another writer changed the consumer, ``make`` reads it again, and the write goes on.
         """

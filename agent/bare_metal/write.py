@@ -113,7 +113,7 @@ def delete(writing: Writing, known: KnownNode) -> Outcome:
 
 def settle_all(writing: Writing, tasks: list[Task]) -> list[Settled]:
     """
-    Settle all tasks, ``workers`` at a time, after those that make names for others.
+    Settle all tasks, as many at a time as the client sends requests, after those that make names for others.
 
     Tasks that are not begun when placement stops answering are unfinished.
     """

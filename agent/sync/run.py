@@ -23,11 +23,13 @@ from drivers.base import Survey
 from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
 from reportclient.plan import Create, Delete, Plan
+from reportclient.reserve import is_reserved_by_us
 from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
 ATTEMPTS = 5  # plans at most, when another writer is first each time
 _FRESH_S = 10.0  # for which a look at the host serves several attempts at a conversion
+_UNKNOWN = -1  # a generation that no provider has
 
 
 Agree = Callable[[ComputeNode, Draft], tuple[str, ...]]  # returns why a plan is not the agreed one; empty: it is
@@ -39,7 +41,7 @@ def run_pass(
     """
     Run one whole pass; it writes to placement only what can be remembered here and what ``agree`` finds no fault with.
 
-    None: no person read the plan before, so any will do. ``strays`` is as for ``run_locked``.
+    ``agree`` None: no person read the plan before, so any will do. ``strays`` is as for ``run_locked``.
 
     Raises:
         as ``ComputeNode.draft``; Conflict: others wrote first at each of several attempts.
@@ -202,19 +204,22 @@ def _reserve(node: ComputeNode, draft: Draft, verdict: Verdict, conditions: Iter
     """
     Carry out the reservations of a refused plan, if any, and remember the refusal.
 
-    Before they are written, the memory is without the providers that they change: a pass that was cut off must not
-    take its own writes for another writer's.
+    The memory has them before they are written, with generations that no provider has: what differs after a pass that
+    was cut off is an operator's.
     """
     state, plan = node.state_file(draft.root_uuid), verdict.reserving
     after = _after_refusal(draft, verdict)
     if verdict.refused is not Status.OTHER_PLAN:  # else they stay: a wrong digest says nothing of the host
         after = after.with_bodies(with_conditions(conditions))
     if plan.operations:
-        stands, foreseen = draft.observed, forecast(plan, draft.observed).by_uuid
-        stay = tuple(seen for seen in stands if seen.provider == foreseen[seen.uuid].provider)
-        state.write(replace(after, observed=after.observed and replace(stands, providers=stay)))
-        left = _read_back(node, draft, node.client.execute(plan, stands))
-        after = replace(after, observed=after.observed and left)
+        foreseen, stands = forecast(plan, draft.observed), draft.observed.by_uuid
+        written = {seen.uuid for seen in foreseen if seen.provider != stands[seen.uuid].provider}
+        unsure = (replace(seen, generation=_UNKNOWN) if seen.uuid in written else seen for seen in foreseen)
+        before = ObservedTree(tuple(unsure), foreseen.last_modified) if after.observed else None
+        after = replace(after, observed=before)
+        state.write(after)
+        left = _with_marked(_read_back(node, draft, node.client.execute(plan, draft.observed)), foreseen)
+        after = replace(after, observed=left if after.observed else None)
     state.write(after)
 
 
@@ -268,7 +273,8 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
     if plan.operations:
         state.begin(replace(memory, configured=draft.keep.meanwhile.configured, reported=draft.keep.meanwhile.reported))
         with _converting(node, draft) if _is_conversion(draft) else nullcontext():
-            observed = _read_back(node, draft, node.client.execute(plan, observed))
+            written = _read_back(node, draft, node.client.execute(plan, observed))
+            observed = _with_marked(written, forecast(plan, draft.observed))
     end = PassEnd(draft=draft, refused=None, done=True)
     conditions = conditions_on(draft)
     after = remember(replace(draft.keep.lasting, observed=observed, wrote=wrote), end)
@@ -305,3 +311,23 @@ def _converting(node: ComputeNode, draft: Draft) -> Iterator[None]:
     """Let a conversion run inside: the journal records it, and it uses up an approval."""
     with spent(node, draft), journaled(node, draft):
         yield
+
+
+def _with_marked(known: ObservedTree, foreseen: ObservedTree) -> ObservedTree:
+    """
+    Return what is known to stand, and the providers with our reservation marks whose writes told no generation.
+
+    They were just made, or written together with others. They are remembered all the same: a reservation that differs
+    at the next pass is an operator's.
+    """
+    stands = known.by_uuid
+    unsure = [seen for seen in foreseen if seen.uuid not in stands and is_reserved_by_us(seen.provider.traits)]
+    if not unsure:
+        return known
+    needed = {seen.uuid for seen in (*unsure, *foreseen.providers[:1])}
+    found = (
+        stands.get(seen.uuid) or replace(seen, generation=_UNKNOWN)
+        for seen in foreseen
+        if seen.uuid in stands or seen.uuid in needed
+    )
+    return replace(known, providers=tuple(found))
