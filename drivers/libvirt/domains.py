@@ -16,7 +16,6 @@ NOVA = ("http://openstack.org/xmlns/libvirt/nova/1.1", "http://openstack.org/xml
 MIB = 1024**2
 MOST_PINS = 1 << 19  # CPUs in all different cpusets of a guest; libvirt runs at most 4,096 vCPUs
 DAX = "/dev/dax"  # begins the paths of namespaces of persistent memory in the mode devdax
-FILES = frozenset({"nvdimm", "virtio-pmem"})  # models of memory devices that take no memory of the host
 SEV_ES_POLICY = 0x4  # the bit for SEV-ES in a guest's policy (AMD's SEV API)
 
 
@@ -196,26 +195,60 @@ def _some_off(domain: Element, source: str) -> bool:
 
 def _parse_memory(domain: Element, source: str) -> tuple[GuestMemory, ...]:
     """
-    Return the memory of each of the guest's cells, or all of it in one part where it has none.
+    Return the memory of each of the guest's cells, or all of it in one part where it has none; then its memory devices.
 
-    Empty where the domain does not say, or has memory devices of which it is not known what they take of the host: nova
-    makes only those that are files, in guests with cells (``LibvirtConfigGuestVPMEM`` in nova/virt/libvirt/config.py).
+    Empty where the domain does not say.
     """
     whole = domain.find("memory")
-    shown = {cell.get("id", str(index)): cell for index, cell in enumerate(domain.iterfind("cpu/numa/cell"))}
-    devices = {device.get("model") for device in domain.iterfind("devices/memory")}
-    if whole is None or (devices - FILES if shown else devices):
+    if whole is None:
         return ()
+    shown = {cell.get("id", str(index)): cell for index, cell in enumerate(domain.iterfind("cpu/numa/cell"))}
     bound, usual = _bindings(domain, source)
+    devices = domain.findall("devices/memory")
     if not shown:
+        # <memory> includes all memory devices, also the maximum of a virtio-mem, and devices that are not RAM.
+        plugged = sum(_size(device, "size", source) for device in devices)
+        first = max(0, bytes_of(whole.text or "", whole.get("unit"), source) - plugged)
         huge, page_kib = _pages_of(domain, "0", source)
-        return (GuestMemory(bytes_of(whole.text or "", whole.get("unit"), source) // MIB, usual, huge, page_kib),)
-    found = []
-    for id_, cell in shown.items():
-        huge, page_kib = _pages_of(domain, id_, source)
-        mib = bytes_of(attribute(cell, "memory", source), cell.get("unit"), source) // MIB
-        found.append(GuestMemory(mib, bound.get(id_, usual), huge, page_kib))
+        found = [GuestMemory(first // MIB, usual, huge, page_kib)]
+    else:
+        found = []
+        for id_, cell in shown.items():
+            huge, page_kib = _pages_of(domain, id_, source)
+            mib = bytes_of(attribute(cell, "memory", source), cell.get("unit"), source) // MIB
+            found.append(GuestMemory(mib, bound.get(id_, usual), huge, page_kib))
+    for device in devices:
+        node = (device.findtext("target/node") or "").strip()
+        found += _parse_memory_device(domain, device, node, bound.get(node, usual), source)
     return tuple(found)
+
+
+def _parse_memory_device(
+    domain: Element, device: Element, node: str, cells: frozenset[int], source: str
+) -> list[GuestMemory]:
+    """
+    Return the memory that a device takes from the host; empty for a device that takes none.
+
+    Its cells and pages are its own where it names some, else those of the guest's cell that it belongs to.
+    """
+    model = device.get("model")
+    if model == "virtio-mem":  # on the way from current to requested the guest may need either amount
+        amount = max(_size(device, "requested", source), _size(device, "current", source))
+    elif model == "dimm":
+        amount = _size(device, "size", source)
+    else:
+        return []  # nvdimm and virtio-pmem are files, and sgx-epc is not ordinary memory
+    huge, page_kib = _pages_of(domain, node or "0", source)
+    page, nodes = device.find("source/pagesize"), device.findtext("source/nodemask") or ""
+    if page is not None:
+        huge, page_kib = True, bytes_of(page.text or "", page.get("unit"), source) // 1024
+    return [GuestMemory(amount // MIB, _cpus(nodes, source) or cells, huge, page_kib)] if amount else []
+
+
+def _size(device: Element, name: str, source: str) -> int:
+    """Return one of a memory device's sizes in bytes; 0 where its XML lacks it."""
+    size = device.find(f"target/{name}")
+    return bytes_of(size.text or "", size.get("unit"), source) if size is not None else 0
 
 
 def _bindings(domain: Element, source: str) -> tuple[Mapping[str, frozenset[int]], frozenset[int]]:

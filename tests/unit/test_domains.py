@@ -222,3 +222,16 @@ def test_a_malformed_guest_is_an_error_that_names_its_document(text: str, messag
         guest_of(text)
 
     assert str(caught.value).startswith("guest.xml")
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        pytest.param("<memory model='nvdimm'><target><size unit='MiB'>64</size></target></memory>", id="a file"),
+        pytest.param("<memory model='dimm'><target/></memory>", id="a DIMM of no size"),
+    ],
+)
+def test_a_memory_device_without_memory_of_the_host_is_none(device: str) -> None:
+    guest = guest_of(f"<memory unit='MiB'>2048</memory>{CELLS}<devices>{device}</devices>")
+
+    assert [one.mib for one in guest.memory] == [1024, 1024]
