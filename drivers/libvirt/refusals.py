@@ -59,7 +59,7 @@ def refusals(
     """Return a sentence on each value that libvirt lists as one that guests here cannot have; empty: none."""
     arch = capabilities.arch
     sentences = []
-    for guest in capabilities.guests:
+    for guest in sorted(capabilities.guests, key=lambda one: one.name):
         machine = policy.machine_types.get(guest.name)
         if machine and guest.machines and machine not in guest.machines:
             sentences.append(

@@ -34,6 +34,7 @@ class Question:
         self.stock, self.before, self.leaving = change.stock, change.before, change.leaving
         self.parents, self.huge, self.related = change.parents, change.huge, change.related
         self.kept = _kept(desired)
+        self._said = {provider.name: reserved_by_operator(provider) for provider in desired}
         self.words = Words(holdings)
         self.stand_ins = stand_ins
         self.former = former
@@ -47,9 +48,10 @@ class Question:
         return stock is None or stock.total < self.before.get((provider, name), 0)
 
     def offers_less(self, provider: str, name: str) -> bool:
-        """Return whether a provider will offer less of a class than its total was: it has less, or reserves some."""
+        """Return whether a provider will have less of a class than its total was, without what this agent reserves."""
         stock = self.stock.get((provider, name))
-        return stock is None or stock.total - stock.reserved < self.before.get((provider, name), 0)
+        ours = stock.reserved - self._said[provider].get(name, 0) if stock else 0
+        return stock is None or stock.total - ours < self.before.get((provider, name), 0)
 
     def grows(self, provider: str, name: str) -> bool:
         """

@@ -38,7 +38,7 @@ from reportclient.forecast import forecast
 from reportclient.names import BANDWIDTH, NO_DEVICES
 from reportclient.ownership import MARKER, Names, Ownership
 from reportclient.plan import Create, Delete, EnsureTraits, Plan, Reshape, SetTraits, check_use
-from reportclient.reserve import KEEP, UNHEALTHY
+from reportclient.reserve import HELD, KEEP, UNHEALTHY
 from reportclient.settings import HUGE
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 from strategies import ROOT_UUID
@@ -322,10 +322,10 @@ def tree(root: Mapping[str, int] = {}, kept: str = "", **children: Mapping[str, 
         Provider(name=f"host_{name}", parent="host", inventories=_stock(totals), traits=frozenset({MARKER}))
         for name, totals in children.items()
     )
-    stock = _stock(root)
+    stock, marks = _stock(root), {MARKER, HELD} if kept else {MARKER}
     if kept:
         stock[kept] = replace(stock[kept], reserved=stock[kept].total // 2)
-    return ProviderTree((Provider(name="host", inventories=stock, traits=frozenset({MARKER})), *below))
+    return ProviderTree((Provider(name="host", inventories=stock, traits=frozenset(marks)), *below))
 
 
 def _stock(totals: Mapping[str, int]) -> dict[str, Inventory]:
@@ -937,6 +937,14 @@ def test_a_new_name_comes_with_another_layout_where_the_guests_card_is_known(
     (move,) = moves(observed, after, guest_of(Holding("a", unit, "CUSTOM_A", 2)))
 
     assert (move.to_provider, dict(move.to_resources)) == (unit, {"CUSTOM_A": 2})
+
+
+def test_what_an_operator_reserves_of_a_class_is_no_sign_of_another_name() -> None:
+    stock = {"CUSTOM_A": Inventory(total=8, reserved=2), "CUSTOM_B": Inventory(total=8)}
+    after = ProviderTree((Provider(name="host", inventories=stock, traits=frozenset({MARKER})),))
+    observed = holding(Allocation("a", "host", "CUSTOM_A", 1), of=tree({"CUSTOM_A": 8, "CUSTOM_B": 4}))
+
+    assert moves(observed, after, guest_of(Holding("a", "host", "CUSTOM_B", 1))) == ()
 
 
 @pytest.mark.parametrize(
