@@ -306,7 +306,7 @@ doubts = st.lists(
     max_size=4,
 )
 APART = re.compile("CUSTOM_HARMLESS_|CUSTOM_DEVICE_")  # our marks tell only whose a reservation is
-ENOUGH = 6  # passes after which nothing waits any more
+ENOUGH = 8  # passes after which nothing waits any more: two losses, one after the other, wait for three each
 
 
 def go_on(world: World, memory: str, *, harmless: bool, reshape: bool) -> tuple[Any, Any, list[str], str]:
