@@ -162,7 +162,7 @@ def plan(options: argparse.Namespace) -> Report:
                 remarks.append(f"{one.name} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
     if options.out:
         write_plans(options.out, drafts)
-        remarks.append(f"saved: compute-node-agent sync --plan {options.out} carries out this, and nothing else")
+        remarks.append(f"saved: compute-node-agent sync --plan {options.out} carries out this, or nothing")
     ending = Exit.DIFFERENCES if any(draft.plan.operations for _, draft in drafts) else Exit.DONE
     return _foreseen_report(records, print_foreseen, ending, remarks)
 
