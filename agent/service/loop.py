@@ -13,14 +13,13 @@ from agent.audit.heal import HealPolicy, read_policy
 from agent.connect.choice import Choice, settings_for
 from agent.connect.tokens import forget_tokens
 from agent.errors import ConfigError, StateError
-from agent.service import signals
 from agent.service.pace import Pace, WakeUps
 from agent.service.pass_result import RoundResult
 from agent.service.report import service_report
 from agent.service.reporting import Reporter
 from agent.service.rounds import Rounds
 from agent.service.status import ServiceStatus
-from agent.service.systemd import Notifier
+from agent.service.systemd import Notifier, handled
 from agent.settings.log import set_up_log
 from agent.settings.read import Settings
 from agent.settings.slips import slips_of_the_pen, types_left_out
@@ -236,5 +235,5 @@ def run_service(choice: Choice, verbose: int) -> None:
     """
     daemon = Daemon(choice)
     daemon.set_up_log(verbose)
-    with signals.handled(daemon.stop, daemon.reload, daemon.report, lambda: daemon.stop_timeout_s):
+    with handled(daemon.stop, daemon.reload, daemon.report, lambda: daemon.stop_timeout_s):
         daemon.run()

@@ -1,17 +1,22 @@
 """
-Notifies systemd of the service's state, by the protocol of sd_notify(3).
+What the service and systemd tell each other: signals, and the service's state by the protocol of sd_notify(3).
 
-The helper of oslo.service can send READY only. Without systemd nothing is sent.
+The helper of oslo.service can send READY only. Without systemd nothing is sent, and anybody may send the signals.
 """
 
+import logging
 import os
+import signal
 import socket
+import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 from reportclient.errors import printable
 
+LOG = logging.getLogger(__name__)
+ABANDONED = "stopped in a pass that did not end within [agent] stop_timeout: the next pass continues from there"
 OFTEN_S = 1.0  # shortest time between two messages to the watchdog
 _PATIENCE_S = 1.0  # for systemd to take a message
 
@@ -56,3 +61,46 @@ class Notifier:
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to_systemd:
             to_systemd.settimeout(_PATIENCE_S)
             to_systemd.sendto(text.encode(errors="replace"), self._address)
+
+
+@contextmanager
+def handled(
+    stop: Callable[[], object],
+    reload: Callable[[], object],
+    report: Callable[[], object],
+    bound_s: Callable[[], float],
+) -> Iterator[None]:
+    """
+    Inside the context, a thread calls ``stop`` at SIGTERM and SIGINT, ``reload`` at SIGHUP, and ``report`` at SIGUSR2.
+
+    Python runs its own signal handlers in the main thread only, which may hang in a call of a library. So all threads
+    block these signals but the one that waits for them; call it before others are started. A process that has not
+    stopped ``bound_s()`` seconds after the signal ends at once: a pass may end anywhere without harm.
+    """
+
+    def end() -> None:
+        stop()
+        bound = threading.Timer(bound_s(), _abandon)
+        bound.daemon = True
+        bound.start()
+
+    doing = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: reload, signal.SIGUSR2: report}
+
+    def receive() -> None:
+        while True:
+            doing[signal.Signals(signal.sigwait(doing))]()
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, doing)
+    threading.Thread(target=receive, name="signals", daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _abandon() -> None:
+    # A pass may hang in a request. Ending it there is safe: each write to placement is complete in itself.
+    told = threading.Thread(target=LOG.warning, args=(ABANDONED,), daemon=True)
+    told.start()
+    told.join(1.0)  # writing to the log may hang too
+    os._exit(0)
