@@ -415,7 +415,7 @@ def test_nothing_is_healed_before_the_second_look_nor_outside_the_policy(
         pytest.param("heal: []\ngrace_s: 2024-99-99", "is not YAML", id="no date"),
         pytest.param(
             "heal: []\nagain_s: 1" + 12 * "0",
-            "again_s must be at most 1000000000, and is 1000000000000",
+            "again_s: 1000000000000 is greater than the maximum of 1000000000",
             id="too large",
         ),
     ],

@@ -50,4 +50,4 @@ def test_what_is_done_is_shown_with_its_time(placement_server: PlacementServer, 
 
         seen = on_a_terminal(COMMAND, "sync", "--host", host / "archive", *files)
 
-    assert re.search(r"bringing placement up to date 0:00:0[1-9]", seen), seen[-2000:]
+    assert re.search(r"sync 0:00:0[1-9]", seen), seen[-2000:]
