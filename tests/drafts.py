@@ -37,6 +37,7 @@ PARTS = {
     "ours": "wanted",
     "lasting": "keep",
     "beside": "view",
+    "changes": "view",
     "terms": "view",
 }
 """The part of a draft that has this field."""

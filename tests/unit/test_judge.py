@@ -13,7 +13,7 @@ from agent.sync.decide.undoing import Conversion
 from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_observed_tree
 from agent.sync.outcome import Condition, Status
-from drafts import OURS, ROOT, SEEN, TERMS, draft, stands
+from drafts import OPTIONS, OURS, ROOT, SEEN, TERMS, draft, stands
 from reportclient.allocations import Allocation, Move
 from reportclient.ownership import MARKER, Contest, Names
 from reportclient.plan import Plan, Reparent, SetInventories, SetTraits
@@ -35,6 +35,11 @@ def smaller(**changes: Any) -> Draft:
     """A host that loses half of its CPUs."""
     plan = Plan((SetInventories("host", "host", HALF.inventories),))
     return draft(desired=ProviderTree((HALF,)), plan=plan, **changes)
+
+
+@pytest.mark.parametrize(("fraction", "refused"), [(0.4, Status.UNSAFE), (0.6, None)])
+def test_how_much_of_a_class_may_go_at_once_is_the_operators_choice(fraction: float, refused: Status | None) -> None:
+    assert judge(smaller(changes=replace(OPTIONS, shrink_fraction=fraction))).refused is refused
 
 
 def test_a_host_as_it_is_wanted_is_carried_out_without_a_word() -> None:
@@ -338,7 +343,7 @@ def test_bandwidth_that_a_memory_of_an_earlier_moment_lacks_is_kept_and_said(rem
     root = replace(ROOT, inventories={**ROOT.inventories, name: Inventory(total=1000)})
     known = {root.name: Names(frozenset({name}))} if remembered else {}
 
-    notes = texts(draft(observed=stands(root), wanted=replace(draft().wanted, ours=replace(OURS, configured=known))))
+    notes = texts(draft(observed=stands(root), ours=replace(OURS, configured=known)))
 
     assert notes == (() if remembered else (f"the root keeps {name}, which another service may have added",))
 

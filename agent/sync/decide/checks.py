@@ -275,14 +275,14 @@ def _unexplained(draft: Draft, root: ObservedProvider) -> list[str]:
     """
     Return names of unknown origin that stay on the root.
 
-    With a memory, which may be of an earlier moment, and on a root without our mark that is bandwidth alone: Neutron
-    has its own below the root, and nova none.
+    Bandwidth always counts, as a memory may be of an earlier moment: Neutron has its own below the root, and nova none.
+    Other names count on a root with our mark whose memory is lost.
     """
     wanted = draft.desired.root.traits | draft.desired.root.inventories.keys() | draft.wanted.ours.classes(root)
     names = root.provider.traits | root.provider.inventories.keys()
-    ours = draft.memory.observed is None and is_marked(root)
+    is_lost = draft.memory.observed is None and is_marked(root)
     strange = (name for name in names - wanted if not is_mark(name) and not name.startswith(MARKER))
-    return sorted(name for name in strange if name in BANDWIDTH or (ours and name.startswith("CUSTOM_")))
+    return sorted(name for name in strange if name in BANDWIDTH or (is_lost and name.startswith("CUSTOM_")))
 
 
 def _limits(draft: Draft) -> Limits:

@@ -73,6 +73,7 @@ def _as_files_say(tree: ProviderTree, stands: ObservedTree, additions: Iterable[
 
 
 def _with_most(provider: Provider, said: Mapping[str, Inventory]) -> Provider:
+    """Return a provider that reserves of each class at most what is ``said``."""
     stock = dict(provider.inventories)
     for name in stock.keys() & said.keys():
         stock[name] = replace(stock[name], reserved=min(stock[name].reserved, said[name].reserved))
@@ -80,7 +81,7 @@ def _with_most(provider: Provider, said: Mapping[str, Inventory]) -> Provider:
 
 
 def _with_root_mark(tree: ProviderTree, left: ObservedTree | None) -> ProviderTree:
-    """Return the tree with our mark on the root where we had it (``left``): with a lost memory nothing else has it."""
+    """Return the tree with our mark on its root if the last pass ``left`` it there; a lost memory could not tell."""
     if left is None or left.root is None or MARKER not in left.root.provider.traits:
         return tree
     root = replace(tree.root, traits=tree.root.traits | {MARKER})
