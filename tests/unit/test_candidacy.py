@@ -10,6 +10,7 @@ from reportclient.request import Wish, parse_request
 from reportclient.tree import Inventory, ObservedProvider, Provider
 
 AVX, SSD, ZONE, OTHER_ZONE = "HW_CPU_X86_AVX", "STORAGE_DISK_SSD", "zone-1", "zone-2"
+LUN = "CUSTOM_LUN"  # a class, and a trait
 
 
 def seen(name: str, stock: dict[str, Inventory], *, parent: str | None = None, traits: str = "") -> ObservedProvider:
@@ -29,7 +30,7 @@ HOST = seen(
 CARDS = [
     seen(f"card {number}", {"VGPU": Inventory(total=4, min_unit=2, step_size=2)}, parent="host") for number in range(6)
 ]
-POOL = seen("pool", {"DISK_GB": Inventory(total=100)}, traits=SSD)
+POOL = seen("pool", {"DISK_GB": Inventory(total=100), LUN: Inventory(total=9)}, traits=SSD)
 GIVERS = Givers(tree=(HOST, *CARDS), sharing=(POOL,), used={("host", "VCPU"): 4})
 ALONE = Givers(tree=GIVERS.tree, sharing=(), used=GIVERS.used)
 
@@ -109,16 +110,26 @@ def test_what_names_another_provider_or_root_is_missing_without_a_question() -> 
 
 
 @pytest.mark.parametrize(
-    ("beside", "why"),
+    ("beside", "wish", "why"),
     [
-        ("resources_A=VGPU:2", "but has no VGPU"),
-        ("resources_A=VCPU:1&required_A=!HW_CPU_X86_SSE&resources=VGPU:2", "but cannot give it beside the rest"),
+        ("resources_A=VGPU:2", f"required_A={AVX}", "but has no VGPU"),
+        (
+            "resources_A=VCPU:1&required_A=!HW_CPU_X86_SSE&resources=VGPU:2",
+            f"required_A={AVX}",
+            "but cannot give it beside the rest",
+        ),
+        ("resources_A=VCPU:1", "resources_A=VGPU:2", "card 3 and 2 more has no VCPU"),
     ],
 )
-def test_a_group_with_a_suffix_is_told_what_its_provider_lacks_beside_its_trait(beside: str, why: str) -> None:
-    wish = f"required_A={AVX}"
-
+def test_a_group_with_a_suffix_is_told_what_its_provider_lacks_beside_a_wish(beside: str, wish: str, why: str) -> None:
     assert why in lacks(f"{beside}&{wish}", wish)[wish]
+
+
+def test_a_wish_that_fits_only_beside_others_is_not_missing() -> None:
+    stock, zone, host = wishes = parse_request(f"resources=VCPU:1&member_of={ZONE}&{TREE}")
+    fitting = [{stock}, {stock, host}, {stock, host, zone}]
+
+    assert missing(lambda part: None if set(part) in fitting else "", GIVERS, wishes) == ()
 
 
 def test_groups_that_need_one_subtree_are_told_as_such() -> None:
@@ -161,10 +172,11 @@ TREE = "in_tree=uuid-of-host"
             id="by a group with a suffix",
         ),
         pytest.param(
-            f"resources=VCPU:1,DISK_GB:5&member_of={ZONE}&required={AVX},!{SSD}&resources_A=DISK_GB:5&member_of_A={ZONE}",
+            f"resources=VCPU:1,DISK_GB:5&member_of={ZONE}&required={LUN},!{SSD}&resources_A=DISK_GB:5&"
+            f"member_of_A={ZONE}&root_required=!{SSD}",
             [
-                f"resources=VCPU:1&required={AVX}&required=!{SSD}&member_of={ZONE}&"
-                f"resources_A=DISK_GB:5&member_of_A={ZONE}&{TREE}&"
+                f"resources=VCPU:1&required={LUN}&required=!{SSD}&member_of={ZONE}&"
+                f"resources_A=DISK_GB:5&member_of_A={ZONE}&root_required=!{SSD}&{TREE}&"
                 f"resources991=DISK_GB:5&required991=!{SSD}&member_of991={ZONE}"
             ],
             id="what others share in a group of its own, with what holds of all",
@@ -192,6 +204,7 @@ def test_a_request_without_resources_is_bound_to_no_tree() -> None:
         ("resources=VCPU:1,DISK_GB:5", GIVERS, True),
         (f"resources=VCPU:1,DISK_GB:5&required={AVX}", GIVERS, True),
         (f"resources=VCPU:1,DISK_GB:5&required={SSD}", GIVERS, False),
+        (f"resources=VCPU:1,DISK_GB:5&root_required=!{SSD}", GIVERS, True),
         (f"resources=VCPU:1,DISK_GB:5&required={SSD}&in_tree=uuid-of-host", GIVERS, True),
         (f"resources=VCPU:1,DISK_GB:5&resources_A=DISK_GB:5&required_A={SSD}", GIVERS, False),
         ("resources=VCPU:1,DISK_GB:5&resources_A=DISK_GB:5&in_tree_A=uuid-of-pool", GIVERS, False),
@@ -199,7 +212,7 @@ def test_a_request_without_resources_is_bound_to_no_tree() -> None:
         ("resources=VCPU:1,DISK_GB:5", replace(GIVERS, tree=(HOST, POOL)), False),
         ("resources=DISK_GB:5", GIVERS, True),
         ("resources=DISK_GB:5&resources_A=DISK_GB:5&group_policy=none", GIVERS, False),
-        (f"resources=DISK_GB:5&root_required={SSD}", GIVERS, True),
+        (f"resources=DISK_GB:5&resources_A=DISK_GB:5&group_policy=none&root_required={SSD}", GIVERS, True),
     ],
 )
 def test_that_a_host_is_none_is_sure_where_nothing_shared_may_give_a_trait(
@@ -211,8 +224,10 @@ def test_that_a_host_is_none_is_sure_where_nothing_shared_may_give_a_trait(
 @pytest.mark.parametrize(
     ("query", "count"),
     [
-        ("resources=VCPU:1&resources_A=VGPU:2&resources_B=VGPU:2&group_policy=none", 6 * 6),
+        ("resources=VGPU:2&resources_A=VGPU:2&resources_B=VGPU:2&group_policy=none", 6 * 6),
+        ("resources_A=VGPU:2&in_tree_A=uuid-of-host", 6),
         (f"resources_A=VGPU:2&required_A={AVX}", 0),
+        (f"resources_A=VCPU:1&required_A={AVX}", 1),
         (f"resources_A=VGPU:2&required_A=!{AVX}", 6),
         (f"resources_A=VGPU:2&member_of_A={ZONE}", 6),
         (f"resources_A=VGPU:2&member_of_A=!{ZONE}", 0),
