@@ -1,6 +1,10 @@
 """What a plan changes, as people read it: provider by provider, and in one sentence."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from io import StringIO
+
+import pytest
 
 from agent.audit.decide.findings import Finding, Kind, Repair
 from agent.audit.heal import UNASKED, Healed
@@ -20,9 +24,10 @@ STEP = EnsureTraits(("CUSTOM_A",))
 
 
 def provider(
-    name: str, uuid: str, parent: str | None = "host", traits: tuple[str, ...] = (), **stocks: Inventory
+    name: str, uuid: str, parent: str | None = "host", traits: Iterable[str] = (), zone: str = "", **stocks: Inventory
 ) -> ObservedProvider:
-    one = Provider(name=name, parent=parent, inventories=stocks, traits=frozenset(traits))
+    zones = frozenset({zone} - {""})
+    one = Provider(name=name, parent=parent, inventories=stocks, traits=frozenset(traits), aggregates=zones)
     return ObservedProvider(uuid=uuid, generation=1, provider=one)
 
 
@@ -48,7 +53,7 @@ def plan(before: Observed, after: Observed, *moves: Move, steps: tuple[Operation
 CARD = Inventory(total=4)
 BEFORE = tree(provider("host", "r", None, VCPU=Inventory(total=8)), provider("host_card", "c", VGPU=CARD), held="host")
 AFTER = tree(
-    provider("host", "r", None, ("CUSTOM_A",)),
+    provider("host", "r", None, ["CUSTOM_A"]),
     provider("host_NUMA0", "n", VCPU=Inventory(total=8, reserved=1, allocation_ratio=4.0)),
     provider("host_card", "c", "host_NUMA0", VGPU=CARD),
     held="host_NUMA0",
@@ -66,20 +71,57 @@ def told(data: Forecast, *, width: int = 120, whole: bool = False) -> str:
 
 
 def test_a_provider_that_goes_is_renamed_or_gets_other_terms_says_so() -> None:
-    after = tree(provider("hall", "r", None, VCPU=Inventory(total=8, reserved=2)))
+    after = tree(
+        provider("hall", "r", None, VCPU=Inventory(total=8, reserved=2)), provider("hall_card", "c", "hall", VGPU=CARD)
+    )
 
-    found = [(row.mark, row.label, row.stock) for row in rows(plan(BEFORE, after))]
+    assert [(row.mark, row.label, row.stock) for row in rows(plan(BEFORE, after))] == [
+        ("~", "hall", ("was called host", "VCPU 2/8 → 0/8 (reserved 0 → 2)")),
+        ("~", "hall_card", ("was called host_card",)),
+    ]
 
-    assert ("~", "hall", ("was called host", "VCPU 2/8 → 0/8 (reserved 0 → 2)")) in found
-    assert ("-", "host_card", ("VGPU 0/4 → gone",)) in found
+
+def test_each_row_says_what_becomes_of_one_provider() -> None:
+    traits = [f"CUSTOM_{letter}" for letter in "ABCDE"]
+    before = tree(
+        provider("host", "r", None, VCPU=Inventory(total=8), PCPU=CARD),
+        provider("host_a", "a", traits=traits[:2]),
+        provider("host_b", "b", zone="here"),
+        provider("host_c", "c", VGPU=CARD),
+        provider("host_d", "d", VGPU=CARD),
+        provider("host_e", "e", traits=traits, VGPU=CARD),
+        held="host",
+    )
+    after = tree(
+        provider("host", "r", None, VCPU=Inventory(total=8, min_unit=2), DISK_GB=Inventory(total=9, reserved=1)),
+        provider("host_a", "a", traits=traits[1:]),
+        provider("host_b", "b", zone="there"),
+        provider("host_c", "c", "host_n", traits[:1], VGPU=CARD),
+        provider("host_d", "d", VGPU=CARD),
+        provider("host_n", "n", traits=traits, VCPU=Inventory(total=8, reserved=1, allocation_ratio=4.0), VGPU=CARD),
+        held="host",
+    )
+
+    assert [(row.depth, row.mark, *row.names, row.stock, row.traits) for row in rows(plan(before, after))] == [
+        (0, "~", "host", ("DISK_GB 0/9 (1 reserved)", "PCPU 0/4 → gone", "VCPU 2/8 (min_unit 1 → 2)"), ()),
+        (1, "~", "host_a", (), ("+CUSTOM_C", "+CUSTOM_D", "+CUSTOM_E", "-CUSTOM_A")),
+        (1, "~", "host_b", (), ("aggregates",)),
+        (1, " ", "host_d", (), ()),
+        (1, "-", "host_e", ("VGPU 0/4 → gone",), ()),
+        (1, "+", "host_n", ("VCPU 0/8 (1 reserved, ratio 4)", "VGPU 0/4"), ()),
+        (2, ">", "host_c", ("was under host",), ("+CUSTOM_A",)),
+    ]
 
 
-def test_of_many_traits_only_the_number_is_said() -> None:
-    after = tree(provider("host", "r", None, tuple(f"CUSTOM_{n}" for n in range(9))))
+@pytest.mark.parametrize(
+    ("count", "told"), [(4, ("+CUSTOM_0", "+CUSTOM_1", "+CUSTOM_2", "+CUSTOM_3")), (5, ("+5 traits",))]
+)
+def test_of_many_traits_only_the_number_is_said(count: int, told: tuple[str, ...]) -> None:
+    after = tree(provider("host", "r", None, [f"CUSTOM_{n}" for n in range(count)]))
 
-    (row,) = rows(plan(tree(provider("host", "r", None, ("CUSTOM_OLD",))), after))
+    (row,) = rows(plan(tree(provider("host", "r", None, ["CUSTOM_OLD"])), after))
 
-    assert row.traits == ("+9 traits", "-CUSTOM_OLD")
+    assert row.traits == (*told, "-CUSTOM_OLD")
 
 
 def test_one_sentence_says_what_happens_to_the_tree_and_to_whom() -> None:
@@ -89,6 +131,13 @@ def test_one_sentence_says_what_happens_to_the_tree_and_to_whom() -> None:
     )
     assert "no guest's accounting changes" in summary(plan(BEFORE, AFTER))
     assert summary(plan(AFTER, BEFORE)).startswith("1 put under another parent, 1 changed, 1 removed; ")
+    assert summary(plan(tree(), BEFORE)).startswith("2 providers made; ")
+    assert summary(plan(BEFORE, BEFORE, *map(move, "abcd"))).startswith(
+        "no provider changes; the accounting of 4 guests (a, b, c, d) is"
+    )
+    assert "the accounting of 5 guests is" in summary(plan(BEFORE, AFTER, *map(move, "abcde")))
+    unnamed = plan(BEFORE, AFTER, move("a"))
+    assert "1 guest (a)" in summary(replace(unnamed, shown=replace(unnamed.shown, names=None)))
     assert summary(plan(BEFORE, AFTER, steps=())) == "nothing to change"
 
 

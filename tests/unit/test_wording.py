@@ -1,6 +1,9 @@
 """The words that tables and pictures share."""
 
-from agent.command.wording import alike, counted, families, guest, written_amounts
+from dataclasses import replace
+
+from agent.command.wording import alike, counted, families, grouped, guest, moved, written_amounts
+from reportclient.allocations import Move
 
 
 def test_a_number_has_its_noun() -> None:
@@ -20,6 +23,17 @@ def test_a_guest_has_its_name_where_the_host_knows_one() -> None:
 def test_amounts_are_one_line() -> None:
     assert written_amounts({"VCPU": 2, "DISK_GB": 10}) == "2 VCPU, 10 DISK_GB"
     assert written_amounts({}) == ""
+
+
+def test_a_move_tells_the_classes_that_it_gets_where_these_change() -> None:
+    same = Move(consumer="u1", from_provider="a", to_provider="b", moved_resources={"VCPU": 2}, because="")
+
+    assert moved(same) == "2 VCPU"
+    assert moved(replace(same, to_resources={"PCPU": 2})) == "2 VCPU as 2 PCPU"
+
+
+def test_things_of_one_key_are_together_and_those_without_a_key_alone() -> None:
+    assert grouped([("x", 1), (None, 2), ("y", 3), (None, 4), ("x", 5)]) == [[1, 5], [2], [3], [4]]
 
 
 def test_traits_are_grouped_by_the_longest_prefix_that_is_known() -> None:
