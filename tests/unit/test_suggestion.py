@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from agent.command.suggestion import suggestion
 from drivers.facts import Devices, Mdev, MdevParent, MdevType, PciFunction, PciIds
 from drivers.pci import parse_pci_address
@@ -23,6 +25,7 @@ def function(address: str, driver: str | None = None, device_class: int = 0x0300
 def test_a_host_without_devices_gets_a_comment_alone() -> None:
     assert suggestion(Devices()).startswith("# no VFs")
     assert suggestion(Devices(functions=(function(CARD, "nvidia"),))).startswith("# no VFs")
+    assert suggestion(Devices(mdev_parents=(parent(CARD),))).startswith("# no VFs")
 
 
 def test_what_is_bound_for_guests_gets_a_rule_unless_it_is_a_bridge() -> None:
@@ -37,15 +40,17 @@ def test_what_is_bound_for_guests_gets_a_rule_unless_it_is_a_bridge() -> None:
 
 
 def test_vfs_of_their_own_kind_get_one_rule_and_others_one_each() -> None:
-    vfs = (replace(function(f"0000:06:10.{n}"), pf=function(CARD).address) for n in (0, 1))
+    vfs = (replace(function(f"0000:06:10.{n}", "vfio-pci"), pf=function(CARD).address) for n in (0, 1))
     virtual = tuple(replace(vf, ids=PciIds("10de", "9999")) for vf in vfs)
-    pf = replace(function(CARD), total_vfs=2, vfs=tuple(one.address for one in virtual))
+    pf = replace(function(CARD, "vfio-pci"), total_vfs=2, vfs=tuple(one.address for one in virtual))
     alike = tuple(replace(one, ids=pf.ids) for one in virtual)
 
-    own_kind, same_kind = (suggestion(Devices(functions=(pf, *vfs))).splitlines()[3:] for vfs in (virtual, alike))
+    own_kind, *others = (
+        suggestion(Devices(functions=(pf, *vfs))).splitlines()[3:] for vfs in (virtual, alike, (virtual[0], alike[1]))
+    )
 
     assert own_kind == [f'device_spec = {{"address": "{CARD}", "vendor_id": "10de", "product_id": "9999"}}']
-    assert same_kind == [f'device_spec = {{"address": "0000:06:10.{n}"}}' for n in (0, 1)]
+    assert others == [[f'device_spec = {{"address": "0000:06:10.{n}"}}' for n in (0, 1)]] * 2
 
 
 def test_vfs_with_a_type_count_as_what_their_file_says() -> None:
@@ -78,6 +83,17 @@ def test_cards_of_a_network_are_found_without_rules() -> None:
     ]
 
 
+def test_a_type_without_a_choice_is_taken_for_all_cards() -> None:
+    elsewhere = MdevParent(name="css_0_0_0023", address=None, types=KINDS[:1])
+
+    assert suggestion(Devices(mdev_parents=(parent(CARD, KINDS[0]), elsewhere))).splitlines() == [
+        "[devices]",
+        f"# {CARD} can make nvidia-1 (A)",
+        "# css_0_0_0023 can make nvidia-1 (A)",
+        "enabled_mdev_types = nvidia-1",
+    ]
+
+
 def test_of_several_types_a_person_chooses() -> None:
     assert suggestion(Devices(mdev_parents=(parent(CARD, *KINDS),))).splitlines() == [
         "[devices]",
@@ -97,7 +113,16 @@ def test_the_type_in_use_is_taken_and_only_on_its_card_while_another_awaits_a_ch
     assert lines[2].endswith(": choose one")
 
 
-def test_a_card_that_makes_mediated_devices_is_no_pci_device() -> None:
-    devices = Devices(functions=(function(CARD, "vfio-pci"),), mdev_parents=(parent(CARD, KINDS[0]),))
+@pytest.mark.parametrize(
+    ("card", "maker"),
+    [
+        (function(CARD, "vfio-pci"), CARD),
+        (replace(function(CARD), vfs=(parse_pci_address(OTHER),)), CARD),
+        (replace(function(CARD), vfs=(parse_pci_address(OTHER),)), OTHER),
+    ],
+    ids=["card", "card with VFs", "VF"],
+)
+def test_a_card_that_makes_mediated_devices_is_no_pci_device(card: PciFunction, maker: str) -> None:
+    devices = Devices(functions=(card,), mdev_parents=(parent(maker, KINDS[0]),))
 
     assert "[pci]" not in suggestion(devices)
