@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reportclient.names import NO_DEVICES, SHARES
-from reportclient.reserve import is_mark
+from reportclient.reserve import classes_left, is_mark
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 MARKER = "CUSTOM_OWNER_COMPUTE_NODE_AGENT"
@@ -43,7 +43,8 @@ class Ownership:
         """Return the classes on this provider that we may change or remove."""
         if observed.provider.parent is not None:
             return frozenset(observed.provider.inventories) if self.writes(observed) else frozenset()
-        return self.emitted.classes | self.configured.get(observed.name, Names()).classes
+        configured = self.configured.get(observed.name, Names()).classes
+        return self.emitted.classes | configured | classes_left(observed.provider.traits)
 
     def traits(self, observed: ObservedProvider) -> frozenset[str]:
         """Return the traits on this provider that we may remove."""

@@ -49,6 +49,11 @@ def tells_left(trait: str) -> bool:
     return trait.startswith(LEFT)
 
 
+def classes_left(traits: Collection[str]) -> frozenset[str]:
+    """Return the classes of which we left something reserved, by the traits of their provider."""
+    return frozenset(_amounts(traits, LEFT))
+
+
 def is_reserved_by_us(traits: Collection[str]) -> bool:
     """Return whether we reserved something on a provider with these traits."""
     return not MARKS.isdisjoint(traits)

@@ -386,6 +386,22 @@ def test_a_host_is_not_converted_while_devices_are_awaited(start: Start) -> None
     assert one.reshape("numa", force=False).status is Status.CHANGED
 
 
+@pytest.mark.parametrize("remembers", [True, False])
+def test_a_class_that_is_kept_on_a_flat_host_holds_a_conversion_back_by_its_mark_alone(
+    start: Start, remembers: bool
+) -> None:
+    facts = replace(host(*card(NIC, 4), *card(SECOND, 4)), boot="first")
+    rule = parse_rule({"address": "0000:83:10.*", "resource_class": "CUSTOM_B"}, 1)
+    one = start("flat", facts=facts, devices=DevicePolicy(report=True, rules=(rule,)))
+    bare = replace(one.policy, devices=DevicePolicy(report=True))
+    one.sync(facts=replace(facts, boot="second"), policy=bare, uptime_s=50.0)
+    if not remembers:
+        one.forget()
+
+    assert one.stock()["CUSTOM_B"] == (4, 4)
+    assert one.reshape("numa", force=False).status is Status.UNSAFE
+
+
 def test_a_host_is_not_handed_over_while_devices_are_awaited(start: Start) -> None:
     one = start("devices")
     one.sync(facts=booted("second", vfs=0, types=0))

@@ -44,6 +44,7 @@ LAWS = {
 }
 _NAMED = 4  # breaches that a refusal names
 _NONE = Names()
+_LEFT = "CUSTOM_DEVICE_UNHEALTHY_LEFT_"  # of a trait, before an amount, "_", and a class of which we reserved it
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,8 +391,11 @@ class _Walk:
         own = self._files(stands).classes
         if not self._is_ours(stands):
             return own
-        is_root = stands.parent is None and not stands.made
-        return own | self._given.emitted.classes | self._reported(stands).classes if is_root else None
+        if stands.parent or stands.made:
+            return None
+        marks = (one.removeprefix(_LEFT) for one in stands.provider.traits if one.startswith(_LEFT))
+        left = {name for _, _, name in (mark.partition("_") for mark in marks)}
+        return own | self._given.emitted.classes | self._reported(stands).classes | left
 
     def _traits(self, stands: _Stands) -> frozenset[str]:
         """Return the traits of a provider that this agent may take away."""

@@ -6,7 +6,7 @@ from agent.state.memory import NodeState
 from drivers.policy import OF_CELLS, Layout
 from reportclient.names import CPUS, NO_DEVICES
 from reportclient.ownership import Names, is_marked, is_novas, others_marks
-from reportclient.reserve import HELD
+from reportclient.reserve import HELD, classes_left
 from reportclient.settings import HUGE, SMALL
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
 
@@ -24,8 +24,9 @@ def layout_of(tree: ObservedTree, left: NodeState, emitted: Names, configured: L
     conversion made or left it; nor does a held child of which nothing is on offer: it stands for a lost device in any
     layout.
 
-    By what a pass ``left`` it is known which classes of the root are devices', beyond ``emitted``, and which the
-    operator's files put there. Where no pass is known, a class may be another service's, and the layout cannot be told.
+    By what a pass ``left``, and by our marks, it is known which classes of the root are devices', beyond ``emitted``,
+    and by the former which the operator's files put there. Where no pass is known, a class without a mark may be
+    another service's, and the layout cannot be told.
     """
     root = tree.root
     if root is None:
@@ -35,7 +36,7 @@ def layout_of(tree: ObservedTree, left: NodeState, emitted: Names, configured: L
         return _with_cells(of_cells, configured)
     reported, added = (names.get(root.name, Names()).classes for names in (left.reported, left.configured))
     classes = root.provider.inventories.keys() - added - NO_DEVICES
-    if classes & (emitted.classes | reported):
+    if classes & (emitted.classes | reported | classes_left(root.provider.traits)):
         return "flat"
     if any(is_marked(seen) or is_novas(seen) for seen in children):
         return "devices"
