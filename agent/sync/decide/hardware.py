@@ -42,9 +42,8 @@ class Hardware:
             self._vfs.setdefault(str(one.address), set()).update(map(str, one.vfs))
             if one.pf:
                 self._vfs.setdefault(str(one.pf), set()).add(str(one.address))
-        divided = {str(one.address): one.name for one in facts.devices.mdev_parents if one.address}
         made = Counter(one.parent for one in facts.devices.mdevs)
-        self._divided = {address for address, name in divided.items() if made[name]}
+        self._divided = {str(one.address) for one in facts.devices.mdev_parents if made[one.name]}
         self._mdevs = {
             one.name: made[one.name] + max((kind.available_instances for kind in one.types), default=0)
             for one in facts.devices.mdev_parents
@@ -65,7 +64,7 @@ class Hardware:
             if name.endswith(f"_{parent}"):
                 return count
         address = device_address(name)
-        if address is None or address not in self._vfs:
+        if address not in self._vfs:
             return None
         if written and (members := self._host.offered.get(name)):
             return sum(not self._is_taken(one, address) for one in members)
@@ -110,6 +109,6 @@ class Hardware:
 
 
 def _pins(guest: Guest, dedicated: frozenset[int]) -> frozenset[int]:
-    """Return the dedicated CPUs to which a guest is pinned, with that of its emulator's threads."""
+    """Return the dedicated CPUs to which a guest is pinned, with the CPU of its emulator's threads."""
     alone = frozenset[int]().union(*(cpus for cpus in guest.vcpus if len(cpus) == 1)) & dedicated
-    return alone | guest.emulator_cpus & dedicated if alone and len(guest.emulator_cpus) == 1 else alone
+    return alone | guest.emulator_cpus if alone and len(guest.emulator_cpus) == 1 else alone

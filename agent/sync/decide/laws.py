@@ -206,16 +206,16 @@ class _Walk:
 
     def __init__(self, given: Given) -> None:
         self._given = given
-        uuids = {seen.name: seen.uuid for seen in given.observed}
+        uuids: dict[str | None, str] = {seen.name: seen.uuid for seen in given.observed}
         self._stands = {
-            seen.uuid: _Stands(seen.uuid, uuids.get(seen.provider.parent or ""), seen.provider)
-            for seen in given.observed
+            seen.uuid: _Stands(seen.uuid, uuids.get(seen.provider.parent), seen.provider) for seen in given.observed
         }
         self._root = given.observed.root.uuid if given.observed.root else ""
         self._host = Hardware(given.host) if given.host else None
         self._fresh = not any(CPUS & one.stock.keys() for one in self._stands.values())  # nobody can have CPUs here yet
         self._used: Counter[tuple[str, str]] = Counter()
-        for uuid, rows in (given.rows or {}).items():
+        self._rows = given.rows or {}
+        for uuid, rows in self._rows.items():
             for row in rows:
                 self._used[uuid, row.resource_class] += row.amount
 
@@ -243,7 +243,7 @@ class _Walk:
         """Carry out an operation whose providers stand."""
         match step:
             case Create(uuid, name, parent):
-                self._stands[uuid] = _Stands(uuid, parent, Provider(name=name, parent=parent), made=True)
+                self._stands[uuid] = _Stands(uuid, parent, Provider(name=name), made=True)
                 self._root = self._root or uuid
             case Rename(uuid, name):
                 self._change(uuid, name=name)
@@ -251,8 +251,6 @@ class _Walk:
                 self._stands[uuid].parent = parent
             case SetTraits(uuid, _, traits):
                 self._change(uuid, traits=traits)
-            case SetAggregates(uuid, _, aggregates):
-                self._change(uuid, aggregates=aggregates)
             case SetInventories(uuid, _, inventories):
                 self._stands[uuid].written = True
                 self._change(uuid, inventories=inventories)
@@ -333,7 +331,7 @@ class _Walk:
         below = [one.name for one in self._stands.values() if one.parent == stands.uuid]
         if below:
             yield Breach("order", f"{stands.name} is deleted before {_list(below)} below it")
-        if not stands.provider.traits and not self._is_derived(stands) and not stands.made and stands.parent:
+        if not stands.provider.traits and not self._is_derived(stands) and not stands.made:
             yield Breach("foreign", f"{stands.name} is deleted, and nothing on it shows that this agent made it")
         if stands.uuid == self._root and not (self._given.ends and MARKER in stands.provider.traits):
             yield Breach("foreign", f"the root {stands.name} is deleted")
@@ -380,7 +378,7 @@ class _Walk:
 
     def _is_derived(self, stands: _Stands) -> bool:
         """Return whether the uuid of a provider without marks shows that we made it; its traits may come yet."""
-        parts = (small_letters(stands.name[at:]) for at, letter in enumerate(stands.name) if letter == "_")
+        parts = (small_letters(stands.name[at:]) for at in range(len(stands.name)))
         return any(str(uuid5(UUID(self._root), part)) == stands.uuid for part in parts)
 
     def _reported(self, stands: _Stands) -> Names:
@@ -391,7 +389,7 @@ class _Walk:
         own = self._files(stands).classes
         if not self._is_ours(stands):
             return own
-        if stands.parent or stands.made:
+        if stands.parent:
             return None
         marks = (one.removeprefix(_LEFT) for one in stands.provider.traits if one.startswith(_LEFT))
         left = {name for _, _, name in (mark.partition("_") for mark in marks)}
@@ -404,23 +402,20 @@ class _Walk:
             return own
         below = self._given.emitted.below or _NONE if stands.parent else _NONE
         begins = self._given.emitted.prefixes + below.prefixes
-        begun = frozenset(one for one in stands.provider.traits if begins and one.startswith(begins))
+        begun = frozenset(one for one in stands.provider.traits if one.startswith(begins))
         begun |= {one for one in stands.provider.traits if f"{MARKER}_SET_{one}" in stands.provider.traits}
         return own | self._reported(stands).traits | self._given.emitted.traits | below.traits | begun
 
     # What is wrong at this moment
 
     def wrongs(self, *, before: bool = False) -> _Wrongs:
-        """Return all that is used beyond what there is, or on offer more than once, by place; ``before`` the plan."""
-        found: _Wrongs = {}
+        """Return by how much more is used than there is, or is on offer, by place; ``before`` the plan."""
         ours = [one for one in self._stands.values() if self._is_ours(one)]
-        if self._given.rows is not None:
-            found |= self._overused()
-        found |= self._one_class_twice(ours)
+        found = self._overused() | self._one_class_twice(ours)
         if self._host:
             found |= self._too_much(ours, self._host)
             found |= self._claimed_twice(ours, self._host)
-            if self._given.rows is not None and not self._fresh:
+            if not self._fresh:
                 found |= self._pinned(ours, self._host, before)
         return found
 
@@ -428,13 +423,12 @@ class _Walk:
         found: _Wrongs = {}
         for (uuid, name), used in self._used.items():
             stands = self._stands.get(uuid)
-            if used <= 0 or uuid in self._given.pools:
-                continue
             stock = stands.stock.get(name) if stands else None
+            if uuid in self._given.pools or (stock and self._given.forced):
+                continue
             room = 0 if stock is None else stock.capacity if name in NO_DEVICES else stock.total
-            if used > room and not (stock and self._given.forced):
-                text = f"{used} {name} on {stands.name if stands else uuid} are allocated, and there is room for {room}"
-                found["use", uuid, name] = used - room, Breach("capacity", text)
+            text = f"{used} {name} on {stands.name if stands else uuid} are allocated, and there is room for {room}"
+            found["use", uuid, name] = used - room, Breach("capacity", text)
         return found
 
     def _free(self, stands: _Stands) -> dict[str, int]:
@@ -454,7 +448,7 @@ class _Walk:
                 min(above[name], below[name]),
                 Breach("twice", f"{above[name]} {name} are on offer on the root, and {below[name]} below it"),
             )
-            for name in above.keys() & below.keys()
+            for name in above
         }
 
     def _too_much(self, ours: list[_Stands], host: Hardware) -> _Wrongs:
@@ -464,7 +458,7 @@ class _Walk:
         for one in ours:
             totals.update({name: stock.total for name, stock in one.stock.items()})
             free, units = sum(self._free(one).values()), host.units(one.name, written=one.written)
-            if units is not None and free > units and one.parent:
+            if units is not None:
                 text = f"{one.name} offers {free} units, and its device has {units} that are free for that"
                 found["units", one.uuid] = free - units, Breach("twice", text)
         for what, number, most in (
@@ -489,12 +483,11 @@ class _Walk:
                 Breach("twice", f"PCI function {address} is on offer {len(names)} times: on {_list(names)}"),
             )
             for address, names in claims.items()
-            if len(names) > 1
         }
 
     def _pinned(self, ours: list[_Stands], host: Hardware, before: bool) -> _Wrongs:
         """Return where more PCPU are free than dedicated CPUs to which no running guest is pinned."""
-        known = [one for one in ours if one.made or one.uuid in (self._given.rows or {})]  # of others it is not read
+        known = [one for one in ours if one.made or one.uuid in self._rows]  # of others it is not read
         free = {one.uuid: (one.name, self._free_pcpu(one)) for one in known if "PCPU" in one.stock}
         free[""] = "all providers together", sum(number for _, number in free.values())
         found: _Wrongs = {}
