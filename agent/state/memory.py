@@ -85,7 +85,7 @@ def same_place(one: str, other: str) -> bool:
 
     That is the case of the host, the default port, and slashes at the end.
     """
-    return one == other or _plain(one) == _plain(other)
+    return _plain(one) == _plain(other)
 
 
 def _plain(name: str) -> str:

@@ -18,24 +18,24 @@ def joined_exchanges(snapshot: Snapshot, found: list[Finding]) -> list[Finding]:
 
     Placement writes several consumers at once, and looks for room after all of them: POST /allocations.
     """
-    wrong = {one.consumer: one for one in found if one.consumer and one.repair and one.kind in _WRONG}
-    waits = _waits(snapshot, {uuid: one.repair.rewrites[0] for uuid, one in wrong.items() if one.repair})
+    last = {str(one.consumer): one for one in found}  # of a guest with wrong amounts, one of those that share a repair
+    waits = _waits(snapshot, {uuid: one.repair.rewrites[0] for uuid, one in last.items() if one.repair})
     reach = {uuid: _reachable(uuid, waits) for uuid in waits}
-    rings = {uuid: [wrong[other] for other in sorted(reach[uuid]) if uuid in reach[other]] for uuid in waits}
-    return [_with_ring(one, rings.get(one.consumer or "", []) if one.kind in _WRONG else []) for one in found]
+    rings = {uuid: [last[other] for other in sorted(reach[uuid]) if uuid in reach[other]] for uuid in waits}
+    return [_with_ring(one, rings.get(str(one.consumer), []) if one.kind in _WRONG else []) for one in found]
 
 
 def _waits(snapshot: Snapshot, rewrites: Mapping[str, Rewrite]) -> dict[str, set[str]]:
     """Return, by consumer, the consumers that leave a slot for which the consumer has no room."""
-    names, used = snapshot.names, usages(snapshot.allocations)
+    used = usages(snapshot.allocations)
+    left = {uuid: _more(one.after, one.before) for uuid, one in rewrites.items()}
     waits: dict[str, set[str]] = {uuid: set() for uuid in rewrites}
     for uuid, one in rewrites.items():
-        for slot in _more(one.before, one.after):
-            place, name = names.get(slot[0], ""), slot[1]
-            stock = snapshot.tree.by_name[place].provider.inventories.get(name) if place else None
-            coming = one.after[slot[0]][name] - one.before.get(slot[0], {}).get(name, 0)
-            if stock and used.get((place, name), 0) + coming > stock.capacity:
-                waits[uuid] |= {other for other, its in rewrites.items() if slot in _more(its.after, its.before)}
+        for place, name in _more(one.before, one.after):
+            seen = snapshot.tree.by_uuid[place]
+            coming = one.after[place][name] - one.before.get(place, {}).get(name, 0)
+            if used.get((seen.name, name), 0) + coming > seen.provider.inventories[name].capacity:
+                waits[uuid] |= {other for other, slots in left.items() if (place, name) in slots}
     return waits
 
 
@@ -60,12 +60,12 @@ def _reachable(uuid: str, waits: Mapping[str, set[str]]) -> set[str]:
 def _with_ring(finding: Finding, ring: list[Finding]) -> Finding:
     """Return the finding with the repair of all guests of its ring; as it is where it is in none."""
     repairs = [one.repair for one in ring if one.repair]
-    if finding.repair is None or not repairs:
+    if not repairs:
         return finding
     guests = ", ".join(str(one.consumer) for one in ring)
     text = f"set the allocations of guests {guests} to what they really have, at once, as each has the other's place"
     rewrites = tuple(each for one in repairs for each in one.rewrites)
-    misplaced = len(repairs) == len(ring) and all(one.misplaced for one in repairs)
+    misplaced = all(one.misplaced for one in repairs)
     return replace(
         finding,
         repair=Repair(text=text, operation=ReplaceAllocations(rewrites), misplaced=misplaced),

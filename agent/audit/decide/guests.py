@@ -55,8 +55,6 @@ def _audit_guests(snapshot: Snapshot) -> list[Finding]:
 def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     """Return the findings of a guest whose allocations here differ from what it really has."""
     differences, known = snapshot.differences(consumer.uuid), snapshot.holdings.known[consumer.uuid]
-    if not differences:
-        return []
     unrelated = not may_move_with(snapshot, consumer.uuid)
     doubt = "" if unrelated else "; a consumer of the same project and user here may be its migration"
     kinds = {
@@ -112,7 +110,7 @@ def _went_too(snapshot: Snapshot, consumer: Consumer, differences: _Differences)
     root, disk_gb = snapshot.tree.providers[0].name, _disk(snapshot, snapshot.holdings.known[uuid])
     lost = {"DISK_GB": {root: (disk_gb, 0)}} if disk_gb and "DISK_GB" not in booked else {}
     kept = booked if gone & NO_DEVICES else booked | {"DISK_GB"}
-    return lost, _unsure(snapshot, uuid, consumer, differences.keys() | lost.keys(), kept)
+    return lost, _unsure(snapshot, uuid, consumer, differences.keys(), kept)
 
 
 def _without_owner_or_type(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:

@@ -19,9 +19,8 @@ from reportclient.tree import ObservedProvider
 def audit_providers(snapshot: Snapshot) -> list[Finding]:
     """Return the findings of providers; they need no ``snapshot.consumers``."""
     booked = usages(snapshot.allocations)
-    used_slots = [slot for slot, amount in booked.items() if amount]
-    used = {name for name, _ in used_slots}
-    used |= {unit.provider for unit in snapshot.holdings.units}
+    held = {name for name, _ in booked}
+    used = held | {unit.provider for unit in snapshot.holdings.units}
     parents = {seen.provider.parent for seen in snapshot.tree}
     odd, providers = snapshot.holdings.backing.odd.sentences.items(), snapshot.providers
     found = [Finding(kind=Kind.ODD_DEVICE, provider=name, seen=sentence) for name, sentence in odd]
@@ -35,7 +34,7 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
         if is_ours and ONE_TIME in provider.traits and name in used:
             found += _to_be_reserved(seen)
         if is_ours and name not in providers.present and not awaited and not is_used_up(seen):
-            found.append(_ghost(seen, in_use=name in parents or any(place == name for place, _ in used_slots)))
+            found.append(_ghost(seen, in_use=name in parents | held))
         if name in providers.foreign and is_novas(seen) and open_stock(seen):
             found.append(Finding(kind=Kind.GHOST, provider=name, seen=advice(seen)))
         if not _is_owned(seen, snapshot.tree.providers[0].name):
@@ -120,13 +119,12 @@ def _offered_by_two(snapshot: Snapshot) -> list[Finding]:
     units = {unit: name for name, offered in snapshot.holdings.backing.offered.items() for unit in sorted(offered)}
     found, cards, foreign = [], snapshot.providers.cards, snapshot.providers.foreign
     for seen in snapshot.tree:
-        address = device_address(seen.name) if seen.provider.inventories and seen.name in foreign else None
-        unit = _same_hardware(address, units, cards) if address else None
+        address = device_address(seen.name) or ""
+        unit = _same_hardware(address, units, cards) if seen.provider.inventories and seen.name in foreign else None
         if unit is None or units[unit] not in snapshot.tree.by_name or device_address(units[unit]) == address:
             continue  # not on offer twice, or found by the names
         what, too = (
-            f"{one}, which libvirt lists as a VF of {cards[one]}," if one in cards else one
-            for one in (address or "", unit)
+            f"{one}, which libvirt lists as a VF of {cards[one]}," if one in cards else one for one in (address, unit)
         )
         owners = ", ".join(sorted(name for name in seen.provider.traits if name.startswith(OWNERS))) or "nobody"
         sentence = (
@@ -139,8 +137,7 @@ def _offered_by_two(snapshot: Snapshot) -> list[Finding]:
 
 def _same_hardware(address: str, units: Collection[str], cards: Mapping[str, str]) -> str | None:
     """Return the unit that is the function at this address, its PF, or one of its VFs; None: there is none."""
-    pf = cards.get(address)
-    related = (address, *((pf,) if pf else ()), *sorted(unit for unit in units if cards.get(unit) == address))
+    related = (address, cards.get(address), *sorted(unit for unit in units if cards.get(unit) == address))
     return next((unit for unit in related if unit in units), None)
 
 
@@ -181,7 +178,7 @@ def _to_be_reserved(seen: ObservedProvider) -> list[Finding]:
 
 def _is_owned(seen: ObservedProvider, root: str) -> bool:
     """Return whether a provider has an owner, by the mark of any service, or by a name as Neutron's agents give it."""
-    marked = any(trait == MARKER or trait.startswith(("OWNER_", "CUSTOM_OWNER_")) for trait in seen.provider.traits)
+    marked = any(trait.startswith(OWNERS) for trait in seen.provider.traits)
     return marked or is_novas(seen) or seen.name.startswith(f"{root}:")
 
 

@@ -102,7 +102,7 @@ class Snapshot:
         Of those only nova can tell whether they moved away.
         """
         known = self.holdings.known
-        nova = {uuid for uuid in self.without_rows if uuid in known and known[uuid].project}
+        nova = {uuid for uuid in self.without_rows if known[uuid].project}
         return frozenset(uuid for uuid in nova if known[uuid].active or not running)
 
     def elsewhere(self, consumer: Consumer) -> frozenset[str]:
@@ -116,8 +116,8 @@ class Snapshot:
 
     def is_settled(self, uuid: str) -> bool:
         """Return whether a guest runs here and does not migrate; then it is to have what it has now."""
-        known = self.holdings.known.get(uuid)
-        return known is not None and known.active and not known.migrating
+        known = self.holdings.known[uuid]
+        return known.active and not known.migrating
 
     def told(self, uuid: str) -> list[str]:
         """Return our classes in this tree for which the hypervisor tells all that a guest has, sorted."""
@@ -163,7 +163,7 @@ class Snapshot:
         for unit in self._units.get((uuid, name), ()):
             wanted[unit.provider] = wanted.get(unit.provider, 0) + unit.amount
         for port in self.ports(uuid, name):
-            least = wanted.get(port.provider, 0) - port.amount
+            least = wanted[port.provider] - port.amount
             wanted[port.provider] = min(wanted[port.provider], max(least, rows.get((port.provider, name), 0)))
         if not wanted.keys() <= offered:
             return None
@@ -176,7 +176,7 @@ class Snapshot:
                 kept = min(rest, max(0, rows.get((place, name), 0) - wanted.get(place, 0)))
                 wanted[place] = wanted.get(place, 0) + kept
                 rest -= kept
-            wanted[places[0]] = wanted.get(places[0], 0) + rest
+            wanted[places[0]] += rest
         return {place: amount for place, amount in wanted.items() if amount}
 
     @cached_property
@@ -213,7 +213,7 @@ class Snapshot:
         for name, truth in sorted(truths.items()):
             if truth is None or self._is_as_named(uuid, name, sum(truth.values())):
                 continue
-            places = truth.keys() | {provider for provider, each in rows if each == name}
+            places = truth.keys() | {provider for provider, _ in rows}
             pairs = {place: (truth.get(place, 0), rows.get((place, name), 0)) for place in sorted(places)}
             if wrong := {place: pair for place, pair in pairs.items() if pair[0] != pair[1]}:
                 found[name] = wrong
@@ -264,7 +264,7 @@ def suspects(snapshot: Snapshot) -> frozenset[str]:
     """
     strangers = snapshot.holders - snapshot.holdings.guests
     settled = {uuid for uuid in snapshot.holdings.guests if snapshot.is_settled(uuid)}
-    differing = {uuid for uuid in settled & snapshot.holders if snapshot.differences(uuid)}
+    differing = {uuid for uuid in settled if snapshot.differences(uuid)}
     unfounded = snapshot.without_rows if strangers else snapshot.without_rows & settled
     unowned = {uuid for uuid in snapshot.holdings.guests if strangers and None in snapshot.owner(uuid)}
     return strangers | differing | unfounded | unowned | snapshot.doubted
@@ -274,4 +274,4 @@ def kin(snapshot: Snapshot) -> frozenset[str]:
     """Return the guests with the same owner as a stranger: their sets tell whether they are moving with it."""
     strangers = [one for uuid, one in snapshot.consumers.items() if uuid not in snapshot.holdings.guests]
     owners = {(one.project, one.user) for one in strangers if snapshot.rows(one.uuid)}
-    return frozenset(uuid for uuid in snapshot.holdings.guests if owners and snapshot.owner(uuid) in owners)
+    return frozenset(uuid for uuid in snapshot.holdings.guests if snapshot.owner(uuid) in owners)

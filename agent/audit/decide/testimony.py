@@ -55,9 +55,9 @@ def move_of(snapshot: Snapshot, uuid: str) -> NovaMigration | None:
 def lives_elsewhere(snapshot: Snapshot, server: NovaServer) -> bool:
     """Return whether nova has a server on another host for good: at rest there, and in no open migration from here."""
     nova = snapshot.nova
-    if nova is None or not nova.host or server.host in (None, nova.host):
+    if nova is None or server.host in (None, nova.host):
         return False
-    return server.status in AT_REST and server.task is None and not _open_moves(nova, server.uuid)
+    return server.status in AT_REST and not _open_moves(nova, server.uuid)
 
 
 def rests_here(snapshot: Snapshot, guest: str) -> bool:
@@ -80,7 +80,7 @@ def doubt_of(snapshot: Snapshot, guest: str) -> str:
         return ""
     if nova is None or server is None:
         return why_undecided(snapshot, guest) or f"; nova does not know {guest}"
-    if not nova.host or server.host != nova.host:
+    if server.host != nova.host:
         return f"; nova has it on host {server.host or 'none'}"
     moving = any(one.status != FINISHED for one in _open_moves(nova, guest))
     busy = server.in_action or server.status == "UNKNOWN" or moving

@@ -156,10 +156,7 @@ def _judge(snapshot: Snapshot, one: Consumer) -> Finding:
     doubt = why_undecided(snapshot, one.uuid)
     if not doubt and _doubtful(snapshot, one):
         doubt = _next_step(one, abroad=abroad)
-    if word is Testimony.NEITHER:
-        doubt, told = "", f", and {Testimony.NEITHER.value}"
-    else:
-        told = doubt
+    told = f", and {word.value}" if word is Testimony.NEITHER else doubt
     if one.kind == MIGRATION:
         kind, seen = Kind.LEAKED, "the migration's guest is not on this host"
     elif abroad:
@@ -186,23 +183,20 @@ _REMAKING = {
 
 def _judge_server(snapshot: Snapshot, server: NovaServer, *, abroad: bool) -> Finding:
     """Classify a consumer of which nova has a server, and that has no guest on this host."""
-    state = f"{server.status}, task {server.task}" if server.task else server.status
     place = f"on host {server.host}" if server.host else "on no host"
     if abroad and lives_elsewhere(snapshot, server):
-        seen = f"nova has its server {place} ({state}), and the consumer has allocations here too"
+        seen = f"nova has its server {place} ({server.status}), and the consumer has allocations here too"
         return Finding(kind=Kind.DOUBLED, seen=seen, safe=True, by_nova=True)
     seen = (
-        f"nova has server {server.uuid} {place} ({state}), and its guest is neither defined nor running on this host: "
-        f"run openstack server show {server.uuid}. If nova has the server on this host and does not move it, "
-        f"{_REMAKING.get(server.status, _REBOOT).format(server.uuid)}"
+        f"nova has server {server.uuid} {place} ({server.status}), and its guest is neither defined nor running on "
+        f"this host: run openstack server show {server.uuid}. If nova has the server on this host and does not move "
+        f"it, {_REMAKING.get(server.status, _REBOOT).format(server.uuid)}"
     )
     return Finding(kind=Kind.GUEST_LOST, seen=seen, arriving=True, by_nova=True)
 
 
 def _doubtful(snapshot: Snapshot, stranger: Consumer) -> list[str]:
     """Return the guests here whose migration a stranger may be, for all that is known."""
-    if word_of(snapshot, stranger.uuid) in (Testimony.SERVER, Testimony.NEITHER):
-        return []
     if stranger.kind == INSTANCE:
         return []
     return [
