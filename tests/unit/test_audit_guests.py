@@ -218,21 +218,30 @@ def test_a_guest_without_allocations_gets_what_it_has_and_its_disk() -> None:
     assert claim.after == {ROOT: SET}
 
 
+@pytest.mark.parametrize("kept", [{}, {"VCPU": 2}], ids=["all that it has", "a class"])
 @pytest.mark.parametrize(
     ("known", "why"),
     [
         pytest.param(replace(RUNS, project=None), "its project and user are not known", id="whose it is"),
         pytest.param(replace(RUNS, disk_gb=None), "this host does not show how much DISK_GB", id="its disk"),
         pytest.param(replace(RUNS, named={"CUSTOM_X": 1}), "how much CUSTOM_X the guest should have", id="its class"),
+        pytest.param(replace(RUNS, untold=frozenset({"VGPU"})), "how much VGPU the guest", id="a device out of sight"),
     ],
 )
-def test_a_guest_of_which_not_all_is_known_is_allocated_by_a_person(known: GuestState, why: str) -> None:
-    found = find_all(snapshot(known=known))
+def test_a_guest_that_lost_what_is_not_all_known_is_allocated_by_a_person(
+    known: GuestState, why: str, kept: dict[str, int]
+) -> None:
+    """Its consumer tells whose it is, as long as it has one."""
+    stands = (consumer(slots={ROOT: kept}),) if kept else ()
 
-    assert found
-    assert {(one.kind, one.repair, one.safe) for one in found} == {(Kind.MISSING, None, False)}
-    command = "compute-node-agent claim guest --project P --user U --type T --request FILE"
-    assert all(why in one.seen and command in one.seen for one in found)
+    found = find_all(snapshot(*stands, known=known))
+
+    if kept and known.project is None:
+        assert all(one.safe for one in found)
+        return
+    kind, how = (Kind.WRONG_AMOUNT, "--replace") if kept else (Kind.MISSING, "--project P --user U --type T")
+    assert {(one.kind, one.repair, one.safe) for one in found} == {(kind, None, False)}
+    assert all(why in one.seen and f"compute-node-agent claim guest {how} --request FILE" in one.seen for one in found)
 
 
 def test_a_guest_that_has_nothing_that_is_on_offer_here_is_told_at_the_root() -> None:
@@ -296,7 +305,8 @@ def test_of_two_migrations_that_may_keep_a_guests_set_none_is_taken_for_certain(
 
 
 def test_nothing_but_its_owner_speaks_for_the_keeper_of_a_guest_of_which_nothing_is_told() -> None:
-    holdings = Holdings(guests=frozenset({"guest"}), known={"guest": RUNS})
+    """The host could tell of CPUs that the tree does not offer."""
+    holdings = Holdings(guests=frozenset({"guest"}), known={"guest": RUNS}, told=frozenset({"PCPU"}))
 
     found, *others = find_all(snapshot(consumer("keeper", kind="MIGRATION"), holdings=holdings))
 
@@ -358,21 +368,6 @@ def test_a_guest_that_lost_a_class_gets_its_disk_back_too() -> None:
     assert rewrites(found[0])["guest"].after == {ROOT: SET}
 
 
-@pytest.mark.parametrize(
-    ("known", "why"),
-    [
-        pytest.param(replace(RUNS, disk_gb=None), "how much DISK_GB the guest should have", id="its disk is not told"),
-        pytest.param(replace(RUNS, named={"CUSTOM_X": 1}), "how much CUSTOM_X the guest", id="a class of its flavor"),
-        pytest.param(replace(RUNS, untold=frozenset({"VGPU"})), "how much VGPU the guest", id="a device out of sight"),
-    ],
-)
-def test_a_guest_that_lost_a_class_is_not_repaired_in_part(known: GuestState, why: str) -> None:
-    found = find_all(snapshot(consumer(slots={ROOT: {"VCPU": 2}}), known=known))
-
-    assert {(one.safe, one.repair, why in one.seen) for one in found} == {(False, None, True)}
-    assert all("compute-node-agent claim guest --replace --request FILE" in one.seen for one in found)
-
-
 # -- consumers that are no guests here ---------------------------------------------------------------------------------
 
 
@@ -388,9 +383,10 @@ def test_a_guest_that_lost_a_class_is_not_repaired_in_part(known: GuestState, wh
 def test_a_consumer_that_is_no_guest_here_loses_what_it_has_here(
     slots: Slots, kind: str, finding: Kind, after: Slots
 ) -> None:
+    """It looks like one that our own verbs make: a claim before its guest, or the source's part of a resize."""
     found = find_all(snapshot(consumer("stranger", slots, kind), holdings=Holdings()))
 
-    assert {(one.kind, one.consumer, one.safe) for one in found} == {(finding, "stranger", True)}
+    assert {(one.kind, one.consumer, one.safe, one.arriving) for one in found} == {(finding, "stranger", True, True)}
     assert {(one.resource_class, one.expected, one.actual) for one in found} == {
         (name, 0, amount) for place in slots.keys() - after for name, amount in slots[place].items()
     }
@@ -407,25 +403,32 @@ def test_an_orphan_with_a_disk_on_shared_storage_is_told_at_each_audit_until_a_p
     assert rewrites(found[0])["stranger"].after == {}
 
 
-@pytest.mark.parametrize("kind", ["INSTANCE", "MIGRATION"])
-def test_a_consumer_without_a_guest_here_looks_like_one_that_our_own_verbs_make(kind: str) -> None:
-    """A claim whose guest is still to come; the source's part of a resize that awaits its confirmation."""
-    found = find_all(snapshot(consumer("stranger", {ROOT: SET}, kind), holdings=Holdings()))
-
-    assert {(one.safe, one.arriving) for one in found} == {(True, True)}
-
-
 def test_a_consumer_of_another_service_is_no_finding() -> None:
     assert find_all(snapshot(consumer(), consumer("volume", kind="BLOCK_STORAGE"))) == ()
 
 
-def test_a_migration_with_a_guest_of_its_owner_here_may_be_that_guests() -> None:
-    (found, *_) = find_all(snapshot(consumer(), consumer("stranger", {ROOT: {"VCPU": 1}}, "MIGRATION")))
+@pytest.mark.parametrize(
+    ("kind", "user", "finding", "safe"),
+    [
+        pytest.param("MIGRATION", "u", Kind.LEAKED, False, id="a migration"),
+        pytest.param(None, "u", Kind.ORPHANED, False, id="of no type"),
+        pytest.param(None, "v", Kind.ORPHANED, True, id="another user's"),
+        pytest.param("INSTANCE", "u", Kind.ORPHANED, True, id="no migration, by its type"),
+    ],
+)
+def test_a_stranger_with_a_guest_of_its_owner_here_may_be_that_guests_migration(
+    kind: str | None, user: str, finding: Kind, safe: bool
+) -> None:
+    (found,) = find_all(snapshot(consumer(), consumer("stranger", {ROOT: {"VCPU": 1}}, kind, user)))
 
-    assert (found.kind, found.safe) == (Kind.LEAKED, False)
-    assert "consumer stranger may be the migration of a guest of the same project and user on this host" in found.seen
-    assert "server migration list --limit 1 --marker stranger" in found.seen
-    assert "run compute-node-agent release stranger" in found.seen
+    assert (found.kind, found.safe) == (finding, safe)
+    for words in (
+        "consumer stranger may be the migration of a guest of the same project and user on this host",
+        "server migration list --limit 1 --marker stranger",
+        "run compute-node-agent release stranger",
+    ):
+        assert (words in found.seen) != safe
+    assert found.seen.endswith("is neither defined nor running on this host") == safe
 
 
 def test_a_doubtful_consumer_that_is_on_another_host_too_keeps_what_it_has_there() -> None:
@@ -442,6 +445,7 @@ def test_a_doubtful_consumer_that_is_on_another_host_too_keeps_what_it_has_there
     assert "guest of the same project and user on this host" in found.seen
     command = "openstack resource provider allocation set stranger, with one --allocation for each"
     assert f"{command} allocation that this consumer has outside this host, so that only those" in found.seen
+    assert "release" not in found.seen
 
 
 # -- guests whose allocations do not say whose they are ----------------------------------------------------------------
@@ -459,26 +463,27 @@ def test_a_guest_with_owner_and_type_lacks_neither() -> None:
     assert nameless(consumer()) == []
 
 
-def test_a_guest_of_nobody_is_given_to_the_owner_that_the_hypervisor_tells() -> None:
-    (found,) = nameless(consumer(user=NOBODY))
+@pytest.mark.parametrize(
+    ("one", "known", "kind", "owner"),
+    [
+        pytest.param(consumer(user=NOBODY), RUNS, Kind.WITHOUT_OWNER, ("p", "u"), id="the hypervisor tells whose"),
+        pytest.param(
+            consumer(user=NOBODY), replace(RUNS, user=None), Kind.WITHOUT_OWNER, None, id="nobody tells whose"
+        ),
+        pytest.param(consumer(kind=None, user="own"), RUNS, Kind.WITHOUT_TYPE, ("p", "own"), id="with an owner"),
+    ],
+)
+def test_a_guest_of_nobody_or_of_no_type_is_written_with_what_is_known(
+    one: Consumer, known: GuestState, kind: Kind, owner: tuple[str, str] | None
+) -> None:
+    (found,) = nameless(one, known)
 
-    assert (found.kind, found.safe) == (Kind.WITHOUT_OWNER, True)
-    named = rewrites(found)["guest"]
-    assert (named.project, named.user, named.before, named.after) == ("p", "u", {ROOT: SET}, {ROOT: SET})
-
-
-def test_a_guest_of_nobody_stays_one_where_the_hypervisor_does_not_tell_whose_it_is() -> None:
-    (found,) = nameless(consumer(user=NOBODY), replace(RUNS, user=None))
-
-    assert (found.kind, found.safe, found.repair) == (Kind.WITHOUT_OWNER, False, None)
-    assert f"its user {NOBODY}" in found.seen
-
-
-def test_a_guest_without_a_type_becomes_an_instance_of_its_own_owner() -> None:
-    (found,) = nameless(consumer(kind=None, user="its own"))
-
-    assert (found.kind, found.safe) == (Kind.WITHOUT_TYPE, True)
-    assert (rewrites(found)["guest"].user, rewrites(found)["guest"].kind) == ("its own", "INSTANCE")
+    assert (found.kind, found.safe, found.repair is None) == (kind, owner is not None, owner is None)
+    assert found.repair or f"its user {NOBODY}" in found.seen
+    if owner:
+        named = rewrites(found)["guest"]
+        assert ((named.project, named.user), named.kind) == (owner, "INSTANCE")
+        assert named.before == named.after == {ROOT: SET}
 
 
 def test_a_type_is_not_missed_where_placement_tells_none_nor_of_a_guest_that_was_not_asked_for() -> None:
@@ -493,12 +498,13 @@ def test_a_type_is_not_missed_where_placement_tells_none_nor_of_a_guest_that_was
 
 def test_a_stranger_and_the_guests_of_its_owner_are_read() -> None:
     stranger = consumer("stranger", {ROOT: {"VCPU": 1}}, "MIGRATION")
-    of_another = replace(stranger, project="another")
+    elsewhere = replace(snapshot(consumer()), consumers={"stranger": stranger})
 
     assert suspects(snapshot(consumer(), stranger)) == {"stranger"}
     assert kin(snapshot(consumer(), stranger)) == {"guest"}
-    assert kin(snapshot(consumer(), of_another)) == frozenset()
-    assert kin(snapshot(consumer())) == frozenset()
+    assert kin(snapshot(consumer(), replace(stranger, project="another"))) == frozenset()
+    assert kin(snapshot(consumer(), replace(stranger, user="another"))) == frozenset()
+    assert kin(snapshot(consumer())) == kin(elsewhere) == frozenset()
 
 
 def test_a_guest_of_which_nobody_says_whose_it_is_is_read_only_where_a_stranger_is() -> None:

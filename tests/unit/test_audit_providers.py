@@ -16,40 +16,6 @@ from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provide
 CARD = "host_0000:81:00.0"
 
 
-def tree(reserved: int) -> ObservedTree:
-    """A host with one card of ours."""
-    stock = {"SRIOV_NET_VF": Inventory(total=2, reserved=reserved)}
-    providers = (
-        Provider(name="host", inventories={"VCPU": Inventory(total=4)}, traits=frozenset({MARKER})),
-        Provider(name=CARD, parent="host", inventories=stock, traits=frozenset({MARKER})),
-    )
-    return ObservedTree(tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in providers))
-
-
-@pytest.mark.parametrize(
-    ("reserved", "used", "safe", "words"),
-    [
-        pytest.param(0, 0, True, "no hardware", id="nobody wants it"),
-        pytest.param(0, 1, False, "in use", id="a guest has some of it"),
-        pytest.param(2, 0, False, "resource provider delete", id="an operator reserved it, and the card may come back"),
-    ],
-)
-def test_a_card_that_is_gone_may_be_deleted_only_if_nothing_rests_on_it(
-    reserved: int, used: int, safe: bool, words: str
-) -> None:
-    snapshot = Snapshot(
-        tree=tree(reserved),
-        allocations=(Allocation("guest", CARD, "SRIOV_NET_VF", used),) if used else (),
-        holdings=Holdings(),
-        providers=Providers(classes={"host": frozenset({"VCPU"}), CARD: frozenset({"SRIOV_NET_VF"})}),
-    )
-
-    (finding,) = (one for one in audit_providers(snapshot) if one.kind is Kind.GHOST)
-
-    assert (finding.safe, finding.repair is not None) == (safe, safe)
-    assert words in finding.seen
-
-
 def snapshot(
     *providers: Provider, rows: tuple[Allocation, ...] = (), layout: str = "", configured: str = ""
 ) -> Snapshot:
@@ -71,6 +37,26 @@ def snapshot(
 def card(reserved: int = 0, *traits: str) -> Provider:
     stock = {"SRIOV_NET_VF": Inventory(total=2, reserved=reserved)}
     return Provider(name=CARD, parent="host", inventories=stock, traits=frozenset(traits))
+
+
+@pytest.mark.parametrize(
+    ("reserved", "used", "safe", "words"),
+    [
+        pytest.param(0, 0, True, "no hardware", id="nobody wants it"),
+        pytest.param(0, 1, False, "in use", id="a guest has some of it"),
+        pytest.param(2, 0, False, "resource provider delete", id="an operator reserved it, and the card may come back"),
+    ],
+)
+def test_a_card_that_is_gone_may_be_deleted_only_if_nothing_rests_on_it(
+    reserved: int, used: int, safe: bool, words: str
+) -> None:
+    rows = (Allocation("guest", CARD, "SRIOV_NET_VF", used),) if used else ()
+    here = snapshot(card(reserved, MARKER), rows=rows)
+
+    (finding,) = audit_providers(replace(here, providers=replace(here.providers, present=frozenset({"host"}))))
+
+    assert (finding.kind, finding.safe, finding.repair is not None) == (Kind.GHOST, safe, safe)
+    assert words in finding.seen
 
 
 @pytest.mark.parametrize(
@@ -154,60 +140,44 @@ def test_two_providers_whose_names_end_in_one_address_are_duplicates() -> None:
     assert audit_providers(replace(here, providers=wanted)) == []
 
 
+OFFERS = {"CUSTOM_FPGA": Inventory(total=1)}
+PF, VF, VF1 = "0000:81:00.0", "0000:81:10.0", "0000:81:10.1"
+
+
 @pytest.mark.parametrize(
-    ("theirs", "ours", "words"),
+    ("theirs", "stock", "foreign", "ours", "words"),
     [
-        pytest.param("0000:81:10.1", {"0000:81:10.0", "0000:81:10.1"}, "offers 0000:81:10.1", id="a VF we count"),
-        pytest.param("0000:81:10.1", {"0000:81:10.0"}, "", id="a VF we do not count"),
-        pytest.param("0000:81:10.1", {"0000:81:00.0"}, "offers 0000:81:00.0", id="a VF of a whole card"),
-        pytest.param("0000:82:00.0", {"0000:81:10.0"}, "", id="another card"),
+        pytest.param(VF1, OFFERS, True, {CARD: {VF, VF1}}, ["offers 0000:81:10.1"], id="a VF we count"),
+        pytest.param(VF1, OFFERS, True, {CARD: {VF}}, [], id="a VF we do not count"),
+        pytest.param(VF1, OFFERS, True, {CARD: {PF}}, ["offers 0000:81:00.0"], id="a VF of a whole card"),
+        pytest.param("0000:82:00.0", OFFERS, True, {CARD: {VF}}, [], id="another card"),
+        pytest.param(VF, {}, True, {CARD: {VF}}, [], id="a child without inventory offers nothing"),
+        pytest.param(PF, {}, True, {CARD: {PF}}, [], id="a child without inventory and with a name of a card of ours"),
+        pytest.param(VF, OFFERS, False, {CARD: {VF}}, [], id="a child of this agent"),
+        pytest.param(VF, OFFERS, True, {"host_gone": {VF}}, [], id="ours is not there yet"),
+        pytest.param(PF, OFFERS, True, {CARD: {PF}}, 2 * ["the same device"], id="once for each of two names"),
     ],
 )
-def test_a_card_that_another_service_offers_too_is_found_through_its_vfs(
-    theirs: str, ours: set[str], words: str
+def test_a_card_that_another_service_offers_too_is_found_by_its_name_or_through_its_vfs(
+    theirs: str, stock: dict[str, Inventory], foreign: bool, ours: dict[str, set[str]], words: list[str]
 ) -> None:
-    stock = {"CUSTOM_FPGA": Inventory(total=1)}
     child = Provider(name=f"x_{theirs}", parent="host", inventories=stock, traits=frozenset({"OWNER_CYBORG"}))
     here = snapshot(card(0, MARKER), child)
-    cards = dict.fromkeys(("0000:81:10.0", "0000:81:10.1"), "0000:81:00.0")
+    offered = {name: frozenset(units) for name, units in ours.items()}
     here = replace(
         here,
-        holdings=replace(here.holdings, backing=Backing(offered={CARD: frozenset(ours)})),
-        providers=replace(here.providers, foreign=frozenset({child.name}), cards=cards),
+        holdings=replace(here.holdings, backing=Backing(offered=offered)),
+        providers=replace(here.providers, foreign=frozenset({child.name} if foreign else ()), cards={VF: PF, VF1: PF}),
     )
 
     found = audit_providers(here)
 
-    assert [(one.kind, one.provider) for one in found] == ([(Kind.DUPLICATE, child.name)] if words else [])
-    assert all(words in one.seen and "OWNER_CYBORG" in one.seen and "a VF of 0000:81:00.0" in one.seen for one in found)
-
-
-@pytest.mark.parametrize(
-    ("address", "stock", "foreign", "offered", "times"),
-    [
-        pytest.param("0000:81:10.0", {}, True, CARD, 0, id="a child without inventory offers nothing"),
-        pytest.param(
-            "0000:81:00.0", {}, True, CARD, 0, id="a child without inventory and with a name of a card of ours"
-        ),
-        pytest.param("0000:81:10.0", {"CUSTOM_X": Inventory(total=1)}, False, CARD, 0, id="a child of this agent"),
-        pytest.param(
-            "0000:81:10.0", {"CUSTOM_X": Inventory(total=1)}, True, "host_gone", 0, id="ours is not there yet"
-        ),
-        pytest.param("0000:81:00.0", {"CUSTOM_X": Inventory(total=1)}, True, CARD, 2, id="once for each of two names"),
-    ],
-)
-def test_a_card_is_found_twice_on_offer_only_where_it_is_and_once_for_each_provider(
-    address: str, stock: dict[str, Inventory], foreign: bool, offered: str, times: int
-) -> None:
-    child = Provider(name=f"x_{address}", parent="host", inventories=stock, traits=frozenset({"OWNER_CYBORG"}))
-    here = snapshot(card(0, MARKER), child)
-    here = replace(
-        here,
-        providers=replace(here.providers, foreign=frozenset({child.name} if foreign else ())),
-        holdings=replace(here.holdings, backing=Backing(offered={offered: frozenset({address})})),
-    )
-
-    assert [one.kind for one in audit_providers(here)] == [Kind.DUPLICATE] * times
+    assert [one.kind for one in found] == [Kind.DUPLICATE] * len(words)
+    assert all(each in one.seen for each, one in zip(words, found, strict=True))
+    if len(words) == 1:
+        assert found[0].provider == child.name
+        assert "OWNER_CYBORG" in found[0].seen
+        assert "a VF of 0000:81:00.0" in found[0].seen
 
 
 @pytest.mark.parametrize(

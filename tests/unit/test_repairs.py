@@ -103,43 +103,30 @@ def test_misplaced_rows_go_to_where_the_guest_started(make: Any, policy: HealPol
     assert (world.rows(uuid) == right) == moved
 
 
-def test_nothing_moves_at_once_where_an_amount_is_wrong_too(make: Any) -> None:
-    world: World = make(layout="cells")
-    uuid, _ = started_on_another_cell(world, more_mb=1)
-    before = world.rows(uuid)
-
-    result = witness(world.node())
-    outcomes = heal(world.node(), result, HealPolicy(kinds=frozenset(Kind), at_once=True))
-
-    assert (outcomes, world.rows(uuid)) == ((), before)
-
-
-def test_nothing_moves_at_once_while_a_resize_on_this_host_awaits_its_confirmation(make: Any) -> None:
-    """The guest has not moved yet: its migration has the allocations of where it is."""
-    world: World = make(layout="cells")
-    uuid, right = started_on_another_cell(world)
-    before = world.rows(uuid)
-    claim(world, MIGRATION, by_uuid(world, right), kind="MIGRATION")
-
-    result = witness(world.node())
-    outcomes = heal(world.node(), result, HealPolicy(kinds=frozenset(Kind), at_once=True))
-
-    assert (result.findings, outcomes, world.rows(uuid)) == ((), (), before)
-
-
 AT_ONCE = HealPolicy(kinds=frozenset({Kind.WRONG_PROVIDER}), at_once=True)
 
 
-def test_nothing_moves_at_once_while_a_migration_of_whomever_may_be_the_guests(make: Any) -> None:
-    """An administrator's resize of an old server: its new allocations belong to another user than its migration."""
+@pytest.mark.parametrize(
+    ("more_mb", "of"),
+    [
+        pytest.param(1, None, id="where an amount is wrong too"),
+        pytest.param(0, "u", id="while a resize on this host awaits its confirmation: its migration has where it is"),
+        pytest.param(
+            0, "its owner", id="while an administrator resizes an old server: its migration is another user's"
+        ),
+    ],
+)
+def test_nothing_moves_at_once_where_the_guest_may_not_have_moved(make: Any, more_mb: int, of: str | None) -> None:
     world: World = make(layout="cells")
-    uuid, right = started_on_another_cell(world)
+    uuid, right = started_on_another_cell(world, more_mb)
     before = world.rows(uuid)
-    claim(world, MIGRATION, by_uuid(world, right), kind="MIGRATION", user="its owner")
+    if of:
+        claim(world, MIGRATION, by_uuid(world, right), kind="MIGRATION", user=of)
 
-    outcomes = heal(world.node(), witness(world.node()), AT_ONCE)
+    result = witness(world.node())
+    outcomes = heal(world.node(), result, replace(AT_ONCE, kinds=frozenset(Kind)))
 
-    assert (outcomes, world.rows(uuid)) == ((), before)
+    assert (result.findings, outcomes, world.rows(uuid)) == ((), (), before)
 
 
 def test_rows_that_changed_since_the_look_stay_though_their_consumer_has_the_same_generation(make: Any) -> None:
@@ -157,55 +144,33 @@ def test_rows_that_changed_since_the_look_stay_though_their_consumer_has_the_sam
     assert world.rows(uuid) == {"host_NUMA1": {"VCPU": 1}}
 
 
-def test_rows_stay_if_a_migration_came_since_the_look(make: Any) -> None:
-    world: World = make(layout="cells")
-    uuid, _ = started_on_another_cell(world)
-    before = world.rows(uuid)
-    result = witness(world.node())
-    claim(world, MIGRATION, by_uuid(world, before), kind="MIGRATION")
-
-    outcomes = heal(world.node(), result, AT_ONCE)
-
-    assert {one.healed for one in outcomes} == {Healed.FAILED}
-    assert MIGRATION in outcomes[0].why
-    assert world.rows(uuid) == before
-
-
 @pytest.mark.parametrize(
-    ("kind", "resources"),
+    ("kind", "resources", "healed"),
     [
-        ("INSTANCE", {"VCPU": 1, "MEMORY_MB": 64}),
-        (None, {"VCPU": 1}),
-        (None, {"VCPU": 2, "MEMORY_MB": 700}),  # a new server: nova writes no types
-        ("OTHER", {"VCPU": 1, "MEMORY_MB": 64}),
+        ("INSTANCE", {"VCPU": 1, "MEMORY_MB": 64}, Healed.HEALED),
+        (None, {"VCPU": 1}, Healed.HEALED),
+        (None, {"VCPU": 2, "MEMORY_MB": 700}, Healed.HEALED),  # a new server: nova writes no types
+        ("OTHER", {"VCPU": 1, "MEMORY_MB": 64}, Healed.HEALED),
+        ("MIGRATION", {}, Healed.FAILED),
+        (None, {}, Healed.FAILED),
     ],
 )
 def test_rows_move_though_somebody_came_who_is_no_migration(
-    make: Any, kind: str | None, resources: dict[str, int]
+    make: Any, kind: str | None, resources: dict[str, int], healed: Healed
 ) -> None:
-    """On a busy cloud somebody always came since the look."""
+    """On a busy cloud somebody always came since the look; a migration has just what the guest has."""
     world: World = make(layout="cells")
     uuid, right = started_on_another_cell(world)
-    result = witness(world.node())
-    claim(world, MIGRATION, {child(world, "NUMA1"): resources}, kind=kind)
-
-    outcomes = heal(world.node(), result, AT_ONCE)
-
-    assert {one.healed for one in outcomes} == {Healed.HEALED}
-    assert world.rows(uuid) == right
-
-
-def test_rows_stay_if_somebody_without_a_type_came_with_memory(make: Any) -> None:
-    world: World = make(layout="cells")
-    uuid, _ = started_on_another_cell(world)
     before = world.rows(uuid)
     result = witness(world.node())
-    claim(world, MIGRATION, by_uuid(world, before), kind=None)
+    slots = {child(world, "NUMA1"): resources} if resources else by_uuid(world, before)
+    claim(world, MIGRATION, slots, kind=kind)
 
     outcomes = heal(world.node(), result, AT_ONCE)
 
-    assert {one.healed for one in outcomes} == {Healed.FAILED}
-    assert world.rows(uuid) == before
+    assert {one.healed for one in outcomes} == {healed}
+    assert healed is Healed.HEALED or MIGRATION in outcomes[0].why
+    assert world.rows(uuid) == (right if healed is Healed.HEALED else before)
 
 
 def test_misplaced_rows_are_a_new_finding_once_their_consumer_is_old_enough(make: Any) -> None:

@@ -233,7 +233,7 @@ def test_a_server_with_allocations_on_two_hosts_loses_these_only_if_nova_has_it_
     found = find_all(replace(snapshot(consumer("stranger", BOTH)), nova=told(known, migrations=moves)))
 
     assert kinds(found) == {(kind, "stranger", kind is Kind.DOUBLED)}
-    assert not any(one.arriving for one in found if one.safe)
+    assert {(one.by_nova, one.arriving) for one in found} == {(True, kind is Kind.GUEST_LOST)}
 
 
 # -- migrations --------------------------------------------------------------------------------------------------------
@@ -288,38 +288,36 @@ def test_findings_of_one_tenant_neither_hide_nor_explain_each_other() -> None:
 # -- guests without allocations here -----------------------------------------------------------------------------------
 
 
-def test_a_guest_that_nova_moves_is_no_finding() -> None:
-    moving = snapshot(consumer("stranger"), guests={"guest": RUNS})
+@pytest.mark.parametrize(
+    ("told_move", "size", "safe", "words"),
+    [
+        pytest.param(move("queued"), FLAVOR, None, [], id="nova moves it"),
+        pytest.param(
+            move("finished"), LARGE, True, ["it runs here"], id="it runs in its new size, beside what is kept"
+        ),
+        pytest.param(
+            move("finished", "another"), FLAVOR, True, ["it runs here"], id="the migration is another guest's"
+        ),
+        pytest.param(
+            move("error"),
+            FLAVOR,
+            False,
+            ["status error", "compute-node-agent revert guest --migration stranger"],
+            id="its migration ended: a person gives back what that keeps",
+        ),
+    ],
+)
+def test_a_guest_without_allocations_beside_a_migration_that_nova_knows(
+    told_move: NovaMigration, size: Mapping[str, int], safe: bool | None, words: list[str]
+) -> None:
+    here = snapshot(consumer("stranger"), guests={"guest": RUNS}, size=size)
 
-    assert find_all(replace(moving, nova=told(migrations=(move("queued"),)))) == ()
+    found = find_all(replace(here, nova=told(migrations=(told_move,))))
 
-
-def test_a_guest_that_runs_in_its_new_size_must_have_allocations_beside_what_its_migration_keeps() -> None:
-    resized = snapshot(consumer("stranger"), guests={"guest": RUNS}, size=LARGE)
-
-    found = find_all(replace(resized, nova=told(migrations=(move("finished"),))))
-
-    assert kinds(found) == {(Kind.MISSING, "guest", True)}
-    assert {(one.resource_class, one.expected) for one in found} == {("VCPU", 4), ("MEMORY_MB", 1024)}
+    assert kinds(found) == (set() if safe is None else {(Kind.MISSING, "guest", safe)})
+    assert {(one.resource_class, one.expected) for one in found} == (set() if safe is None else {*size.items()})
+    assert all(each in one.seen for each in words for one in found)
     assert emptied(found) == set()
-
-
-def test_what_an_ended_migration_keeps_of_a_guest_is_for_a_person_to_give_back() -> None:
-    failed = replace(snapshot(consumer("stranger"), guests={"guest": RUNS}), nova=told(migrations=(move("error"),)))
-
-    found = find_all(failed)
-
-    assert kinds(found) == {(Kind.MISSING, "guest", False)}
-    assert "status error" in found[0].seen
-    assert "compute-node-agent revert guest --migration stranger" in found[0].seen
-
-
-def test_a_migration_of_another_guest_does_not_speak_for_this_one() -> None:
-    here = replace(
-        snapshot(consumer("stranger"), guests={"guest": RUNS}), nova=told(migrations=(move("finished", "another"),))
-    )
-
-    assert kinds(find_all(here)) == {(Kind.MISSING, "guest", True)}
 
 
 @pytest.mark.parametrize(
