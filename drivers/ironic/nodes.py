@@ -58,7 +58,7 @@ def parse_node(record: Any) -> Node | Misfit:
     except KeyError as error:
         return Misfit(uuid, f"Ironic's record of it lacks the field {error.args[0]}")
     except (TypeError, ValueError, AttributeError) as error:
-        return Misfit(uuid, f"Ironic's record of it is not in its documented form: {str(error)[:200]}")
+        return Misfit(uuid, f"Ironic's record of it is not in its documented form: {error}")
 
 
 def parse_class(record: Any) -> tuple[str, str] | None:

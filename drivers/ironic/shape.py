@@ -9,7 +9,8 @@ unit, and traits by a mark with their hashes.
 """
 
 from base64 import b32encode
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -66,39 +67,39 @@ def shape_share(
     misfits: dict[str, Misfit] = {}
     fitting: dict[str, tuple[Node, str]] = {}
     for number, node in enumerate(nodes, 1):
-        found = node if isinstance(node, Misfit) else _fit(node)
+        found = _fit(node)
         if isinstance(found, Misfit):
             misfits[found.uuid or f"record {number}"] = found
-        elif isinstance(node, Node):
-            fitting[node.uuid] = node, found
+        else:
+            fitting[found[0].uuid] = found
     others = {uuid: text for uuid, text in elsewhere.items() if uuid not in fitting and uuid not in misfits}
-    for uuid, misfit in _colliding(fitting, reported, standing, others).items():
-        misfits[uuid] = misfit
+    misfits |= {one.uuid: one for one in _colliding(fitting, reported, standing, others)}
     return Share(
-        providers={uuid: _provider(node, name) for uuid, (node, name) in fitting.items() if uuid not in misfits},
+        providers={uuid: _provider(*one) for uuid, one in fitting.items() if uuid not in misfits},
         misfits=misfits,
-        reserved={node.uuid: why for node, _ in fitting.values() if (why := why_reserved(node))},
-        spellings={uuid: node.resource_class or "" for uuid, (node, _) in fitting.items() if uuid not in misfits},
+        reserved={uuid: why for uuid, (node, _) in fitting.items() if (why := why_reserved(node))},
+        spellings={uuid: text for uuid, (_, text) in fitting.items() if uuid not in misfits},
     )
 
 
-def _fit(node: Node) -> str | Misfit:
-    """Return the class of a node in placement, or a misfit that says why the node cannot be reported."""
+def _fit(node: Node | Misfit) -> tuple[Node, str] | Misfit:
+    """Return a node with its resource class, or a misfit that says why the node cannot be reported."""
+    if isinstance(node, Misfit):
+        return node
     if not node.resource_class:
         return Misfit(node.uuid, f"it has no resource class: set one with {SET_CLASS}", node)
     if len(node.traits) > MOST_TRAITS:
         return Misfit(node.uuid, f"it has {len(node.traits)} traits, and Ironic allows {MOST_TRAITS}", node)
     if strange := sorted(trait for trait in node.traits if not is_name(trait)):
         return Misfit(node.uuid, f"no trait can have the name {strange[0][:80]!r}", node)
-    name = _class_of(node.resource_class)
-    if not is_name(name):
+    if not is_name(_class_of(node.resource_class)):
         why = (
             f"its resource class {node.resource_class[:80]!r} cannot become a class of placement. The name of "
             f"such a class needs a letter or digit, and has at most {LONGEST} characters with the prefix CUSTOM_: "
             f"rename the resource class with {SET_CLASS}"
         )
         return Misfit(node.uuid, why, node)
-    return name
+    return node, node.resource_class
 
 
 def _colliding(
@@ -106,66 +107,39 @@ def _colliding(
     reported: Mapping[str, str],
     standing: Container[str],
     elsewhere: Mapping[str, str],
-) -> dict[str, Misfit]:
-    """Return the misfits, by uuid: nodes whose class in placement stays with another resource class."""
-    classes = {uuid: node.resource_class or "" for uuid, (node, _) in fitting.items()}
-    texts: dict[str, dict[str, _Weight]] = {name: {} for _, name in fitting.values()}
-    for uuid, text in (*classes.items(), *elsewhere.items()):
-        weights = texts.get(_class_of(text))
-        if weights is not None:
-            weight = weights.setdefault(text, _Weight())
-            weight.nodes += 1
-            weight.standing += uuid in standing and uuid in classes
-            weight.at_most += uuid in standing
+) -> Iterator[Misfit]:
+    """
+    Yield the nodes whose class in placement stays with another resource class.
+
+    Which class a node of another agent had when it was reported is not known: that it stands counts for the other
+    resource classes alone. So two agents that see the same never both keep their own.
+    """
+    classes = {uuid: text for uuid, (_, text) in fitting.items()}
+    every = (*classes.items(), *elsewhere.items())
+    # A node whose resource class was changed does not count: this pass reports or reserves it anew.
+    as_before = [text for uuid, text in reported.items() if classes.get(uuid, text) == text]
     shared = set(map(_class_of, elsewhere.values()))
-    for uuid, text in reported.items():
-        if classes.get(uuid, text) != text:
-            continue  # its resource class was changed: this pass reports or reserves it anew
-        name = _class_of(text)
-        if name in texts and name not in shared:
-            texts[name].setdefault(text, _Weight()).reported += 1
-    return {
-        uuid: Misfit(uuid, _collision(classes[uuid], name, rival), node, name)
-        for uuid, (node, name) in fitting.items()
-        if (rival := _rival(classes[uuid], texts[name]))
-    }
+    kept = Counter(text for text in as_before if _class_of(text) not in shared)
+    nodes = Counter(text for _, text in every)
+    ours = Counter(text for uuid, text in classes.items() if uuid in standing)
+    at_most = Counter(text for uuid, text in every if uuid in standing)
+    texts: dict[str, set[str]] = {}
+    for text in nodes.keys() | kept.keys():
+        texts.setdefault(_class_of(text), set()).add(text)
 
+    def rank(text: str, stand: Counter[str]) -> tuple[int, int, int, str]:
+        return -kept[text], -stand[text], -nodes[text], text
 
-def _rival(text: str, weights: Mapping[str, "_Weight"]) -> str:
-    """Return the resource class because of which another one is not reported; empty: it is."""
-    others = {other: weight.most for other, weight in weights.items() if other != text}
-    rival = min(others, key=lambda other: (*others[other], other), default="")
-    return rival if rival and (*others[rival], rival) < (*weights[text].rank, text) else ""
+    for node, text in fitting.values():
+        name, own = _class_of(text), rank(text, ours)
+        first = min((rank(one, at_most) for one in texts[name] - {text}), default=own)
+        if first < own:
+            yield Misfit(node.uuid, _collision(text, name, first[-1]), node, name)
 
 
 @lru_cache(1000)
 def _class_of(text: str) -> str:
     return str(os_resource_classes.normalize_name(text))
-
-
-@dataclass(slots=True)
-class _Weight:
-    """
-    How many nodes count for one of several colliding resource classes.
-
-    Which class a node of another agent had when it was reported is not known: it counts for the others alone. So two
-    agents that see the same never both keep their own.
-    """
-
-    reported: int = 0
-    standing: int = 0  # of those listed
-    at_most: int = 0  # with those of other agents
-    nodes: int = 0
-
-    @property
-    def rank(self) -> tuple[int, int, int]:
-        """Sort key; the lowest resource class stays."""
-        return -self.reported, -self.standing, -self.nodes
-
-    @property
-    def most(self) -> tuple[int, int, int]:
-        """The sort key that it may have for another agent."""
-        return -self.reported, -self.at_most, -self.nodes
 
 
 def _collision(text: str, name: str, first: str) -> str:
@@ -175,11 +149,10 @@ def _collision(text: str, name: str, first: str) -> str:
     )
 
 
-def _provider(node: Node, name: str) -> Provider:
-    taken = bool(why_reserved(node))
+def _provider(node: Node, text: str) -> Provider:
     return Provider(
         name=node.uuid,
-        inventories={name: Inventory(total=1, reserved=int(taken), min_unit=1, max_unit=1, step_size=1)},
+        inventories={_class_of(text): Inventory(total=1, reserved=int(bool(why_reserved(node))), max_unit=1)},
         traits=node.traits | MARKS | given_marks(node.traits),
     )
 

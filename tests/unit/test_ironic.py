@@ -1,5 +1,6 @@
 """Nodes as Ironic lists them, and the providers that they become: the rules, collisions, and any text at all."""
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from keystoneauth1 import exceptions
 from drivers.errors import DiscoveryError
 from drivers.ironic.client import PAGE, REQUEST_TRIES, IronicClient
 from drivers.ironic.driver import IronicDriver
-from drivers.ironic.nodes import Misfit, Node, parse_node
+from drivers.ironic.nodes import Misfit, Node, parse_class, parse_node
 from drivers.ironic.shape import GAVE, MARKS, given_marks, given_traits, shape_share
 from fakes import FakeAnswer
 from reportclient.names import is_name
@@ -67,27 +68,31 @@ def test_a_provider_shows_which_traits_its_node_gave(count: int) -> None:
 
     assert given_traits(traits | MARKS | marks | {"CUSTOM_BY_HAND"}) == traits | marks
     assert len(marks) == (count + 26) // 27
+    assert shape_share([replace(NODE, traits=traits)]).providers[UUID].traits == traits | MARKS | marks
     assert all(is_name(name) and name.startswith(GAVE) for name in marks)
 
 
 @pytest.mark.parametrize(
-    ("change", "reserved"),
+    ("change", "why"),
     [
-        ({}, 0),
-        ({"power_state": "power on"}, 0),
-        ({"provision_state": None}, 0),
-        ({"maintenance": True}, 1),
-        ({"power_state": None}, 1),
-        ({"power_state": "error"}, 1),
-        ({"provision_state": "active"}, 1),
-        ({"provision_state": "cleaning"}, 1),
-        ({"instance_uuid": uuid_of(1)}, 1),
+        ({}, ""),
+        ({"power_state": "power on"}, ""),
+        ({"provision_state": None}, ""),
+        ({"maintenance": True}, "in maintenance"),
+        ({"power_state": None}, "power state unknown"),
+        ({"power_state": "error"}, "power state error"),
+        ({"provision_state": "cleaning"}, "provision state cleaning"),
+        (
+            {"provision_state": "active", "instance_uuid": uuid_of(1)},
+            f"provision state active, instance {uuid_of(1)}",
+        ),
     ],
 )
-def test_a_node_that_cannot_be_deployed_or_is_in_use_is_reserved(change: dict[str, Any], reserved: int) -> None:
-    (stock,) = shape_share([replace(NODE, **change)]).providers[UUID].inventories.values()
+def test_a_node_that_cannot_be_deployed_or_is_in_use_is_reserved(change: dict[str, Any], why: str) -> None:
+    share = shape_share([replace(NODE, **change)])
 
-    assert stock.reserved == reserved
+    (stock,) = share.providers[UUID].inventories.values()
+    assert (stock.reserved, share.reserved) == (len(share.reserved), {UUID: why} if why else {})
 
 
 @pytest.mark.parametrize(
@@ -96,9 +101,9 @@ def test_a_node_that_cannot_be_deployed_or_is_in_use_is_reserved(change: dict[st
         ({"resource_class": None}, "no resource class"),
         ({"resource_class": ""}, "no resource class"),
         ({"resource_class": "---"}, "cannot become a class of placement"),
-        ({"resource_class": 300 * "x"}, "cannot become a class of placement"),
+        ({"resource_class": 300 * "x"}, f"'{80 * 'x'}' cannot become a class of placement"),
         ({"traits": frozenset(f"CUSTOM_{number}" for number in range(51))}, "51 traits"),
-        ({"traits": frozenset({"not a trait"})}, "'not a trait'"),
+        ({"traits": frozenset({300 * "x", "y"})}, f"'{80 * 'x'}'"),
     ],
 )
 def test_a_node_that_cannot_be_reported_says_why_and_the_others_go_on(change: dict[str, Any], why: str) -> None:
@@ -115,9 +120,52 @@ def test_the_most_used_of_two_resource_classes_with_one_placement_class_stays() 
     share = shape_share(nodes)
 
     assert set(share.misfits) == {uuid_of(2)}
-    assert "'gold.x'" in share.misfits[uuid_of(2)].why
-    assert "CUSTOM_GOLD_X" in share.misfits[uuid_of(2)].why
+    assert share.misfits[uuid_of(2)].why.startswith(
+        "its resource class 'gold.x' would become CUSTOM_GOLD_X in placement, and so would the resource class 'gold-x'"
+    )
     assert share == shape_share(reversed(nodes))
+
+
+def stays(
+    text: str, reported: dict[str, str], listed: dict[str, str], standing: set[str], every: dict[str, str]
+) -> bool:
+    """
+    Return whether a resource class of some that collide stays, by counting nodes.
+
+    ``every`` are those of other agents too, if any of theirs collides; then it does not count who was reported.
+    """
+    was = {uuid: one for uuid, one in reported.items() if listed.get(uuid, one) == one and one != "silver"}
+
+    def weight(one: str, known: dict[str, str]) -> tuple[int, int, int, str]:
+        counted = [*was.values()] if every == listed else []
+        stand = [what for uuid, what in known.items() if uuid in standing]
+        return -counted.count(one), -stand.count(one), -[*every.values()].count(one), one
+
+    rivals = {*every.values(), *was.values()} - {text}
+    return all(weight(text, listed) < weight(one, every) for one in rivals)
+
+
+def test_of_resource_classes_that_collide_the_one_stays_that_counts_most() -> None:
+    """First as reported, then by nodes that stand, then by nodes; other agents' nodes count against ours."""
+    draw = random.Random(1)
+
+    def drawn(names: tuple[str, ...], most: int) -> dict[str, str]:
+        return {uuid_of(draw.randrange(9)): draw.choice(names) for _ in range(draw.randrange(most))}
+
+    misfit = replace(NODE, uuid=uuid_of(9), resource_class="go-ld", traits=frozenset({"x"}))
+    for _ in range(300):
+        listed, reported = drawn(("go.ld", "go-ld", "go_ld"), 6), drawn(("go.ld", "go-ld", "silver"), 5)
+        others = drawn(("go.ld", "go-ld", "silver"), 6) if draw.random() < 0.5 else {}
+        elsewhere = {**others, **listed, misfit.uuid: "go-ld"} if others else {}
+        standing = set(drawn(("x",), 5))
+        nodes = [*(replace(NODE, uuid=uuid, resource_class=text) for uuid, text in listed.items()), misfit]
+
+        share = shape_share(nodes, reported=reported, standing=standing, elsewhere=elsewhere)
+
+        every = listed | {uuid: text for uuid, text in others.items() if uuid not in listed and text != "silver"}
+        expected = {uuid: text for uuid, text in listed.items() if stays(text, reported, listed, standing, every)}
+        assert (share.spellings, set(share.providers)) == (expected, set(expected))
+        assert {uuid for uuid, one in share.misfits.items() if one.collides} == set(listed) - set(expected)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +173,9 @@ def test_the_most_used_of_two_resource_classes_with_one_placement_class_stays() 
     [
         ({"traits": None}, "traits are 'None'"),
         ({"traits": [1]}, "traits are"),
-        ({"maintenance": "no"}, "maintenance is 'no'"),
-        ({"resource_class": 5}, "resource_class is '5'"),
+        ({"traits": 99 * "x"}, f"traits are '{80 * 'x'}'"),
+        ({"maintenance": 99 * "x"}, f"maintenance is '{80 * 'x'}'"),
+        ({"resource_class": [99 * "x"]}, f'resource_class is "[\'{78 * "x"}"'),
         ({"uuid": "no uuid"}, "not in its documented form"),
     ],
 )
@@ -143,6 +192,15 @@ def test_a_record_that_lacks_a_field_is_no_node() -> None:
         found = parse_node(lacking)
         assert isinstance(found, Misfit)
         assert found.why == f"Ironic's record of it lacks the field {name}"
+    assert set(shape_share(map(parse_node, [{}, record(), {}])).misfits) == {"record 1", "record 3"}
+
+
+@pytest.mark.parametrize(
+    ("record", "found"),
+    [(record(), (UUID, "gold")), (record(resource_class=None), (UUID, "")), ({"uuid": UUID}, None), ([], None)],
+)
+def test_of_a_node_elsewhere_the_resource_class_counts(record: Any, found: tuple[str, str] | None) -> None:
+    assert parse_class(record) == found
 
 
 anything = st.recursive(
