@@ -28,7 +28,7 @@ FILES = {
     "journal.txt": (
         "node-7 compute-node-agent: pass node=node-7.example.org_pci_0000_06_00_0 mac=52-54-00-12-34-56 "
         "fe80::5054:ff:fe12:3456 serial=MT2101X00042, 00:00:00:00:00:00, guest instance-00000007, "
-        "mac 5254.0012.3456, 000000000000, nodes metal-3 and node-9."
+        "mac 5254.0012.3456 or 525400123456, 000000000000, nodes metal-3 and node-9."
     ),
 }
 MASKED = {
@@ -47,7 +47,7 @@ MASKED = {
     "journal.txt": (
         "name-1516eb1d compute-node-agent: pass node=name-53d4aa3e_pci_0000_06_00_0 mac=02-53-da-8a-16-2b "
         "fe80::0053:daff:fe8a:162b serial=serial-32a0a69a, 00:00:00:00:00:00, guest name-51d124d2, "
-        "mac 0253.da8a.162b, 000000000000, nodes name-d6587c10 and name-48ee1c8f."
+        "mac 0253.da8a.162b or 0253da8a162b, 000000000000, nodes name-d6587c10 and name-48ee1c8f."
     ),
 }
 NAMES = ("node-7", "node-7.example.org")
@@ -98,6 +98,7 @@ def test_words_and_parts_of_words_stay() -> None:
     assert masked(files, ())["host.json"] == files["host.json"]
     assert mask_files({"a.txt": "of no-abc"}, {"abc": Sort.SERIAL}, KEY)["a.txt"].startswith("of no-serial-")
     assert find_values({}, ("n", "n7")) == {"n7": Sort.NAME}
+    assert re.fullmatch("name-[0-9a-f]{8}", masked({"a.txt": "NODE1-7"}, ("node1", "NODE1-7"))["a.txt"])
 
 
 @pytest.mark.parametrize(
@@ -141,8 +142,8 @@ def test_a_recorded_host_has_no_mac_and_no_name_left(host: str) -> None:
 
 
 def test_names_of_guests_are_those_in_the_xml_of_guests() -> None:
-    guest = "<domain><name>instance-00000009</name></domain>"
+    guest = '<name>instance-00000009</name><uuid>4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70</uuid>{"name": "metal-3"}'
 
-    assert "instance-00000009" in find_values({"host/libvirt/domains/1.xml": guest}, ())
+    assert find_values({"host/libvirt/domains/1.xml": guest}, ()) == {"instance-00000009": Sort.NAME}
     for path in ("host/libvirt/domains/1.txt", "host/libvirt/nodedevs/1.xml"):
         assert find_values({path: guest}, ()) == {}
