@@ -236,6 +236,14 @@ def test_a_server_with_allocations_on_two_hosts_loses_these_only_if_nova_has_it_
     assert {(one.by_nova, one.arriving) for one in found} == {(True, kind is Kind.GUEST_LOST)}
 
 
+def test_where_nova_does_not_name_this_host_no_server_is_taken_for_one_of_another_host() -> None:
+    unnamed = replace(told(server("other")), host="")
+
+    found = find_all(replace(snapshot(consumer("stranger", BOTH)), nova=unnamed))
+
+    assert kinds(found) == {(Kind.GUEST_LOST, "stranger", False)}
+
+
 # -- migrations --------------------------------------------------------------------------------------------------------
 
 

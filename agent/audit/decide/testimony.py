@@ -55,7 +55,7 @@ def move_of(snapshot: Snapshot, uuid: str) -> NovaMigration | None:
 def lives_elsewhere(snapshot: Snapshot, server: NovaServer) -> bool:
     """Return whether nova has a server on another host for good: at rest there, and in no open migration from here."""
     nova = snapshot.nova
-    if nova is None or server.host in (None, nova.host):
+    if nova is None or not nova.host or server.host in (None, nova.host):
         return False
     return server.status in AT_REST and not _open_moves(nova, server.uuid)
 
