@@ -320,11 +320,21 @@ def _change(mutant: Mutant, functions: list[FunctionType]) -> bool:
 
 def _function(code: CodeType, mutant: Mutant) -> CodeType | None:
     """Return the outermost function around a mutant."""
-    inner = [one for one in code.co_consts if isinstance(one, CodeType) and one.co_firstlineno <= mutant.lines[0]]
+    line = mutant.lines[0]
+    inner = [one for one in _inside(code) if one.co_firstlineno <= line <= _end(one)]  # no default before the function
     if not inner:
         return None
     last = max(inner, key=lambda one: one.co_firstlineno)
     return last if last.co_flags & inspect.CO_OPTIMIZED else _function(last, mutant)
+
+
+def _inside(code: CodeType) -> Iterator[CodeType]:
+    return (one for one in code.co_consts if isinstance(one, CodeType))
+
+
+def _end(code: CodeType) -> int:
+    """Return the last line of a function, with those inside it."""
+    return max([line for *_, line in code.co_lines() if line] + [*map(_end, _inside(code))])
 
 
 def _alone(mutant: Mutant, tests: list[str], scratch: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 TOP = Path(__file__).parents[2]
 CODE = b"""\
 LIMIT = 3; Change = list[int] | None
-def f(xs, *, ok: int | None = None):
+def f(xs, *, ok=lambda: None):
     if any(x < 1 for x in xs if x) and ok:
         return {**xs, 'y': 0}
     xs.clear()
@@ -64,6 +64,12 @@ def test_a_change_is_told_with_its_place_and_as_a_diff(tool: ModuleType) -> None
         "+    pass",
         "     raise ValueError(f'{1} is wrong')",
     ]
+
+
+def test_the_function_around_a_change_is_not_the_default_of_a_parameter(tool: ModuleType) -> None:
+    inside = [each for each in tool.mutants_of("f.py", CODE) if each.lines]
+
+    assert {tool._function(compile(CODE, "f.py", "exec"), each).co_name for each in inside} == {"f"}
 
 
 def test_the_tests_that_reach_the_statement_run_in_turn_a_broad_and_a_narrow_one(
