@@ -47,8 +47,6 @@ def mask(text: str) -> str:
     A word with more than ``MOST_URLS`` beginnings of URLs is no URL, and is masked whole: to look for a login behind
     each of them takes a time that grows with the square of their number.
     """
-    if "://" not in text:
-        return text
     words = _WORDS.split(text)
     return "".join("***" if word.count("://") > MOST_URLS else USERINFO.sub("***@", word) for word in words)
 

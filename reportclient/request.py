@@ -72,10 +72,10 @@ def parse_request(text: str) -> tuple[Wish, ...]:
         raise ValueError("group_policy must say how its groups share providers: add group_policy=none or =isolate")
     order = [*dict.fromkeys(one.group for one in wishes)]
 
-    def rank(one: Wish) -> tuple[int, int]:
+    def rank(one: Wish) -> tuple[int, ...]:
         if one.kind in _GROUPED and one.group in giving:
             return order.index(one.group), _GROUPED.index(one.kind)
-        return (len(order), _WHOLE.index(one.kind)) if one.kind in _WHOLE else (-1, 0)
+        return (len(order), _WHOLE.index(one.kind)) if one.kind in _WHOLE else ()
 
     return tuple(sorted(wishes, key=rank))
 

@@ -39,7 +39,7 @@ class Inventory:
     def equals(self, other: "Inventory") -> bool:
         """Return whether both are equal; ratios may differ by rounding, as some databases keep single precision."""
         close = math.isclose(self.allocation_ratio, other.allocation_ratio, rel_tol=1e-5)
-        return self == other or (close and replace(self, allocation_ratio=other.allocation_ratio) == other)
+        return close and replace(self, allocation_ratio=other.allocation_ratio) == other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class ObservedTree:
     @property
     def root(self) -> ObservedProvider | None:
         """The provider without a parent, which is the first; None in an empty tree, or where its root is not known."""
-        return next((seen for seen in self.providers[:1] if seen.provider.parent is None), None)
+        return next((seen for seen in self.providers if seen.provider.parent is None), None)
 
     @property
     def by_name(self) -> dict[str, ObservedProvider]:

@@ -25,7 +25,7 @@ def waves(operations: Iterable[Operation], parents: Mapping[str, str | None]) ->
     for step in steps:
         before, kind = kind, _kind(step, new)
         lane = step.uuid if isinstance(step, Create | SetTraits | SetAggregates | Delete) else ""
-        if not found or kind is None or kind != before or _waits(step, found[-1].keys(), parents):
+        if kind is None or kind != before or _waits(step, lane, found[-1].keys(), parents):
             found.append({})
         found[-1].setdefault(lane, []).append(step)
     return tuple(tuple(map(tuple, wave.values())) for wave in found)
@@ -44,8 +44,8 @@ def _kind(step: Operation, new: frozenset[str]) -> str | None:
             return None
 
 
-def _waits(step: Operation, wave: Collection[str], parents: Mapping[str, str | None]) -> bool:
+def _waits(step: Operation, lane: str, wave: Collection[str], parents: Mapping[str, str | None]) -> bool:
     """Return whether an operation needs one of this wave to be done: a parent is made first, and goes last."""
     if isinstance(step, Create):
-        return step.parent_uuid is not None and step.parent_uuid in wave
-    return isinstance(step, Delete) and any(parents.get(child) == step.uuid for child in wave)
+        return step.parent_uuid in wave
+    return any(parents.get(child) == lane for child in wave)

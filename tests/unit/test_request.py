@@ -28,6 +28,7 @@ WISHES = [  # so each group is narrow before the next one is looked at: else all
     "root_required=!R2",
     "group_policy=isolate",
 ]
+SUFFIXED = "resources_A=VGPU:1&resources_B=VF:1&same_subtree=_A,_B&group_policy=isolate"  # all groups have one
 
 
 @pytest.mark.parametrize(
@@ -38,14 +39,27 @@ WISHES = [  # so each group is narrow before the next one is looked at: else all
             "resources_P1=VGPU:1&resources=VCPU:1", ["resources_P1=VGPU:1", "resources=VCPU:1"], id="in order"
         ),
         pytest.param("resources=VCPU:1&required=", ["resources=VCPU:1", "required="], id="without a value"),
+        pytest.param("resources=VCPU:1&required=A,A", ["resources=VCPU:1", *["required=A"] * 2], id="a trait twice"),
+        pytest.param(SUFFIXED, SUFFIXED.split("&"), id="of groups with suffixes alone"),
     ],
 )
 def test_the_wishes_of_a_query_are_read(query: str, wishes: list[str]) -> None:
     assert [*map(str, parse_request(query))] == wishes
 
 
-def test_what_is_written_is_read_back_as_the_same() -> None:
-    assert {*parse_request(format_request(parse_request(NOVAS)))} == {*parse_request(NOVAS)}
+@pytest.mark.parametrize("query", [NOVAS, SUFFIXED])
+def test_what_is_written_is_read_back_as_the_same(query: str) -> None:
+    assert {*parse_request(format_request(parse_request(query)))} == {*parse_request(query)}
+
+
+@pytest.mark.parametrize(
+    ("wish", "names"),
+    [("resources=VCPU:2", {"VCPU"}), ("required=in:T1,T2", {"T1", "T2"}), ("member_of=!in:a1,a2", {"a1", "a2"})],
+)
+def test_a_wish_names_its_class_or_all_of_which_one_is_enough(wish: str, names: set[str]) -> None:
+    found = {str(one): one.names for one in parse_request(f"resources=MEMORY_MB:1&{wish}")}
+
+    assert found[wish] == names
 
 
 def test_traits_of_which_all_must_be_there_stand_in_one_value() -> None:

@@ -1,8 +1,11 @@
 """Values that cannot be wrong."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from reportclient.tree import MAX_INT, Inventory, ObservedTree, Provider, ProviderTree
+from reportclient.tree import MAX_INT, MAX_RATIO, Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 
 @pytest.mark.parametrize(
@@ -19,25 +22,25 @@ from reportclient.tree import MAX_INT, Inventory, ObservedTree, Provider, Provid
         pytest.param({"total": 1, "max_unit": MAX_INT + 1}, "may be above", id="largest amount without bound"),
         pytest.param({"total": 1, "step_size": MAX_INT + 1}, "may be above", id="step without bound"),
         pytest.param({"total": 1, "allocation_ratio": -1.0}, "not negative", id="negative ratio"),
-        pytest.param({"total": 1, "allocation_ratio": float("inf")}, "finite", id="ratio without bound"),
+        pytest.param({"total": 1, "allocation_ratio": MAX_RATIO}, "finite", id="ratio without bound"),
         pytest.param({"total": 1, "allocation_ratio": float("nan")}, "finite", id="no ratio at all"),
     ],
 )
-def test_an_inventory_that_placement_would_refuse_cannot_be_built(values: dict[str, int], message: str) -> None:
+def test_an_inventory_that_placement_would_refuse_cannot_be_built(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Inventory(**values)
 
 
 @pytest.mark.parametrize(
-    ("inventory", "capacity"),
+    ("values", "capacity"),
     [
-        pytest.param(Inventory(total=10, reserved=1, allocation_ratio=1.5), 13, id="rounded down"),
-        pytest.param(Inventory(total=4, reserved=4), 0, id="all reserved"),
-        pytest.param(Inventory(total=4, allocation_ratio=0), 0, id="nothing of it"),
+        pytest.param({"total": 10, "reserved": 1, "allocation_ratio": 1.5}, 13, id="rounded down"),
+        pytest.param({"total": 1, "reserved": 1, "max_unit": 1}, 0, id="all reserved"),
+        pytest.param({"total": 4, "allocation_ratio": 0}, 0, id="nothing of it"),
     ],
 )
-def test_capacity(inventory: Inventory, capacity: int) -> None:
-    assert inventory.capacity == capacity
+def test_capacity(values: dict[str, Any], capacity: int) -> None:
+    assert Inventory(**values).capacity == capacity
 
 
 @pytest.mark.parametrize(
@@ -55,5 +58,8 @@ def test_a_tree_that_is_none_cannot_be_built(providers: tuple[Provider, ...]) ->
         ProviderTree(providers)
 
 
-def test_an_empty_observation_has_no_root() -> None:
-    assert ObservedTree().root is None
+def test_a_root_is_known_where_it_was_observed() -> None:
+    root = ObservedProvider(uuid="a", generation=1, provider=Provider(name="a"))
+    child = replace(root, uuid="b", provider=Provider(name="b", parent="a"))
+
+    assert [ObservedTree(seen).root for seen in ((), (child,), (root, child))] == [None, None, root]
