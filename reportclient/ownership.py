@@ -66,7 +66,7 @@ class Ownership:
     def _is_others(self, observed: ObservedProvider) -> bool:
         """Return whether a child carries another service's mark; a trait of our own configuration does not count."""
         given = self.configured.get(observed.name, Names()).traits
-        return observed.provider.parent is not None and bool(others_marks(observed) - given)
+        return bool(others_marks(observed) - given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +165,9 @@ def contest(
     ratios of devices, and of what hosts share. ``tried`` are the trees that cut-off attempts of this pass were to make:
     each may have written a part of its tree.
     """
-    root = left.root if left else None
-    if left is None or root is None or found.root is None or found.root.uuid != root.uuid:
+    left = left or ObservedTree()
+    root = left.root
+    if root is None or found.root is None or found.root.uuid != root.uuid:
         return None
     wishes = {one.name.removeprefix(wanted.root.name): one for one in wanted}
     pairs = [(seen, found.by_uuid.get(seen.uuid)) for seen in left if ours.writes(seen)]

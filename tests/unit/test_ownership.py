@@ -2,10 +2,23 @@
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Contest, Names, Ownership, contest, is_novas
+from reportclient.names import SHARES
+from reportclient.ownership import (
+    MANAGED,
+    MARKER,
+    OWNER_NOVA,
+    SET,
+    Contest,
+    Names,
+    Ownership,
+    contest,
+    is_novas,
+    joined,
+)
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 OURS = Ownership(emitted=Names(frozenset({"VCPU", "MEMORY_MB"}), frozenset({"COMPUTE_NODE"})))
@@ -48,6 +61,28 @@ def test_on_a_foreign_child_nothing_is_ours() -> None:
     foreign = replace(CHILD, provider=replace(CHILD.provider, traits=frozenset()))
 
     assert (OURS.classes(foreign), OURS.traits(foreign)) == (frozenset(), frozenset())
+    configured = replace(OURS, configured={"host_c": Names(traits=frozenset({"CUSTOM_T"}))})
+    assert configured.traits(foreign) == {"CUSTOM_T"}
+
+
+def test_traits_are_ours_by_name_by_their_beginning_or_by_the_mark_that_we_set_them() -> None:
+    below = Names(traits=frozenset({"HW_NUMA_ROOT"}), prefixes=("CUSTOM_PAGES_",))
+    names = Names(traits=frozenset({"COMPUTE_NODE"}), prefixes=("HW_CPU_",), below=below)
+    stands = frozenset({"HW_CPU_X", "CUSTOM_PAGES_4", "CUSTOM_T", f"{SET}CUSTOM_S"})
+    root = replace(ROOT, provider=replace(ROOT.provider, traits=stands))
+    child = replace(CHILD, provider=replace(CHILD.provider, traits=stands | {MARKER}))
+    ours = Ownership(emitted=names)
+
+    assert ours.writes(root)
+    assert ours.traits(root) == {"COMPUTE_NODE", "HW_CPU_X", "CUSTOM_S"}
+    assert ours.traits(child) == ours.traits(root) | {"HW_NUMA_ROOT", "CUSTOM_PAGES_4"}
+
+
+def test_names_of_two_origins_are_joined_by_provider() -> None:
+    one = {"a": Names(frozenset("A"), frozenset("T")), "b": Names(frozenset("B"))}
+    other = {"a": Names(frozenset("C"), frozenset("U")), "c": Names(traits=frozenset("V"))}
+
+    assert joined(one, other) == {**one, **other, "a": Names(frozenset("AC"), frozenset("TU"))}
 
 
 @pytest.mark.parametrize(
@@ -65,6 +100,7 @@ def test_a_change_of_what_we_left_is_a_sign_of_a_second_writer(now: ObservedTree
 
     assert sign is not None
     assert not sign.nova
+    assert not sign.marked
     with pytest.raises(AssertionError, match=change):
         raise AssertionError(sign.changes[0])
 
@@ -79,10 +115,12 @@ def test_a_change_of_what_we_left_is_a_sign_of_a_second_writer(now: ObservedTree
             found(inventories={"VCPU": Inventory(total=8), "CUSTOM_Y": Inventory(total=1)}), id="a foreign class"
         ),
         pytest.param(ObservedTree(), id="no root at all"),
+        pytest.param(ObservedTree((replace(ROOT, uuid="other"),)), id="another root"),
     ],
 )
 def test_what_is_not_ours_is_no_sign(now: ObservedTree) -> None:
     assert judge(now) is None
+    assert contest(None, now, ProviderTree((ROOT.provider,)), OURS, frozenset()) is None
 
 
 def test_a_ratio_set_by_hand_is_the_operators_where_none_is_configured() -> None:
@@ -125,7 +163,9 @@ def third(ratio: float) -> Inventory:
 def test_a_provider_with_another_owners_mark_is_neither_novas_nor_ours(trait: str) -> None:
     marked = CHILD.provider.traits | {trait, OWNER_NOVA, MANAGED}
     foreign = replace(CHILD, provider=replace(CHILD.provider, inventories=VGPU, traits=marked))
-    ours = replace(OURS, adopted=frozenset({"host_c"}), configured={"host_c": Names(frozenset({"VGPU"}))})
+    ours = replace(
+        OURS, adopted=frozenset({"host_c"}), configured={"host_c": Names(frozenset({"VGPU"}), frozenset({"CUSTOM_T"}))}
+    )
 
     assert not is_novas(foreign)
     assert not ours.writes(foreign)
@@ -192,24 +232,36 @@ def test_a_second_writer_is_seen_by_what_it_does_to_children(now: tuple[Provider
     assert re.search(change, "; ".join(sign.changes))
 
 
+POOL = replace(GPU, inventories={"DISK_GB": Inventory(total=4)}, traits=GPU.traits | {SHARES})
+THEIRS = replace(GPU, traits=frozenset())
+
+
 @pytest.mark.parametrize(
-    "child",
+    ("left", "now"),
     [
-        pytest.param(replace(GPU, inventories={"VGPU": Inventory(total=4, reserved=4)}), id="reserved by an operator"),
-        pytest.param(replace(GPU, inventories={"VGPU": Inventory(total=4, allocation_ratio=2.0)}), id="a ratio"),
-        pytest.param(replace(GPU, traits=GPU.traits | {"CUSTOM_THEIRS"}), id="a trait"),
+        pytest.param(GPU, {"inventories": {"VGPU": Inventory(total=4, reserved=4)}}, id="reserved by an operator"),
+        pytest.param(GPU, {"inventories": {"VGPU": Inventory(total=4, allocation_ratio=2.0)}}, id="a ratio"),
+        pytest.param(GPU, {"traits": GPU.traits | {"CUSTOM_THEIRS"}}, id="a trait"),
+        pytest.param(POOL, {"inventories": {"DISK_GB": Inventory(total=4, reserved=1)}}, id="a pool's reservation"),
+        pytest.param(THEIRS, {"inventories": {}}, id="anything of a child of others"),
+        pytest.param(THEIRS, None, id="a child of others"),
     ],
 )
-def test_what_operators_may_set_on_a_device_is_no_sign(child: Provider) -> None:
-    found = tree_of(ROOT.provider, CELL, child, generation=5)
+def test_what_operators_and_others_may_change_is_no_sign(left: Provider, now: dict[str, Any] | None) -> None:
+    before = (ROOT.provider, CELL, left)
+    after = before[:2] if now is None else (*before[:2], replace(left, **now))
+    stood, found = tree_of(*before, generation=4), tree_of(*after, generation=5)
 
-    assert contest(tree_of(*LEFT, generation=4), found, ProviderTree(LEFT), OURS, frozenset()) is None
+    assert contest(stood, found, ProviderTree(before), OURS, frozenset()) is None
 
 
-def test_a_child_that_is_not_wanted_any_more_may_go() -> None:
-    left, found = tree_of(*LEFT, generation=4), tree_of(ROOT.provider, CELL, generation=5)
+@pytest.mark.parametrize("stays", [(), (replace(GPU, inventories={}),)], ids=["deleted", "emptied"])
+def test_a_child_that_is_not_wanted_any_more_may_go(stays: tuple[Provider, ...]) -> None:
+    left, found = tree_of(*LEFT, generation=4), tree_of(ROOT.provider, CELL, *stays, generation=5)
+    without = tree_of(ROOT.provider, CELL, generation=0)
 
     assert contest(left, found, ProviderTree((ROOT.provider, CELL)), OURS, frozenset()) is None
+    assert contest(left, found, ProviderTree(LEFT), OURS, frozenset(), tried=(without,)) is None
 
 
 @pytest.mark.parametrize(
@@ -231,14 +283,19 @@ def test_what_a_cut_off_attempt_of_this_pass_wrote_is_no_sign(stands: tuple[Prov
 
 
 def test_several_providers_are_named() -> None:
-    found = tree_of(ROOT.provider, replace(CELL, inventories={}), replace(GPU, inventories={}), generation=5)
+    card = replace(GPU, name="host_card")
+    before = (*LEFT, card)
+    emptied = replace(CELL, inventories={}, traits=CELL.traits | {OWNER_NOVA}), replace(GPU, inventories={})
+    found = tree_of(ROOT.provider, *emptied, generation=5)
 
-    sign = contest(tree_of(*LEFT, generation=4), found, ProviderTree(LEFT), OURS, frozenset())
+    sign = contest(tree_of(*before, generation=4), found, ProviderTree(before), OURS, frozenset())
 
     assert sign is not None
-    assert sign.provider == "host_NUMA0, host_gpu"
+    assert sign.provider == "host_NUMA0, host_gpu, host_card"
     assert sign.changes == (
         "MEMORY_MB of host_NUMA0 was removed",
         "VCPU of host_NUMA0 was removed",
         "VGPU of host_gpu was removed",
+        "host_card was deleted",
     )
+    assert (sign.nova, sign.marked, sign.uuids) == (True, True, frozenset({"host_NUMA0", "host_gpu"}))

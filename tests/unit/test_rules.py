@@ -10,7 +10,7 @@ from agent.settings.devices import parse_mdev_rules, parse_pages, parse_rules
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, ReservedPages, RulePlace
 from drivers.rules import matches, parse_rule, rule_attributes
 from hardware import card, plain
-from reportclient.ownership import MARKER
+from reportclient.ownership import MARKER, SET
 from reportclient.reserve import HELD, KEEP, keeps
 from reportclient.tree import MAX_INT
 
@@ -86,6 +86,7 @@ def test_the_one_address_of_a_pf_means_its_vfs_and_those_of_no_other(address: ob
         ),
         pytest.param({"traits": "a" * 300}, "no valid name for placement can be made", id="trait"),
         pytest.param({"traits": MARKER}, f"has {MARKER}, by which this agent marks", id="our mark"),
+        pytest.param({"traits": f"{SET}CUSTOM_A"}, f"has {SET}CUSTOM_A, by which", id="our mark of a trait"),
         pytest.param({"traits": "device_held,fast"}, f"has {HELD}, by which this agent", id="our other mark"),
         pytest.param({"traits": f"{KEEP}3_CUSTOM_A"}, f"has {KEEP}3_CUSTOM_A, by which", id="our memory"),
         pytest.param(
