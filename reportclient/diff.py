@@ -51,7 +51,7 @@ def adopted(observed: ObservedTree, names: Collection[str]) -> frozenset[str]:
         for seen in observed
         if (seen.name in names and is_novas(seen))
         or is_unmarked(seen, root.uuid)
-        or (seen.provider.parent and seen.uuid in derived and not others_marks(seen))
+        or (seen.uuid in derived and not others_marks(seen))
     )
 
 
@@ -156,17 +156,15 @@ def _matches(observed: ObservedTree, desired: ProviderTree) -> list[tuple[Provid
     ]
 
 
-def _renames(stands: ObservedTree, pairs: Iterable[tuple[Provider, ObservedProvider | None]]) -> list[Operation]:
+def _renames(stands: ObservedTree, pairs: Iterable[tuple[Provider, ObservedProvider | None]]) -> list[Rename]:
     """Return the renames, the root last: while it has its old name, the next pass knows that renames are missing."""
     names = {seen.uuid: seen.name for seen in stands}
-    found: list[Operation] = [
+    found = [
         Rename(seen.uuid, provider.name, names[seen.uuid])
         for provider, seen in pairs
         if seen and names[seen.uuid] != provider.name
     ]
-    return sorted(
-        found, key=lambda step: isinstance(step, Rename) and stands.by_uuid[step.uuid].provider.parent is None
-    )
+    return sorted(found, key=lambda step: stands.by_uuid[step.uuid].provider.parent is None)
 
 
 def _check_foreign(pairs: Iterable[tuple[Provider, ObservedProvider | None]], ours: Ownership) -> None:
@@ -176,8 +174,8 @@ def _check_foreign(pairs: Iterable[tuple[Provider, ObservedProvider | None]], ou
     Raises:
         TreeMismatch: one of our names belongs to such a child.
     """
-    for provider, seen in pairs:
-        if seen is None or provider.parent is None or ours.writes(seen):
+    for _, seen in pairs:
+        if seen is None or ours.writes(seen):
             continue
         if marks := others_marks(seen):
             raise TreeMismatch(
@@ -220,7 +218,7 @@ def _changes(
     operations: list[Operation] = []
     if seen is None:
         operations.append(Create(uuid_, provider.name, identity[provider.parent] if provider.parent else None))
-        seen = ObservedProvider(uuid=uuid_, generation=0, provider=Provider(name=provider.name, parent=provider.parent))
+        seen = ObservedProvider(uuid=uuid_, generation=0, provider=Provider(name=provider.name))
     else:
         operations += _reparent(provider, seen, identity, parents)
     operations += _set_traits(seen, provider, carry_traits(seen, provider, ours) - dropped)
@@ -280,8 +278,7 @@ def _arrange(
 
 def _as_it_is(observed: ObservedTree) -> tuple[SetInventories, ...]:
     """Return a write of the root's unchanged stock: placement refuses a reshape without inventories."""
-    root = observed.root
-    return (SetInventories(root.uuid, root.name, root.provider.inventories),) if root else ()
+    return tuple(SetInventories(root.uuid, root.name, root.provider.inventories) for root in observed.providers[:1])
 
 
 def _is_late(operation: Operation, restocked: frozenset[str]) -> bool:
@@ -330,7 +327,7 @@ def _doomed(
     Raises:
         TreeMismatch: a foreign provider stands under one of them.
     """
-    doomed = {seen.name for seen in observed if seen.provider.parent and seen.uuid not in kept and ours.writes(seen)}
+    doomed = {seen.name for seen in observed if seen.uuid not in kept and ours.writes(seen)}
     for seen in observed:
         if seen.provider.parent in doomed and seen.name not in doomed and seen.name not in parents:
             raise TreeMismatch(
