@@ -11,6 +11,7 @@ from reportclient.payload import (
     decode_allocations,
     decode_inventories,
     decode_listing,
+    decode_names,
     decode_request,
     decode_usages,
     encode_claim,
@@ -88,15 +89,19 @@ def test_a_claim_sends_what_was_offered_and_whose_it_is(microversion: tuple[int,
     assert encode_claim(CLAIM, microversion) == OFFERED | whose | kind
 
 
-def test_several_consumers_are_written_by_their_uuid() -> None:
+@pytest.mark.parametrize(
+    ("microversion", "kind"), [((1, 28), {}), ((1, 38), {"consumer_type": "INSTANCE"})], ids=["1.28", "1.38"]
+)
+def test_several_consumers_are_written_by_their_uuid(microversion: tuple[int, int], kind: dict[str, str]) -> None:
     body = {
         "allocations": {"r": {"resources": {"VCPU": 2}}},
         "project_id": "p",
         "user_id": "u",
         "consumer_generation": 3,
+        **kind,
     }
 
-    assert encode_rewrites((rewrite("one"), rewrite("two")), (1, 28)) == {"one": body, "two": body}
+    assert encode_rewrites((rewrite("one"), rewrite("two")), microversion) == {"one": body, "two": body}
 
 
 def test_an_allocation_request_asks_for_amounts_of_classes() -> None:
@@ -197,3 +202,8 @@ def test_a_parent_that_is_no_uuid_is_none_that_is_listed() -> None:
     [(_, _, parent, _)] = decode_listing({"resource_providers": [row]})
 
     assert isinstance(parent, str)
+
+
+def test_names_that_are_no_list_are_no_answer() -> None:
+    with pytest.raises(TypeError, match="traits is no list"):
+        decode_names({"traits": "HW_A"}, "traits")

@@ -4,14 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from reportclient.allocations import Allocation, usages
+from reportclient.allocations import Allocation, Move, usages
 from reportclient.errors import UnsafePlan
 from reportclient.plan import (
     Create,
     Delete,
+    EnsureClasses,
+    EnsureTraits,
     Limits,
     Plan,
     Reshape,
+    Rewrite,
     SetInventories,
     SetTraits,
     check_use,
@@ -78,6 +81,12 @@ def test_too_much_at_once_is_said_class_by_class(total: int, sentences: tuple[st
     assert shrinkage(set_root(VCPU=Inventory(total=total)), TREE, Limits()) == sentences
 
 
+def test_a_cpu_that_becomes_dedicated_is_not_lost() -> None:
+    dedicated = set_root(VCPU=Inventory(total=4), PCPU=Inventory(total=6))
+
+    assert shrinkage(dedicated, TREE, Limits(fraction=0)) == ()
+
+
 def test_stock_that_moves_from_one_provider_to_another_is_not_gone() -> None:
     plan = Plan(
         (
@@ -102,11 +111,15 @@ def test_a_class_that_the_operator_took_back_may_go_whole() -> None:
 
 @pytest.mark.parametrize(("count", "allowed"), [(4, True), (5, False)])
 def test_more_than_four_providers_do_not_go_in_one_pass(count: int, allowed: bool) -> None:
-    plan = Plan(tuple(Delete(gpu.uuid, gpu.name) for gpu in GPUS[:count]))
+    """Also where another class that they had comes elsewhere."""
+    both = {"VGPU": Inventory(total=4), "FPGA": Inventory(total=1)}
+    gpus = tuple(replace(gpu, provider=replace(gpu.provider, inventories=both)) for gpu in GPUS)
+    root = SetInventories("r", "host", {**STOCK, "FPGA": Inventory(total=6)})
+    plan = Plan((root, *(Delete(gpu.uuid, gpu.name) for gpu in gpus[:count])))
 
-    assert (
-        f"{count} providers would be deleted, more than 4" not in shrinkage(plan, TREE, Limits(fraction=1))
-    ) == allowed
+    found = shrinkage(plan, ObservedTree((ROOT, *gpus)), Limits(fraction=1))
+
+    assert (f"{count} providers would be deleted, more than 4" not in found) == allowed
 
 
 def test_only_providers_that_lose_stock_need_their_allocations_read() -> None:
@@ -137,7 +150,7 @@ def test_less_room_than_guests_use_is_refused_unless_forced(
 
 @pytest.mark.parametrize(("count", "named"), [(4, "c0, c1, c2, c3,"), (6, "c0, c1, c2, c3 and 2 more,")])
 def test_a_refusal_names_four_consumers(count: int, named: str) -> None:
-    rows = [Allocation(f"c{number}", "host", "VCPU", 6) for number in range(count)]
+    rows = [Allocation(f"c{number}", "host", "VCPU", 6) for number in range(count)] + [*hold(1, "VGPU", "gpu0")]
 
     with pytest.raises(UnsafePlan, match=f"allocated to {named} and the plan"):
         check_use(Plan((SetInventories("r", "host", {}),)), TREE, rows, force=False)
@@ -163,7 +176,8 @@ def test_a_provider_that_guests_hold_is_never_deleted() -> None:
 
 
 def test_allocations_elsewhere_do_not_matter() -> None:
-    check_use(set_root(VCPU=Inventory(total=1)), TREE, hold(4, "VGPU", "gpu0"), force=False)
+    for place in ("gpu0", "abroad"):
+        check_use(set_root(VCPU=Inventory(total=1)), TREE, hold(4, "VGPU", place), force=False)
 
 
 def test_use_adds_up_over_consumers() -> None:
@@ -172,19 +186,48 @@ def test_use_adds_up_over_consumers() -> None:
     assert usages(rows) == {("host", "VCPU"): 3, ("host", "PCPU"): 4}
 
 
-def test_the_digest_covers_operations_and_nothing_else() -> None:
-    plan = set_root(VCPU=Inventory(total=3))
+MOVE = Move(consumer="g", from_provider="host", to_provider="gpu0", moved_resources={"VGPU": 1}, because="one")
+REWRITE = Rewrite(consumer="g", generation=1, project="p", user="u", kind=None, before={}, after={})
+WHOLE = SetTraits("r", "host", frozenset({"A", "B"}), frozenset({"A"}), frozenset())
+STEPS = (EnsureClasses(("C",)), EnsureTraits(("T",)), WHOLE, Reshape((*set_root().operations,), (REWRITE,)))  # type: ignore[arg-type]
+WRITES = Plan(STEPS, (MOVE,))
 
-    assert plan.digest == replace(plan, left_out=frozenset({"X"})).digest
-    assert plan.digest != set_root(VCPU=Inventory(total=4)).digest
-    assert len(plan.digest) == 12
+
+def moving(**changes: object) -> Plan:
+    return Plan((WHOLE, replace(STEPS[3], rewrites=(replace(REWRITE, **changes),))), (MOVE,))  # type: ignore[arg-type]
 
 
-def test_the_digest_does_not_depend_on_the_order_of_a_set() -> None:
+@pytest.mark.parametrize(
+    ("other", "same", "rest"),
+    [
+        pytest.param(WRITES, True, True, id="all of it"),
+        pytest.param(replace(WRITES, left_out=frozenset({"X"})), True, True, id="traits that are left out"),
+        pytest.param(replace(WRITES, operations=STEPS[2:]), True, True, id="names that are there already"),
+        pytest.param(replace(WRITES, moves=(replace(MOVE, because="two"),)), True, True, id="the reason of a move"),
+        pytest.param(moving(generation=2), True, True, id="a consumer's generation"),
+        pytest.param(moving(user="v"), False, False, id="a consumer's owner"),
+        pytest.param(replace(WRITES, moves=()), False, True, id="no move"),
+        pytest.param(replace(WRITES, moves=(replace(MOVE, consumer="h"),)), False, False, id="another move"),
+        pytest.param(Plan((EnsureTraits(("X",)), EnsureClasses(("X",)))), False, True, id="other names"),
+        pytest.param(Plan((replace(WHOLE, added=WHOLE.traits),)), False, True, id="the same traits instead of others"),
+        pytest.param(Plan((replace(WHOLE, traits=frozenset({"A"})),)), False, False, id="other traits"),
+        pytest.param(Plan((*STEPS, Delete("g0", "gpu0")), (MOVE,)), False, False, id="one operation more"),
+    ],
+)
+def test_digest_and_outline_tell_a_plan_and_the_rest_of_it_from_another(other: Plan, same: bool, rest: bool) -> None:
+    assert (WRITES.digest == other.digest, WRITES.outline.covers(other)) == (same, rest)
+    assert len(WRITES.digest) == 12
+
+
+def test_the_digest_does_not_depend_on_the_order_of_a_set_or_of_classes() -> None:
     traits = [f"T{n}" for n in range(50)]
     one, other = frozenset(traits), frozenset(reversed(traits))
+    orders = ((one, STOCK), (other, dict(reversed(STOCK.items()))))
 
-    digests = {Plan((SetTraits("r", "host", each, each, frozenset()),)).digest for each in (one, other)}
+    digests = {
+        Plan((SetTraits("r", "host", each, each, frozenset()), SetInventories("r", "host", stock))).digest
+        for each, stock in orders
+    }
 
     assert len(digests) == 1
 
