@@ -120,11 +120,9 @@ def keep_whole(
             continue
         wanted = providers.get(name) or _bare(seen)
         now, before = wanted.inventories.get(resource_class), seen.provider.inventories[resource_class]
-        there = now.total if now else 0
-        said = reserved_by_operator_on(seen).get(resource_class, 0)
-        kept = min(total, total - there + (now.reserved if now else min(said, there)))
-        largest = max(now.max_unit if now else 1, before.max_unit)
-        more = replace(now or before, total=total, max_unit=largest, reserved=kept)
+        free = now.total - now.reserved if now else 0
+        largest = max((now or before).max_unit, before.max_unit)
+        more = replace(now or before, total=total, max_unit=largest, reserved=total - free)
         providers[name] = _kept(_with(wanted, resource_class, more), seen, besides.get(name, ()))
     return ProviderTree(tuple(providers.values()))
 
@@ -134,7 +132,7 @@ def _placed(observed: ObservedTree, wanted: Collection[str], root: str) -> dict[
     found = {}
     for seen in observed:
         parent = seen.provider.parent
-        if parent is None or is_of_the_host(seen.provider):
+        if is_of_the_host(seen.provider):
             continue
         if parent in wanted:
             found[seen.name] = seen
@@ -150,10 +148,10 @@ def is_of_the_host(provider: Provider) -> bool:
 
 def _without(seen: ObservedProvider, besides: Collection[str], kept: Provider | None) -> Provider:
     """Return a used one-time device without bandwidth and added classes, except what guests hold of them (``kept``)."""
-    if kept:
-        stock = {name: one for name, one in seen.provider.inventories.items() if name not in kept.inventories}
-        return replace(kept, inventories={**_of_devices(stock, besides), **kept.inventories})
-    return replace(seen.provider, inventories=_of_devices(seen.provider.inventories, besides))
+    stock = _of_devices(seen.provider.inventories, besides)
+    return (
+        replace(kept, inventories={**stock, **kept.inventories}) if kept else replace(seen.provider, inventories=stock)
+    )
 
 
 def _of_devices(stock: Mapping[str, Inventory], besides: Collection[str]) -> dict[str, Inventory]:

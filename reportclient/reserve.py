@@ -101,8 +101,8 @@ def with_marks_of(observed: ObservedTree, left: ObservedTree | None) -> Observed
 def _with_marks_of(seen: ObservedProvider, left: ObservedProvider | None) -> ObservedProvider:
     if left is None or is_reserved_by_us(seen.provider.traits) or seen.generation != left.generation + 1:
         return seen
-    marks = frozenset(filter(is_mark, left.provider.traits)) if is_reserved_by_us(left.provider.traits) else frozenset()
-    return replace(seen, provider=replace(seen.provider, traits=seen.provider.traits | marks)) if marks else seen
+    marks = filter(is_mark, left.provider.traits) if is_reserved_by_us(left.provider.traits) else ()
+    return replace(seen, provider=replace(seen.provider, traits=seen.provider.traits.union(marks)))
 
 
 def with_least(
@@ -137,7 +137,7 @@ def with_left(provider: Provider, besides: Collection[str] = ()) -> Provider:
     """
     others = frozenset(name for name in provider.traits if not tells_left(name))
     if not is_reserved_by_us(provider.traits):
-        return replace(provider, traits=others) if others != provider.traits else provider
+        return replace(provider, traits=others)
     theirs, apart = _remembered(provider.traits), NO_DEVICES.union(besides)
     left = {name: one.reserved for name, one in provider.inventories.items() if name not in apart}
     ours = {name: amount for name, amount in left.items() if amount != theirs.get(name, 0)} or left
@@ -146,20 +146,21 @@ def with_left(provider: Provider, besides: Collection[str] = ()) -> Provider:
 
 
 def without_classes(provider: Provider, classes: Collection[str]) -> Provider:
-    """Return the provider without the stock of some classes, and without the KEEP traits of these classes."""
-    if not classes:
-        return provider
+    """Return the provider without the stock of some classes, and without the KEEP and LEFT traits of these classes."""
     left = {name: stock for name, stock in provider.inventories.items() if name not in classes}
-    kept = {name: amount for name, amount in _remembered(provider.traits).items() if name not in classes}
-    others = frozenset(name for name in provider.traits if not name.startswith(KEEP))
-    stood = _amounts(others, LEFT)
-    gone = {f"{LEFT}{amount}_{name}" for name in classes for amount in stood.get(name, ())}
-    return replace(provider, inventories=left, traits=(others - gone) | keeps(kept))
+    gone = {
+        f"{prefix}{amount}_{name}"
+        for prefix in (KEEP, LEFT)
+        for name, amounts in _amounts(provider.traits, prefix).items()
+        for amount in amounts
+        if name in classes
+    }
+    return replace(provider, inventories=left, traits=provider.traits - gone)
 
 
 def keep_trait(provider: Provider, name: str) -> str:
-    """Return the trait that remembers how much of a class an operator reserved; empty when there is none."""
-    return next(iter(keeps({name: _remembered(provider.traits).get(name, 0)})), "")
+    """Return the trait that remembers how much of a class an operator reserved."""
+    return f"{KEEP}{_remembered(provider.traits)[name]}_{name}"
 
 
 def given_back(stands: ObservedProvider, apart: Collection[str] = ()) -> dict[str, Inventory]:

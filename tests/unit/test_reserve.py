@@ -19,7 +19,17 @@ from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule
 from hardware import card, gpu, host, parent, plain, rules
 from reportclient.errors import Forbidden
 from reportclient.ownership import MANAGED, MARKER
-from reportclient.reserve import HELD, KEEP, LEFT, UNHEALTHY, given_back, keep_trait, used_up, with_reservations
+from reportclient.reserve import (
+    HELD,
+    KEEP,
+    LEFT,
+    UNHEALTHY,
+    given_back,
+    keep_trait,
+    used_up,
+    with_marks_of,
+    with_reservations,
+)
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 EGRESS = "NET_BW_EGR_KILOBIT_PER_SEC"
@@ -190,13 +200,25 @@ def test_hand_over_gives_back_what_we_reserved_and_keeps_what_an_operator_did(st
     assert not any(seen.provider.traits & {MARKER} or one.marks(seen.name[5:]) for seen in one.tree())
 
 
-def test_hand_over_leaves_what_the_configuration_reserves_of_a_flat_root_with_an_ill_device() -> None:
-    stock = {"MEMORY_MB": Inventory(total=8192, reserved=512), "SRIOV_NET_VF": Inventory(total=8, reserved=2)}
-    root = Provider(name="host", inventories=stock, traits=frozenset({MARKER, UNHEALTHY}))
+@pytest.mark.parametrize(
+    ("left", "apart", "reserved"),
+    [
+        pytest.param(frozenset(), (), (512, 0, 0), id="of all devices"),
+        pytest.param(frozenset(), ("GPU",), (512, 0, 1), id="but those of the operator's files"),
+        pytest.param({f"{LEFT}2_VF"}, (), (512, 0, 1), id="of which we left it so"),
+    ],
+)
+def test_hand_over_gives_back_what_we_reserved_of_a_flat_root(
+    left: set[str], apart: tuple[str, ...], reserved: tuple[int, ...]
+) -> None:
+    stock = {"MEMORY_MB": Inventory(total=8192, reserved=512)} | {
+        name: Inventory(total=8, reserved=amount) for name, amount in (("VF", 2), ("GPU", 1))
+    }
+    root = Provider(name="host", inventories=stock, traits=frozenset({MARKER, UNHEALTHY, *left}))
 
-    after = given_back(ObservedProvider(uuid="host", generation=1, provider=root))
+    after = given_back(ObservedProvider(uuid="host", generation=1, provider=root), apart)
 
-    assert {name: one.reserved for name, one in after.items()} == {"MEMORY_MB": 512, "SRIOV_NET_VF": 0}
+    assert tuple(one.reserved for one in after.values()) == reserved
 
 
 @pytest.mark.parametrize("at", range(5))
@@ -723,23 +745,51 @@ def test_what_is_used_up_is_reserved_for_good_also_once_our_own_reason_is_gone(m
     assert after.traits == {mark, *kept}
 
 
+KEPT = frozenset({UNHEALTHY, "CUSTOM_T", f"{KEEP}1_VF", f"{KEEP}2_VF"})  # the second before the first was removed
+
+
 @pytest.mark.parametrize(
-    ("left", "besides", "contested", "kept"),
+    ("traits", "besides", "contested", "kept"),
     [
-        pytest.param({f"{LEFT}2_VF"}, {}, (), 3, id="another amount than we left"),
-        pytest.param({f"{LEFT}3_VF"}, {}, (), 1, id="what we left"),
-        pytest.param(set(), {}, (), 1, id="no trait says what we left"),
-        pytest.param({f"{LEFT}2_VF"}, {"nic": {"VF"}}, (), 1, id="a class of the operator's files"),
-        pytest.param({f"{LEFT}2_VF"}, {}, ("uuid",), 1, id="another service writes the provider"),
+        pytest.param({*KEPT, f"{LEFT}2_VF"}, {}, (), True, id="another amount than we left"),
+        pytest.param({*KEPT, f"{LEFT}3_VF"}, {}, (), False, id="what we left"),
+        pytest.param({*KEPT, f"{LEFT}2_VF", f"{KEEP}3_VF"}, {}, (), False, id="what an operator had reserved"),
+        pytest.param(KEPT, {}, (), False, id="no trait says what we left"),
+        pytest.param({*KEPT, f"{LEFT}2_VF"} - {UNHEALTHY}, {}, (), False, id="no mark of ours"),
+        pytest.param({*KEPT, f"{LEFT}2_VF"}, {"nic": {"VF"}}, (), False, id="a class of the operator's files"),
+        pytest.param({*KEPT, f"{LEFT}2_VF"}, {}, ("uuid",), False, id="another service writes the provider"),
     ],
 )
 def test_under_our_mark_an_operator_reserved_what_we_did_not_leave(
-    left: set[str], besides: dict[str, set[str]], contested: tuple[str, ...], kept: int
+    traits: set[str], besides: dict[str, set[str]], contested: tuple[str, ...], kept: bool
 ) -> None:
-    traits = frozenset({UNHEALTHY, f"{KEEP}1_VF", *left})
-    nic = Provider(name="nic", inventories={"VF": Inventory(total=8, reserved=3)}, traits=traits)
-    tree = ObservedTree((ObservedProvider(uuid="uuid", generation=1, provider=nic),))
+    reserved = {name: Inventory(total=8, reserved=amount) for name, amount in (("VF", 3), ("VCPU", 3), ("GPU", 0))}
+    nic = Provider(name="nic", inventories=reserved, traits=frozenset(traits))
 
-    (found,) = with_reservations(tree, besides, contested)
+    (found,) = with_reservations(observed_as(nic), besides, contested)
 
-    assert keep_trait(found.provider, "VF") == f"{KEEP}{kept}_VF"
+    assert found.provider.traits == ({*traits, f"{KEEP}3_VF"} - {f"{KEEP}1_VF", f"{KEEP}2_VF"} if kept else traits)
+    assert keep_trait(found.provider, "VF") == f"{KEEP}{3 if kept or f'{KEEP}3_VF' in traits else 2}_VF"
+
+
+def observed_as(provider: Provider, generation: int = 1) -> ObservedTree:
+    return ObservedTree((ObservedProvider(uuid="uuid", generation=generation, provider=provider),))
+
+
+@pytest.mark.parametrize(
+    ("generation", "stands", "left", "marks"),
+    [
+        pytest.param(2, {"CUSTOM_T"}, KEPT, KEPT, id="a hand set the traits"),
+        pytest.param(3, {"CUSTOM_T"}, KEPT, {"CUSTOM_T"}, id="and wrote something else"),
+        pytest.param(2, {HELD}, KEPT, {HELD}, id="a mark of ours is left"),
+        pytest.param(2, {"CUSTOM_T"}, KEPT - {UNHEALTHY}, {"CUSTOM_T"}, id="we had reserved nothing"),
+    ],
+)
+def test_marks_that_a_hand_took_count_until_something_else_is_written(
+    generation: int, stands: set[str], left: frozenset[str], marks: set[str]
+) -> None:
+    seen = observed_as(Provider(name="nic", traits=frozenset(stands)), generation)
+
+    (found,) = with_marks_of(seen, observed_as(Provider(name="nic", traits=left | {"CUSTOM_GONE"})))
+
+    assert found.provider.traits == marks
