@@ -53,7 +53,6 @@ def set_back(observed: ObservedTree, desired: ProviderTree) -> tuple[str, ...]:
 def lost_settings(
     observed: ObservedTree,
     desired: ProviderTree,
-    owned: Collection[str],
     free_ratios: Collection[str],
     *,
     elsewhere: Collection[str] = (),
@@ -63,10 +62,10 @@ def lost_settings(
     """
     Return a sentence for each setting of an operator that a change would lose; empty when all settings are kept.
 
-    Such a change is one of the layout, or of the names of classes. ``owned`` are the names of the providers that we
-    write; ``free_ratios`` the classes whose ratio is not configured; ``elsewhere`` the names of providers whose
-    hardware is to be offered in another form; ``away`` the classes of a root's total that no device has now. ``apart``
-    has, by provider name, the classes that do not belong to devices: from the operator's files, or of other services.
+    Such a change is one of the layout, or of the names of classes. ``free_ratios`` are the classes whose ratio is not
+    configured; ``elsewhere`` the names of providers whose hardware is to be offered in another form; ``away`` the
+    classes of a root's total that no device has now. ``apart`` has, by provider name, the classes that do not belong to
+    devices: from the operator's files, or of other services.
     """
     observed = replace(
         observed,
@@ -75,7 +74,7 @@ def lost_settings(
         ),
     )
     desired = ProviderTree(tuple(without_classes(one, apart.get(one.name, ())) for one in desired))
-    flows = list(_flows(observed, desired, owned))
+    flows = list(_flows(observed, desired))
     sentences = [_lost_reservation(flow) for flow in flows if flow.name not in NO_DEVICES]
     sentences += [_lost_ratio(flow, observed, desired) for flow in flows if flow.name in free_ratios]
     sentences += [
@@ -86,17 +85,16 @@ def lost_settings(
     sentences += [_lost_total(observed.root, name) for name in sorted(away) if observed.root]
     related = _relations(observed, desired)
     for seen in observed:
-        if seen.name in owned:
-            flown = {flow.name for flow in flows if seen in flow.sources}
-            near = [one for one in desired if one.name == seen.name or related(one.name, seen.name)]
-            is_elsewhere = seen.name in elsewhere
-            sentences.append(_lost_name(seen, near, flown, observed, is_elsewhere=is_elsewhere))
-            stays = {name for one in near if one.name == seen.name for name in one.inventories}
-            sentences += [
-                _lost_limit(seen, name)
-                for name in sorted(seen.provider.inventories.keys() - stays - flown)
-                if is_elsewhere or _new_classes(near, observed, name)
-            ]
+        flown = {flow.name for flow in flows if seen in flow.sources}
+        near = [one for one in desired if one.name == seen.name or related(one.name, seen.name)]
+        is_elsewhere = seen.name in elsewhere
+        sentences.append(_lost_name(seen, near, flown, observed, is_elsewhere=is_elsewhere))
+        stays = {name for one in near if one.name == seen.name for name in one.inventories}
+        sentences += [
+            _lost_limit(seen, name)
+            for name in sorted(seen.provider.inventories.keys() - stays - flown)
+            if is_elsewhere or _new_classes(near, observed, name)
+        ]
     return tuple(filter(None, sentences))
 
 
@@ -210,7 +208,7 @@ def _take_off(seen: ObservedProvider, name: str) -> str:
     )
 
 
-def _flows(observed: ObservedTree, desired: ProviderTree, owned: Collection[str]) -> Iterable[_Flow]:
+def _flows(observed: ObservedTree, desired: ProviderTree) -> Iterable[_Flow]:
     wanted = {provider.name: provider for provider in desired}
     related = _relations(observed, desired)
     stood = observed.by_name
@@ -218,8 +216,7 @@ def _flows(observed: ObservedTree, desired: ProviderTree, owned: Collection[str]
     for seen in observed:
         after = wanted[seen.name].inventories if seen.name in wanted else {}
         for name in seen.provider.inventories.keys() - after.keys():
-            if seen.name in owned:
-                sources.setdefault(name, []).append(seen)
+            sources.setdefault(name, []).append(seen)
     for name, leaving in sorted(sources.items()):
         targets = tuple(
             provider

@@ -1,25 +1,33 @@
 """Whether the plan of a pass may be carried out, and what a person should know of it, from what the pass has."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.state.memory import NodeState
+from agent.sync.decide.additions import Addition
+from agent.sync.decide.beside import against_root
 from agent.sync.decide.checks import PATIENCE, conditions_on, judge
-from agent.sync.decide.feature import Draft
+from agent.sync.decide.feature import Draft, Feature, Memories, Reservation
 from agent.sync.decide.features.second_writer import FORGIVEN, Strikes, strikes_of
+from agent.sync.decide.laws import Breach, sentences
 from agent.sync.decide.undoing import Conversion
 from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_observed_tree
 from agent.sync.outcome import Condition, Status
 from drafts import OPTIONS, OURS, ROOT, SEEN, TERMS, draft, stands
 from reportclient.allocations import Allocation, Move
-from reportclient.ownership import MARKER, Contest, Names
-from reportclient.plan import Plan, Reparent, SetInventories, SetTraits
+from reportclient.ownership import MARKER, OWNER_NOVA, Contest, Names
+from reportclient.plan import Delete, Plan, Reparent, SetInventories, SetTraits
+from reportclient.reserve import HELD, KEEP
 from reportclient.tree import Inventory, Provider, ProviderTree
 
 HALF = replace(ROOT, inventories={"VCPU": Inventory(total=4)})
+GUEST_MOVES = Move(
+    consumer="guest", from_provider="host", to_provider="host_card", moved_resources={"VGPU": 1}, because="its card"
+)
 CHANGED = Contest("host", ("VCPU total 8 became total 4",), nova=False, marked=False)
 
 
@@ -167,12 +175,14 @@ def test_a_person_who_takes_over_is_told_what_nova_will_do() -> None:
         pytest.param(("host_a",), (1, 36), "host_a would come under another parent", id="one"),
         pytest.param(("host_a", "host_b"), (1, 36), "host_a and others would come under", id="two"),
         pytest.param(("host_a",), (1, 37), None, id="placement can do it"),
+        pytest.param((), (1, 36), None, id="all keep theirs"),
     ],
 )
 def test_a_provider_keeps_its_parent_where_placement_cannot_change_that(
     names: tuple[str, ...], microversion: tuple[int, int], words: str | None
 ) -> None:
-    plan = Plan(tuple(Reparent(name, name, "host", "host", "host_cell") for name in names))
+    same = SetInventories("host", "host", ROOT.inventories)
+    plan = Plan((same, *(Reparent(name, name, "host", "host", "host_cell") for name in names)))
 
     verdict = judge(draft(plan=plan, terms=replace(TERMS, microversion=microversion)))
 
@@ -190,8 +200,9 @@ def test_devices_are_not_offered_twice_by_a_root_that_nobody_can_explain() -> No
     """Somebody put the class on the root by hand, and now a card of this host is to have it."""
     root = replace(ROOT, inventories={**ROOT.inventories, "CUSTOM_GPU": Inventory(total=2)})
     card = Provider(name="host_card", parent="host", inventories={"CUSTOM_GPU": Inventory(total=2)})
+    cell = Provider(name="host_NUMA0", parent="host", inventories=ROOT.inventories)
 
-    verdict = judge(draft(observed=stands(root), desired=ProviderTree((ROOT, card))))
+    verdict = judge(draft(observed=stands(root), desired=ProviderTree((ROOT, card, cell))))
 
     assert verdict.refused is Status.UNSAFE
     assert verdict.notes[0].startswith(
@@ -212,10 +223,7 @@ def test_a_class_that_may_have_a_new_name_is_not_offered_beside_the_old_one_once
 
 
 def test_guests_are_moved_only_where_a_person_said_so() -> None:
-    move = Move(
-        consumer="guest", from_provider="host", to_provider="host_card", moved_resources={"VGPU": 1}, because="its card"
-    )
-    moving = draft(plan=Plan(moves=(move,)), allocations=(Allocation("guest", "host", "VGPU", 1),))
+    moving = draft(plan=Plan(moves=(GUEST_MOVES,)), allocations=(Allocation("guest", "host", "VGPU", 1),))
 
     verdict = judge(moving)
 
@@ -229,7 +237,7 @@ def test_guests_are_moved_only_where_a_person_said_so() -> None:
 def test_stock_that_guests_use_is_not_taken_away() -> None:
     used = smaller(allocations=(Allocation("guest", "host", "VCPU", 6),))
 
-    assert judge(used).refused is Status.UNSAFE
+    assert "6 VCPU" in judge(used).notes[0]
     assert judge(wishing(used, Wishes(force=True))).refused is None
 
 
@@ -318,34 +326,176 @@ def test_a_pass_says_what_is_unusual(changes: dict[str, Any], words: str) -> Non
     assert note.startswith(words)
 
 
+RACK = "the root keeps CUSTOM_CLASS, CUSTOM_RACK, which another service may have added"
+LINK = "NET_BW_EGR_KILOBIT_PER_SEC"
+BANDWIDTH = f"the root keeps {LINK}, which another service may have added"
+
+
 @pytest.mark.parametrize(
-    ("went_back", "note"),
+    ("memory", "changes", "known"),
     [
-        (
-            False,
-            "the saved state of this agent was lost; the root keeps CUSTOM_RACK, which another service may have added",
-        ),
-        (True, "the root keeps CUSTOM_RACK, which another service may have added"),
+        pytest.param(NodeState(), {}, ("lost-state", f"the saved state of this agent was lost; {RACK}"), id="lost"),
+        pytest.param(NodeState(), {"went_back": True}, ("strange-names", RACK), id="of an earlier moment"),
+        pytest.param(NodeState(), {"marks": set()}, None, id="on a root that was never ours"),
+        pytest.param(NodeState(), {"marks": set(), "more": {LINK}}, ("strange-names", BANDWIDTH), id="never ours"),
+        pytest.param(SEEN, {}, None, id="there"),
+        pytest.param(SEEN, {"more": {LINK}}, ("strange-names", BANDWIDTH), id="there, without the bandwidth"),
+        pytest.param(SEEN, {"more": {LINK}, "known": {LINK}}, None, id="there, with the bandwidth"),
     ],
 )
-def test_custom_names_that_nobody_remembers_are_kept_and_said(went_back: bool, note: str) -> None:
-    root = replace(ROOT, traits=frozenset({MARKER, "CUSTOM_RACK"}))
-    wanted = ProviderTree((replace(ROOT, traits=frozenset({MARKER})),))
+def test_names_of_another_service_are_kept_and_said_as_far_as_the_memory_lacks_them(
+    memory: NodeState, changes: dict[str, Any], known: tuple[str, str] | None
+) -> None:
+    marks = changes.get("marks", {MARKER, f"{MARKER}_SET_HW_A"})
+    classes = {"VCPU", "CUSTOM_CLASS", "CUSTOM_WANTED", "CUSTOM_OURS", *changes.get("more", ())}
+    root = replace(
+        ROOT,
+        traits=frozenset({*marks, "CUSTOM_RACK", "CUSTOM_TRAIT", "HW_STRANGE", f"{KEEP}1_VCPU"}),
+        inventories={name: Inventory(total=8) for name in classes},
+    )
+    wanted = replace(
+        ROOT, traits=frozenset({MARKER, "CUSTOM_TRAIT"}), inventories={"CUSTOM_WANTED": Inventory(total=8)}
+    )
+    ours = replace(OURS, configured={"host": Names(frozenset({"CUSTOM_OURS", *changes.get("known", ())}))})
 
-    notes = texts(draft(observed=stands(root), desired=wanted, memory=NodeState(), went_back=went_back))
+    found = conditions_on(
+        draft(
+            observed=stands(root),
+            desired=ProviderTree((wanted,)),
+            memory=memory,
+            ours=ours,
+            went_back=changes.get("went_back", False),
+        )
+    )
 
-    assert note in notes
+    assert [(one.kind, one.text) for one in found if one.kind != "older-placement"] == ([known] if known else [])
 
 
-@pytest.mark.parametrize("remembered", [True, False])
-def test_bandwidth_that_a_memory_of_an_earlier_moment_lacks_is_kept_and_said(remembered: bool) -> None:
-    name = "NET_BW_EGR_KILOBIT_PER_SEC"
-    root = replace(ROOT, inventories={**ROOT.inventories, name: Inventory(total=1000)})
-    known = {root.name: Names(frozenset({name}))} if remembered else {}
+class Reserving(Feature):
+    """A feature that reserves a CPU, and that withdraws a class."""
 
-    notes = texts(draft(observed=stands(root), ours=replace(OURS, configured=known)))
+    def reserve(self, tree: ProviderTree) -> tuple[Reservation, ...]:
+        return (
+            Reservation(provider="host", resource_class="VCPU", least=1, spares_use=False, kind="ill", why="a core"),
+        )
 
-    assert notes == (() if remembered else (f"the root keeps {name}, which another service may have added",))
+    def withdrawn(self, draft: Draft) -> dict[str, frozenset[str]]:
+        return {"host": frozenset({"CUSTOM_COUNTED_ELSEWHERE"})}
+
+
+def test_a_pass_says_all_that_a_person_should_know_with_the_provider() -> None:
+    stock = {"CUSTOM_A": Inventory(total=2, allocation_ratio=4.0)}
+    card = Provider(name="host_card", parent="host", inventories=stock, traits=frozenset({MARKER}))
+    novas = [
+        Provider(name=name, parent="host", inventories={"VGPU": Inventory(total=1, reserved=reserved)})
+        for name, reserved in (("host_gone", 0), ("host_reserved", 1))
+    ]
+    wanted = replace(card, inventories={"CUSTOM_A": Inventory(total=2)})
+    entry = Addition(provider="host_crad", source=Path("a.yaml"), inventories={}, traits=frozenset())
+    found = draft(
+        observed=stands(ROOT, card, *novas),
+        desired=ProviderTree((ROOT, wanted)),
+        strays=(entry,),
+        features=(Reserving(),),
+    )
+
+    told = [(one.kind, one.provider, one.text[:29]) for one in conditions_on(found)]
+
+    assert told == [
+        ("ill", "host", "a core"),
+        ("set-back", "", "CUSTOM_A on host_card has all"),
+        ("file", "", "a.yaml: no provider of this h"),
+        ("novas", "host_gone", "nova made host_gone, but no d"),
+    ]
+    assert "novas" not in {one.kind for one in conditions_on(replace(found, view=replace(found.view, beside=True)))}
+
+
+def test_what_a_person_or_a_feature_withdrew_is_no_loss() -> None:
+    names = {"CUSTOM_FILE", "CUSTOM_STILL_IN_A_FILE", "CUSTOM_OPTION", "CUSTOM_COUNTED_ELSEWHERE"}
+    root = replace(ROOT, inventories={"VCPU": Inventory(total=8), **{name: Inventory(total=2) for name in names}})
+    memory = replace(SEEN, configured={"host": Names(frozenset({"CUSTOM_FILE", "CUSTOM_STILL_IN_A_FILE"}))})
+    card = Provider(name="host_card", parent="host", inventories={"CUSTOM_CARD": Inventory(total=2)})
+    found = draft(
+        observed=stands(root, card),
+        plan=Plan((SetInventories("host", "host", ROOT.inventories), Delete("host_card", "host_card"))),
+        memory=memory,
+        lasting=replace(SEEN, configured={"host": Names(frozenset({"CUSTOM_STILL_IN_A_FILE"}))}),
+        present=frozenset({"host_card"}),
+        features=(Reserving(),),
+    )
+    backing = replace(found.shaped.holdings.backing, withdrawn=frozenset({"CUSTOM_OPTION"}))
+    holdings = replace(found.shaped.holdings, backing=backing)
+
+    verdict = judge(replace(found, shaped=replace(found.shaped, holdings=holdings)))
+
+    assert verdict.notes[:-1] == ("CUSTOM_STILL_IN_A_FILE would shrink from 2 to 0, more than 30%",)
+
+
+def test_a_reservation_by_hand_is_lost_only_where_it_counts_devices_of_ours() -> None:
+    names = ("CUSTOM_ALIEN", "CUSTOM_FILE", "CUSTOM_OURS")
+    stock = {name: Inventory(total=2, reserved=1) for name in names}
+    root = replace(ROOT, inventories={**ROOT.inventories, **stock})
+    card = Provider(name="host_card", parent="host", inventories={"CUSTOM_NEW": Inventory(total=2)})
+    of_files = replace(SEEN, configured={"host": Names(frozenset({"CUSTOM_FILE"}))})
+    found = draft(
+        observed=stands(root),
+        desired=ProviderTree((ROOT, card)),
+        keep=Memories(refused=SEEN, meanwhile=of_files, lasting=SEEN),
+        ours=replace(OURS, configured={"host": Names(frozenset({"CUSTOM_FILE", "CUSTOM_OURS"}))}),
+    )
+
+    (note,) = judge(found).notes
+
+    assert note.startswith("1 CUSTOM_OURS on host are reserved by hand, and this change would offer CUSTOM_NEW instead")
+
+
+@pytest.mark.parametrize(
+    ("changes", "lost"),
+    [
+        ({}, ["CUSTOM_RACK, CUSTOM_TRAIT, zone on host_NUMA0", "CUSTOM_CARD on host_held"]),
+        ({"memory": NodeState()}, ["CUSTOM_RACK, zone on host_NUMA0", "CUSTOM_CARD on host_held"]),
+        ({"stands_in": "devices"}, []),
+        ({"beside": True}, []),
+    ],
+    ids=["a conversion", "the memory was lost", "no conversion", "beside nova"],
+)
+def test_a_conversion_says_which_names_of_a_hand_go_with_their_providers(
+    changes: dict[str, Any], lost: list[str]
+) -> None:
+    owned = {
+        "host_NUMA0": {
+            MARKER,
+            OWNER_NOVA,
+            "OWNER_RULE",
+            "HW_NUMA_ROOT",
+            f"{KEEP}1_VCPU",
+            "CUSTOM_TRAIT",
+            "CUSTOM_RACK",
+        },
+        "host_NUMA1": {MARKER},
+        "host_novas": {OWNER_NOVA, "CUSTOM_N"},
+        "host_lost": {MARKER, HELD, "CUSTOM_LOST"},
+        "host_held": {MARKER, HELD, "CUSTOM_CARD"},
+        "host_stays": {MARKER, "CUSTOM_STAYS"},
+    }
+    seen = [Provider(name=name, parent="host", traits=frozenset(traits)) for name, traits in owned.items()]
+    seen[0] = replace(seen[0], aggregates=frozenset({"zone"}))
+    steps = [SetInventories("host_stays", "host_stays", {}), *(Delete(name, name) for name in owned)][:-1]
+    told: dict[str, Any] = {"stands_in": "numa", **changes}
+    found = draft(
+        observed=stands(replace(ROOT, traits=frozenset({OWNER_NOVA})), *seen),
+        desired=ProviderTree((replace(ROOT, traits=frozenset({"CUSTOM_TRAIT"})),)),
+        plan=Plan(tuple(steps)),
+        ours=replace(OURS, configured={"host_NUMA0": Names(traits=frozenset({"OWNER_RULE"}))}),
+        present=frozenset({"host_held"}),
+        **told,
+    )
+
+    notes = [one.text for one in conditions_on(found) if one.kind == "lost-names"]
+
+    assert [one.partition(":")[0] for one in notes] == lost
+    assert judge(found).notes == tuple(notes)
+    assert judge(wishing(found, Wishes(agreed="the digest"))).refused is None
 
 
 # -- the way back of a conversion --------------------------------------------------------------------------------------
@@ -381,12 +531,18 @@ SAME = Plan((SetInventories("host", "host", ROOT.inventories),))  # something to
         pytest.param(
             conversion(configured="numa"), SAME, "numa", "set [compute] layout = devices first", id="goes there again"
         ),
+        pytest.param(
+            conversion(configured="numa"), replace(SAME, moves=(GUEST_MOVES,)), "numa", "", id="a guest keeps it there"
+        ),
     ],
 )
 def test_a_conversion_is_taken_back_where_it_stands_and_stays_back(
     undone: Conversion, plan: Plan, stands_in: str, words: str
 ) -> None:
-    verdict = judge(wishing(draft(plan=plan, stands_in=stands_in), Wishes(undone=undone, reshape=True)))
+    allocations = (Allocation("guest", "host", "VGPU", 1),) if plan.moves else ()
+    told = draft(plan=plan, stands_in=stands_in, allocations=allocations)
+
+    verdict = judge(wishing(told, Wishes(undone=undone, reshape=True)))
 
     assert (verdict.refused is None) == (words == "")
     assert words in " ".join(verdict.notes)
@@ -404,3 +560,65 @@ def test_a_class_that_a_root_and_a_child_would_both_have_forgets_no_memory() -> 
 
     assert verdict.refused is Status.UNSAFE
     assert verdict.memory.observed is not None, verdict.notes
+
+
+UNPLACEABLE = draft(unplaceable="guest holds 1 VGPU")
+CONTESTED = draft(contest=replace(CHANGED, nova=True, marked=True))
+BREACH = (Breach("twice", "a card is on offer in two forms"),)
+
+
+def renamed_class(memory: NodeState) -> Draft:
+    root = replace(ROOT, inventories={**ROOT.inventories, "CUSTOM_OLD": Inventory(total=2)})
+    card = Provider(name="host_card", parent="host", inventories={"CUSTOM_NEW": Inventory(total=2)})
+    return draft(observed=stands(root), desired=ProviderTree((ROOT, card)), memory=memory)
+
+
+EARLIER = NodeState(
+    observed=stands(replace(ROOT, inventories={**ROOT.inventories, "CUSTOM_GONE": Inventory(total=1)})),
+    configured={"host": Names()},
+    reported={"host": Names()},
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "status", "reserves", "counts", "remembers"),
+    [
+        pytest.param(UNPLACEABLE, Status.UNSAFE, True, False, True, id="it has no place for all"),
+        pytest.param(wishing(UNPLACEABLE, Wishes(agreed="D")), Status.UNSAFE, False, False, True, id="agreed to"),
+        pytest.param(wishing(UNPLACEABLE, Wishes(undone=conversion())), Status.UNSAFE, False, False, True, id="undone"),
+        pytest.param(
+            draft(plan=Plan(moves=(GUEST_MOVES,)), allocations=(Allocation("guest", "host", "VGPU", 1),)),
+            Status.RESHAPE_NEEDED, True, False, True, id="guests must move",
+        ),
+        pytest.param(CONTESTED, Status.CONTESTED, False, True, True, id="another writes"),
+        pytest.param(draft(beside=True), Status.CONTESTED, False, True, True, id="the root is not nova's"),
+        pytest.param(draft(breaches=BREACH), Status.UNSAFE, False, False, True, id="it breaks a law"),
+        pytest.param(renamed_class(EARLIER), Status.UNSAFE, False, False, False, id="the memory is of another moment"),
+        pytest.param(renamed_class(NodeState()), Status.UNSAFE, True, False, False, id="there is no memory"),
+    ],
+)  # fmt: skip
+def test_a_refused_plan_reserves_where_the_memory_is_right_and_this_agent_may_write(
+    found: Draft, status: Status, reserves: bool, counts: bool, remembers: bool
+) -> None:
+    reserving = Plan((SetInventories("host", "host", {"VCPU": Inventory(total=8, reserved=8)}),))
+    memory = replace(found.memory, smaller="a loss", smaller_seen=2)
+
+    verdict = judge(replace(found, reserving=reserving, shaped=replace(found.shaped, memory=memory)))
+
+    assert verdict.refused is status
+    assert verdict.reserving == (reserving if reserves else Plan())
+    assert (verdict.memory.smaller, verdict.memory.smaller_seen) == (("a loss", 2) if counts else ("", 0))
+    kept = verdict.memory.observed, verdict.memory.configured, verdict.memory.reported
+    assert kept == ((memory.observed, memory.configured, memory.reported) if remembers else (None, {}, {}))
+
+
+def test_a_refusal_says_why() -> None:
+    broken = judge(draft(breaches=BREACH))
+    novas = draft(beside=True, observed=stands(replace(ROOT, traits=frozenset())))
+
+    assert (broken.notes, broken.broken) == (sentences(BREACH), ("twice",))
+    assert judge(draft(beside=True)).notes == against_root("host", stands(ROOT))
+    assert judge(novas).refused is None
+    card = Provider(name="host_card", parent="host", inventories=ROOT.inventories)
+    twice = judge(replace(novas, way=replace(novas.way, tree=ProviderTree((ROOT, card))))).notes[0]
+    assert twice.startswith("nova's root host has VCPU, and this agent is to report VCPU below it")

@@ -129,7 +129,7 @@ def lost_root(draft: Draft) -> tuple[str, ...]:
     run here have no allocations in such a placement, so a tree that is made anew offers what they use.
     """
     before = draft.memory.elsewhere
-    if draft.observed.root or draft.view.beside or not (draft.plan.operations and (before or draft.memory.stood)):
+    if draft.observed.root or not (before or draft.memory.stood):
         return ()
     where = f"the placement {before.where} had it" if before else "this placement had it"
     return (
@@ -195,8 +195,7 @@ def _twice(draft: Draft) -> tuple[str, ...]:
     if root is None:
         return ()
     carried = root.provider.inventories.keys() - draft.wanted.ours.classes(root)  # what is wanted on the root is ours
-    children = [provider for provider in draft.desired if provider.parent]
-    both = sorted(name for name in carried if any(name in provider.inventories for provider in children))
+    both = sorted(name for name in carried if any(name in provider.inventories for provider in draft.desired))
     if not both:
         return ()
     return (
@@ -209,14 +208,12 @@ def _twice(draft: Draft) -> tuple[str, ...]:
 def _lost_settings(draft: Draft) -> tuple[str, ...]:
     """Return why the plan would lose what an operator set by hand; empty when it loses nothing."""
     ours, files = draft.wanted.ours, draft.keep.meanwhile.configured
-    owned = {seen.name for seen in draft.observed if ours.writes(seen)}
     apart = {name: names.classes for name, names in files.items()}
     for seen in draft.observed:
         apart[seen.name] = apart.get(seen.name, frozenset()) | (seen.provider.inventories.keys() - ours.classes(seen))
     return lost_settings(
         draft.said,
         draft.desired,
-        owned,
         draft.view.policy.ratios.free,
         elsewhere=draft.shaped.holdings.backing.elsewhere,
         away=draft.shaped.holdings.backing.away,
@@ -240,7 +237,7 @@ def _lost_names(draft: Draft) -> tuple[str, ...]:
         if is_novas(seen) or (HELD in seen.provider.traits and seen.name not in draft.shaped.present):
             continue  # nova sets these by its own rules; the other one stands for a lost device, and goes with it
         found = seen.provider.traits - draft.wanted.ours.traits(seen) - given - {OWNER_NOVA, MANAGED}
-        if names := sorted({name for name in found if not is_mark(name)} | seen.provider.aggregates):
+        if names := sorted(found | seen.provider.aggregates):
             sentences.append(
                 f"{', '.join(names)} on {seen.name}: this agent does not know it for its own, and the conversion from "
                 f"{draft.stands_in} to {draft.layout} deletes it with its provider: put it on the providers of the new "
