@@ -388,15 +388,17 @@ def test_a_pass_says_all_that_a_person_should_know_with_the_provider() -> None:
     card = Provider(name="host_card", parent="host", inventories=stock, traits=frozenset({MARKER}))
     novas = [
         Provider(name=name, parent="host", inventories={"VGPU": Inventory(total=1, reserved=reserved)})
-        for name, reserved in (("host_gone", 0), ("host_reserved", 1))
+        for name, reserved in (("host_gone", 0), ("host_reserved", 1), ("host_here", 0))
     ]
+    neutrons = Provider(name="host_agent", parent="host", inventories={"CUSTOM_LINK": Inventory(total=1)})
     wanted = replace(card, inventories={"CUSTOM_A": Inventory(total=2)})
     entry = Addition(provider="host_crad", source=Path("a.yaml"), inventories={}, traits=frozenset())
     found = draft(
-        observed=stands(ROOT, card, *novas),
+        observed=stands(ROOT, card, *novas, neutrons),
         desired=ProviderTree((ROOT, wanted)),
         strays=(entry,),
         features=(Reserving(),),
+        ours=replace(OURS, adopted=frozenset({"host_here"})),
     )
 
     told = [(one.kind, one.provider, one.text[:29]) for one in conditions_on(found)]
@@ -480,12 +482,12 @@ def test_a_conversion_says_which_names_of_a_hand_go_with_their_providers(
     }
     seen = [Provider(name=name, parent="host", traits=frozenset(traits)) for name, traits in owned.items()]
     seen[0] = replace(seen[0], aggregates=frozenset({"zone"}))
-    steps = [SetInventories("host_stays", "host_stays", {}), *(Delete(name, name) for name in owned)][:-1]
+    gone = [Delete(name, name) for name in owned if name != "host_stays"]
     told: dict[str, Any] = {"stands_in": "numa", **changes}
     found = draft(
         observed=stands(replace(ROOT, traits=frozenset({OWNER_NOVA})), *seen),
         desired=ProviderTree((replace(ROOT, traits=frozenset({"CUSTOM_TRAIT"})),)),
-        plan=Plan(tuple(steps)),
+        plan=Plan((SetInventories("host_stays", "host_stays", {}), *gone)),
         ours=replace(OURS, configured={"host_NUMA0": Names(traits=frozenset({"OWNER_RULE"}))}),
         present=frozenset({"host_held"}),
         **told,

@@ -9,7 +9,7 @@ import pytest
 from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
 from agent.state.memory import NodeState
-from agent.sync.decide.layout import layout_of
+from agent.sync.decide.layout import doubled_kinds, excused, layout_of
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import Cut, OneHost
@@ -18,10 +18,11 @@ from drivers.libvirt.shape import EMITTED
 from drivers.policy import OF_CELLS, CpuPolicy, DevicePolicy, Layout, Policy
 from drivers.rules import parse_rule
 from hardware import card, host
+from reportclient.names import CPUS
 from reportclient.ownership import MARKER, OWNER_NOVA, Names
-from reportclient.reserve import HELD
+from reportclient.reserve import HELD, LEFT
 from reportclient.settings import HUGE, SMALL
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 CELL = "HW_NUMA_ROOT"
 FAST = Names(frozenset({"CUSTOM_FAST"}))
@@ -56,10 +57,15 @@ def tree(*children: tuple[str, ...], root: str = "VCPU", stock: bool = True, mem
     )
 
 
-def half_held() -> ObservedTree:
-    root, card = tree((MARKER, HELD))
-    part = {"CUSTOM_ANY": Inventory(total=2, reserved=1)}
+def held(reserved: int, *traits: str) -> ObservedTree:
+    root, card = tree(traits)
+    part = {"CUSTOM_ANY": Inventory(total=2, reserved=reserved)}
     return ObservedTree((root, replace(card, provider=replace(card.provider, inventories=part))))
+
+
+def left_on_root() -> ObservedTree:
+    root = tree(root="CUSTOM_FAST").providers[0]
+    return ObservedTree((replace(root, provider=replace(root.provider, traits=frozenset({f"{LEFT}1_CUSTOM_FAST"}))),))
 
 
 @pytest.mark.parametrize(
@@ -68,6 +74,10 @@ def half_held() -> ObservedTree:
         pytest.param(tree((MARKER, CELL)), "devices", "numa", id="a cell of ours"),
         pytest.param(tree((MARKER, CELL), memory=CELL), "devices", "cells", id="a cell of ours with memory"),
         pytest.param(tree((MARKER, CELL), memory=CELL), "numa", "cells", id="a cell with memory, whatever is wanted"),
+        pytest.param(
+            tree((MARKER, CELL), (MARKER, CELL, "M"), memory="M"), "numa", "cells", id="one of two has memory"
+        ),
+        pytest.param(tree((MARKER, CELL), memory=CELL, stock=False), "numa", "cells", id="a cell with memory alone"),
         pytest.param(
             tree((MARKER, CELL), (MARKER, SMALL), memory=SMALL), "cells", "numa", id="small pages of their own"
         ),
@@ -86,7 +96,7 @@ def half_held() -> ObservedTree:
         pytest.param(tree(), "cells", "devices", id="no cells, and cells are wanted"),
         pytest.param(tree((MARKER,)), "numa", "devices", id="a device of ours"),
         pytest.param(tree((OWNER_NOVA,)), "flat", "devices", id="a device of nova's"),
-        pytest.param(tree((OWNER_NOVA, "OWNER_CYBORG")), "flat", "flat", id="a device of another service"),
+        pytest.param(tree((MARKER, OWNER_NOVA, "OWNER_CYBORG")), "flat", "flat", id="a device of another service"),
         pytest.param(tree(root="VGPU"), "devices", "flat", id="a total on the root"),
         pytest.param(tree((MARKER,), root="VGPU"), "flat", "flat", id="a total, and a child that is left over"),
         pytest.param(tree(), "flat", "flat", id="no devices: as configured"),
@@ -99,7 +109,8 @@ def half_held() -> ObservedTree:
         pytest.param(tree((MARKER,), stock=False), "flat", "flat", id="a device before its reshape"),
         pytest.param(tree((MARKER, HELD)), "flat", "flat", id="a lost device that is held"),
         pytest.param(tree((MARKER, HELD)), "devices", "devices", id="a lost device as configured"),
-        pytest.param(half_held(), "flat", "devices", id="a device of which a part is lost"),
+        pytest.param(held(2, MARKER), "flat", "devices", id="a device that an operator reserved"),
+        pytest.param(held(1, MARKER, HELD), "flat", "devices", id="a device of which a part is lost"),
         pytest.param(tree((MARKER, HELD), (MARKER,)), "flat", "devices", id="a lost device and one on offer"),
     ],
 )
@@ -110,6 +121,7 @@ def test_a_layout_is_told_by_what_stands(stands: ObservedTree, configured: Layou
 @pytest.mark.parametrize(
     ("stands", "reported", "added", "layout"),
     [
+        pytest.param(left_on_root(), NOTHING, NOTHING, "flat", id="a class of which we left a mark"),
         pytest.param(tree(root="CUSTOM_FAST"), FAST, NOTHING, "flat", id="a total of a device"),
         pytest.param(tree((MARKER,), root="CUSTOM_FAST"), FAST, NOTHING, "flat", id="a total, and a child left over"),
         pytest.param(tree(root="CUSTOM_FAST"), NOTHING, NOTHING, "devices", id="somebody else's class"),
@@ -126,6 +138,76 @@ def test_a_class_of_the_root_is_a_devices_where_a_pass_put_it_there(
     left = NodeState() if reported is None else NodeState(reported={"host": reported}, configured={"host": added})
 
     assert layout_of(stands, left, EMITTED, "numa") == layout
+
+
+@pytest.mark.parametrize(
+    ("left", "layout"),
+    [
+        (NodeState(), "numa"),
+        (NodeState(observed=ObservedTree(tree().providers)), "devices"),
+        (NodeState(reported={"host_card": FAST}), "devices"),
+        (NodeState(configured={"host_card": FAST}), "devices"),
+    ],
+    ids=["none", "its tree", "its devices", "its files"],
+)
+def test_anything_that_a_pass_left_shows_that_a_class_is_somebody_elses(left: NodeState, layout: Layout) -> None:
+    assert layout_of(tree(root="CUSTOM_FAST"), left, EMITTED, "numa") == layout
+
+
+MEMORY = frozenset({"MEMORY_MB"})
+
+
+def sides(root: dict[str, int], *cells: dict[str, int]) -> ObservedTree:
+    """Totals of a root with a disk and of its cells, beside a child that is not ours."""
+    stocks = [{"DISK_GB": 9999, **root}, *cells, {"VCPU": 99, "MEMORY_MB": 9999}]
+    marks = [{MARKER}, *({MARKER} for _ in cells), set[str]()]
+    return ObservedTree(
+        tuple(
+            ObservedProvider(
+                uuid=f"{number}",
+                generation=1,
+                provider=Provider(
+                    name=f"p{number}",
+                    parent="p0" if number else None,
+                    inventories={name: Inventory(total=total) for name, total in stock.items()},
+                    traits=frozenset(traits),
+                ),
+            )
+            for number, (stock, traits) in enumerate(zip(stocks, marks, strict=True))
+        )
+    )
+
+
+BOTH = sides({"VCPU": 8, "MEMORY_MB": 1000}, {"VCPU": 4, "MEMORY_MB": 600}, {"PCPU": 3, "MEMORY_MB": 100})
+
+
+@pytest.mark.parametrize(
+    ("observed", "kinds"),
+    [
+        pytest.param(BOTH, (CPUS, MEMORY), id="nearly as much below as on the root"),
+        pytest.param(sides({"VCPU": 8, "MEMORY_MB": 700}, {"VCPU": 8, "MEMORY_MB": 1000}), (CPUS, MEMORY), id="more"),
+        pytest.param(sides({"VCPU": 8, "MEMORY_MB": 1000}, {"VCPU": 8, "MEMORY_MB": 699}), (), id="much less"),
+        pytest.param(sides({"VCPU": 8}, {"VCPU": 8}), (), id="CPUs alone"),
+        pytest.param(sides({"VCPU": 8, "MEMORY_MB": 1000}, {"MEMORY_MB": 1000}), (MEMORY,), id="memory alone"),
+    ],
+)
+def test_memory_on_the_root_and_below_it_is_on_offer_twice(
+    observed: ObservedTree, kinds: tuple[frozenset[str], ...]
+) -> None:
+    assert doubled_kinds(observed) == kinds
+
+
+@pytest.mark.parametrize(
+    ("cpus", "memory", "kinds"), [(6, 700, CPUS | MEMORY), (6, 699, CPUS), (5, 700, MEMORY), (5, 699, set())]
+)
+def test_a_side_of_what_is_on_offer_twice_may_go_where_the_other_one_stays(
+    cpus: int, memory: int, kinds: set[str]
+) -> None:
+    stock = {"VCPU": Inventory(total=cpus), "MEMORY_MB": Inventory(total=memory), "DISK_GB": Inventory(total=9999)}
+
+    found = excused(BOTH, ProviderTree((Provider(name="p0", inventories=stock),)), 0.3)
+
+    assert found == ({f"p{number}": kinds for number in range(4)} if kinds else {})
 
 
 def start(folder: Path, layout: Layout) -> OneHost:

@@ -3,7 +3,16 @@
 import pytest
 
 from agent.nova.answers import NovaRecord
-from agent.sync.decide.owner import against_handing, against_writing, only_audits, outlook, signs_of_nova
+from agent.sync.decide.owner import (
+    advice,
+    against_handing,
+    against_writing,
+    disputed,
+    only_audits,
+    outlook,
+    signs_of_nova,
+    tell_disputed,
+)
 from drivers.facts import ServiceSigns
 from reportclient.ownership import MARKER, OWNER_NOVA
 from reportclient.tree import Inventory, ObservedProvider, Provider, ProviderTree
@@ -71,6 +80,8 @@ def test_a_person_may_hand_over_what_our_driver_inside_nova_reported_while_nova_
         pytest.param(root(MARKER), NovaRecord(silence="no answer"), [], id="no answer, and the root is ours"),
         pytest.param(root(), NovaRecord(silence="no answer"), ["silence"], id="no answer, and whose is the root?"),
         pytest.param(None, NovaRecord(silence="no answer"), ["silence"], id="no answer about a new host"),
+        pytest.param(root(), NovaRecord(unknown=True), ["unknown"], id="nova does not know a root that stands"),
+        pytest.param(None, NovaRecord(unknown=True), [], id="nova does not know a new host"),
     ],
 )
 def test_what_nova_says_of_itself_is_a_sign(
@@ -79,7 +90,7 @@ def test_what_nova_says_of_itself_is_a_sign(
     signs = signs_of_nova(stands, ServiceSigns(), record)
 
     assert list(signs) == keys
-    assert not keys or ("may report" in against_writing("host", signs, ())[0]) == (keys == ["silence"])
+    assert not keys or ("may report" in against_writing("host", signs, ())[0]) == (keys != ["record"])
     assert bool(outlook(ProviderTree((Provider(name="host"),)), signs)) == (keys == ["record"])
 
 
@@ -103,3 +114,42 @@ def test_what_nova_will_do_depends_on_the_wanted_tree() -> None:
     assert "it puts VCPU and MEMORY_MB on host again" in outlook(cells, {"root": "host carries OWNER_NOVA"})[0]
     assert outlook(cells, {"silence": "nova cannot be asked"}) == ()
     assert only_audits("host").startswith("[agent] role = audit")
+
+
+def test_three_doubts_are_no_proof() -> None:
+    signs = dict.fromkeys(("silence", "unknown", "hidden"), "a doubt")
+
+    assert against_writing("host", signs, ())[0] == "nova-compute may report host: a doubt; a doubt; a doubt"
+
+
+def test_cpus_and_memory_that_options_give_otherwise_than_nova_are_disputed() -> None:
+    stock = {"VCPU": Inventory(total=8), "MEMORY_MB": Inventory(total=1024), "DISK_GB": Inventory(total=9)}
+    cells = [Provider(name=name, inventories={"VCPU": Inventory(total=3)}) for name in ("host_NUMA0", "host_NUMA1")]
+    memory = Provider(name="host", inventories={"MEMORY_MB": Inventory(total=1024)})
+
+    found = disputed([Provider(name="host", inventories=stock)], [memory, *cells])
+
+    assert found == {"VCPU": (8, 6)}
+    assert tell_disputed("host", found).startswith("placement has 8 VCPU, not 6 on host, which nova reports")
+
+
+@pytest.mark.parametrize(
+    ("reserved", "offered", "until"),
+    [
+        (
+            1,
+            ". Placement still offers VGPU of this provider to guests. Bring",
+            "set card --amend --resource VGPU:reserved=2",
+        ),
+        (2, "matches this provider. Bring", "run sync. If the device is gone"),
+    ],
+)
+def test_the_advice_on_a_device_of_novas_that_is_gone_reserves_what_is_on_offer(
+    reserved: int, offered: str, until: str
+) -> None:
+    stock = {"VGPU": Inventory(total=2, reserved=reserved)}
+
+    told = advice(ObservedProvider(uuid="card", generation=1, provider=Provider(name="host_card", inventories=stock)))
+
+    assert offered in told
+    assert until in told

@@ -10,7 +10,17 @@ import pytest
 from agent.sync.decide.plan_changes import NOT_KEPT, plan_changes
 from agent.sync.json_form import encode_kept
 from reportclient.allocations import Move, Slots
-from reportclient.plan import Create, Delete, EnsureTraits, Plan, Reshape, Rewrite, SetInventories, SetTraits
+from reportclient.plan import (
+    Create,
+    Delete,
+    EnsureClasses,
+    EnsureTraits,
+    Plan,
+    Reshape,
+    Rewrite,
+    SetInventories,
+    SetTraits,
+)
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 Stock = Mapping[str, Inventory]
@@ -65,7 +75,21 @@ READ = kept(reshape({"VCPU": CPUS}))
             ("PCPU on host_NUMA0 is new, total 2", "max_unit of VCPU on host_NUMA0 8 -> 4"),
             id="a class that comes, and a max_unit that does not follow its total",
         ),
+        pytest.param(
+            kept(reshape({"VCPU": replace(CPUS, max_unit=4)})),
+            READ,
+            ("max_unit of VCPU on host_NUMA0 4 -> 8",),
+            id="a max_unit that follows its total now",
+        ),
         pytest.param(READ, kept(reshape({})), ("VCPU on host_NUMA0 is gone",), id="a class that goes"),
+        pytest.param(kept(traits("A")), kept(), ("trait A on host_NUMA0 is gone",), id="what one plan writes alone"),
+        pytest.param(kept(Delete("n", "host_NUMA0")), kept(Delete("n", "host_NUMA0")), (), id="both delete a provider"),
+        pytest.param(
+            kept(Create("x", "host_x", "r")),
+            kept(Create("x", "host_x", "n")),
+            ("parent of host_x host -> host_NUMA0",),
+            id="another parent",
+        ),
         pytest.param(
             kept(traits("A", "B")),
             kept(traits("A", "C")),
@@ -86,10 +110,26 @@ READ = kept(reshape({"VCPU": CPUS}))
             id="what stood before",
         ),
         pytest.param(
+            READ,
+            kept(reshape({}), tree=stands(VCPU=Inventory(total=9, max_unit=9, reserved=1))),
+            ("VCPU on host_NUMA0 is gone",),
+            id="what stood before, where more differs",
+        ),
+        pytest.param(
             kept(moves=(move("host_NUMA0"),)),
             kept(moves=(move("host_NUMA1"),)),
             ("2 VCPU of g go to host_NUMA1 instead of host_NUMA0",),
             id="another target",
+        ),
+        pytest.param(
+            kept(moves=(move("a"), move("b"))),
+            kept(moves=(move("c"),)),
+            (
+                "the move of 2 VCPU of g to a is gone",
+                "the move of 2 VCPU of g to b is gone",
+                "the move of 2 VCPU of g to c is new",
+            ),
+            id="two moves of one kind, of which nobody knows the new target",
         ),
         pytest.param(
             kept(moves=(move("host_NUMA0"),)),
@@ -98,21 +138,21 @@ READ = kept(reshape({"VCPU": CPUS}))
             id="another amount",
         ),
         pytest.param(
-            kept(reshape({"VCPU": CPUS}, {"n": {"VCPU": 2}, "abroad": {"DISK_GB": 5}})),
-            kept(reshape({"VCPU": CPUS}, {"n": {"VCPU": 2}, "abroad": {"DISK_GB": 6}})),
-            ("DISK_GB of g on abroad 5 -> 6",),
+            kept(reshape({"VCPU": CPUS}, {"n": {"VCPU": 2}, "abroad": {"DISK_GB": 5, "A": 1}})),
+            kept(reshape({"VCPU": CPUS}, {"n": {"VCPU": 2}, "abroad": {"DISK_GB": 6, "B": 1}})),
+            ("A of g on abroad 1 -> 0", "B of g on abroad 0 -> 1", "DISK_GB of g on abroad 5 -> 6"),
             id="what a consumer has elsewhere",
         ),
         pytest.param(
-            kept(),
-            kept(EnsureTraits(("A",))),
-            ("the operation ensure-traits is new",),
+            kept(EnsureTraits(("A",)), EnsureTraits(("B",))),
+            kept(EnsureTraits(("A",)), EnsureClasses(("C",))),
+            ("the operation ensure-traits is gone", "the operation ensure-resource-classes is new"),
             id="steps, where nothing smaller differs",
         ),
         pytest.param(
-            {key: value for key, value in READ.items() if key not in ("before", "after")},
-            kept(reshape({})),
-            (NOT_KEPT,),
+            {key: value for key, value in kept(moves=(move("a"),)).items() if key not in ("before", "after")},
+            kept(moves=(move("b"),)),
+            ("2 VCPU of g go to b instead of a", NOT_KEPT),
             id="a plan that an older release kept",
         ),
         pytest.param(

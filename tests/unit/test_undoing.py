@@ -9,7 +9,7 @@ from agent.sync.decide.undoing import Conversion, not_as_before
 from agent.sync.json_form import MoveForm, ObservedTreeForm, encode_observed_tree
 from reportclient.allocations import Allocation
 from reportclient.ownership import MARKER
-from reportclient.plan import Create, Plan, SetInventories
+from reportclient.plan import Create, Plan, SetAggregates, SetInventories, SetTraits
 from reportclient.reserve import RESERVED
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
@@ -90,6 +90,7 @@ def test_what_was_before_comes_back(held: list[Allocation], after: list[Allocati
         (tree(host=9), "total of VCPU on host 8 -> 9"),
         (tree(host=8, card=1), "provider card is new"),
         (tree(host=0), "VCPU on host is gone"),
+        (ObservedTree(), "provider host is gone"),
     ],
 )
 def test_a_tree_that_would_be_another_one_is_told(now: ObservedTree, words: str) -> None:
@@ -117,16 +118,26 @@ def test_what_came_from_one_place_goes_back_there_first() -> None:
 
 def test_what_others_had_set_on_a_provider_that_is_made_again_is_told() -> None:
     card = replace(tree(host=8, card=1).providers[1], uuid="card")
-    traits = frozenset({"CUSTOM_BY_HAND", MARKER, RESERVED})
-    named = replace(card.provider, traits=traits, aggregates=frozenset({"rack"}))
+    traits = frozenset({"CUSTOM_BY_HAND", "HW_KEPT", MARKER, RESERVED})
+    named = replace(card.provider, traits=traits, aggregates=frozenset({"rack", "zone"}))
     root = tree(host=8).providers[0]
     before = encode_observed_tree(ObservedTree((root, replace(card, provider=named))), [])
-    made = Plan((Create("card", "card", "host"), SetInventories("card", "card", dict(named.inventories))))
+    made = Plan(
+        (
+            Create("card", "card", "host"),
+            SetTraits("card", "card", frozenset({"HW_KEPT"}), frozenset({"HW_KEPT"}), frozenset()),
+            SetAggregates("card", "card", frozenset({"zone"})),
+            SetInventories("card", "card", dict(named.inventories)),
+            Create("other", "other", "host"),
+        )
+    )
 
     (why,) = not_as_before(conversion(before, before), made, ObservedTree((root,)), [], [])
 
-    assert "conversion entry: trait CUSTOM_BY_HAND, which this agent does not set, on card is gone; agg" in why
-    assert "aggregate rack, which this agent does not set, on card is gone" in why
+    assert (
+        "conversion entry: provider other is new; trait CUSTOM_BY_HAND, which this agent does not set, on card is "
+        "gone; aggregate rack, which this agent does not set, on card is gone: "
+    ) in why
 
 
 def test_what_others_changed_on_a_provider_that_stood_all_the_time_is_theirs() -> None:

@@ -6,10 +6,15 @@ import pytest
 
 from agent.command.check import check_pass
 from agent.errors import ConfigError
+from agent.sync.decide.additions import Addition
+from agent.sync.decide.unmatched import lost_entries, misspelt, resembling, unmatched
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, OneHost
 from drivers.policy import DevicePolicy, Policy
 from hardware import card, host
+from reportclient.ownership import Names
+from reportclient.renaming import child_uuid
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 NIC = "0000:81:00.0"
 CLASS = "CUSTOM_LICENSE"
@@ -155,3 +160,43 @@ def test_the_check_names_entries_that_are_nearly_a_provider_of_this_host(one: On
 
     assert len(found) == count
     assert all(f"called {name}: is host" in check.detail and not check.ok for check in found)
+
+
+ROOT_UUID = "00000000-0000-0000-0000-000000000001"
+DESIRED = ProviderTree((Provider(name="host"), Provider(name="host_card", parent="host")))
+
+
+def entry(provider: str, *classes: str) -> Addition:
+    stock = {name: Inventory(total=1) for name in classes}
+    return Addition(provider=provider, source=Path("a.yaml"), inventories=stock, traits=frozenset())
+
+
+def test_an_entry_matches_by_any_name_that_a_provider_has_or_is_to_have() -> None:
+    standing = ObservedTree((ObservedProvider(uuid="of-old", generation=1, provider=Provider(name="old")),))
+    child = child_uuid(ROOT_UUID, "host", "host_card")
+    matching = ("$COMPUTE_NODE", ROOT_UUID, "host", "host_card", child, "old", "of-old")
+
+    found = unmatched(map(entry, (*matching, "elsewhere")), ROOT_UUID, DESIRED, (standing,))
+
+    assert [one.provider for one in found] == ["elsewhere"]
+
+
+def test_an_entry_that_begins_like_this_host_is_an_error_in_typing_whatever_follows() -> None:
+    far, other = entry("host_is_where_this_name_begins_and_no_more"), entry("another")
+
+    for told in (misspelt((far, other), DESIRED), resembling((far, other), DESIRED, lambda _: False)):
+        assert [one.partition(":")[2].split(": ")[0] for one in told] == [
+            f" no provider of this host is called {far.provider}"
+        ]
+
+
+def test_what_the_files_never_gave_is_not_lost_with_an_entry() -> None:
+    stock = {name: Inventory(total=1) for name in ("CUSTOM_OF_FILE", "CUSTOM_OF_OTHERS")}
+    stands = ObservedTree(
+        (ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=stock)),)
+    )
+    before = {"host": Names(frozenset({"CUSTOM_OF_FILE"}))}
+
+    found = lost_entries((entry("x", "CUSTOM_OF_OTHERS"), entry("y", "CUSTOM_OF_FILE")), before, stands, ())
+
+    assert found.keys() == {"y"}

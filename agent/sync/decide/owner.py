@@ -110,7 +110,7 @@ def disputed(standing: Iterable[Provider], wanted: Iterable[Provider]) -> dict[s
     for side in (standing, wanted):
         counted: Counter[str] = Counter()
         for provider in side:
-            counted.update({name: stock.total for name, stock in provider.inventories.items() if name in _OF_GUESTS})
+            counted.update({name: stock.total for name, stock in provider.inventories.items()})
         sums.append(counted)
     stands, given = sums
     return {name: (stands[name], given[name]) for name in _OF_GUESTS if stands[name] != given[name]}
@@ -143,7 +143,7 @@ def outlook(desired: ProviderTree, signs: Mapping[str, str]) -> tuple[str, ...]:
 
 def stranded(observed: Iterable[ObservedProvider], ours: Ownership) -> list[ObservedProvider]:
     """Return the children that stay nova's; a child whose device is here is ours from the first pass on."""
-    return [seen for seen in observed if seen.provider.parent and is_novas(seen) and not ours.writes(seen)]
+    return [seen for seen in observed if is_novas(seen) and not ours.writes(seen)]
 
 
 def open_stock(seen: ObservedProvider) -> list[str]:
