@@ -97,7 +97,7 @@ class Audited:
                 foreign=frozenset({OTHERS}),
                 present=frozenset(tree.by_name),
             ),
-            configured=Configured(disputed={"VCPU": (8, 4)} if self.odds(0.1) else {}),
+            configured=Configured(disputed={"VCPU": (8, 4)} if self.odds(0.2) else {}),
             typed=self.odds(0.5),
             beside_nova=self.odds(0.3),
         )
@@ -110,7 +110,7 @@ class Audited:
         is_bound = self.odds(0.7)
         units = [Holding(uuid, cell, cpus, size)] if is_bound else []
         self.floats += [] if is_bound else [Float(uuid, cpus, size, places, "")]
-        units += [Holding(uuid, dice.choice(places), dice.choice(("VCPU", "PCPU")), 1)] if self.odds(0.2) else []
+        units += [Holding(uuid, dice.choice(places), dice.choice(("VCPU", "PCPU")), 1)] if self.odds(0.35) else []
         units += [Holding(uuid, place, "MEMORY_MB", 64) for place in places if place == cell or self.odds(0.2)]
         cards = [Holding(uuid, card, "VF", 1) for card in self.some(2 * CARDS, 0.25)]
         self.ports += self.some(cards, 0.3)
@@ -169,14 +169,10 @@ class Audited:
                 max_unit=self.dice.choice((2, 64, 512)),
                 step_size=self.dice.choice((1, 1, 2)),
             )
-        marks = {OTHERS: frozenset[str]()}
+        marks = {name: frozenset({MARKER} if name != OTHERS else ()) for name in stock}
+        parents = {name: None if name == "host" else "host" for name in stock}
         return _observed(
-            Provider(
-                name=name,
-                parent=None if name == "host" else "host",
-                inventories=several,
-                traits=marks.get(name, frozenset({MARKER})),
-            )
+            Provider(name=name, parent=parents[name], inventories=several, traits=marks[name])
             for name, several in stock.items()
         )
 

@@ -11,7 +11,7 @@ from agent.audit.decide.snapshot import Providers, Snapshot, kin, suspects
 from agent.audit.heal import Healed, HealPolicy, decide_repairs
 from agent.state.audit_memory import AuditMemory, Sighting
 from agent.state.clock import StoppedClock
-from reportclient.allocations import Allocation, Consumer, Float, GuestState, Holding, Holdings, Slots
+from reportclient.allocations import Allocation, Consumer, Float, GuestState, Holdings, Slots
 from reportclient.ownership import MARKER
 from reportclient.plan import ReplaceAllocations, Rewrite
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
@@ -117,58 +117,6 @@ def test_a_guest_with_too_few_cpus_allocated_gets_what_it_has_and_keeps_the_rest
     assert (found.kind, found.provider, found.expected, found.actual) == (Kind.WRONG_AMOUNT, "host", 2, 1)
     assert found.safe
     assert rewrites(found)["guest"].after == {ROOT: SET, SHARED: {"DISK_GB": 5}}
-
-
-def test_a_unit_on_another_provider_than_the_allocation_is_a_wrong_provider() -> None:
-    units = (Holding("guest", "host_card", "VGPU", 1),)
-    tree = ObservedTree(
-        (
-            *TREE,
-            ObservedProvider(
-                uuid="second-uuid",
-                generation=1,
-                provider=Provider(name="host_second", parent="host", inventories=CARDS_STOCK, traits=MARKS),
-            ),
-        )
-    )
-    before = snapshot(consumer(), holdings=replace(has(), units=units))
-    rows = (*before.allocations, Allocation("guest", "host_second", "VGPU", 1))
-    ours = before.providers
-    here = replace(
-        before,
-        tree=tree,
-        allocations=rows,
-        providers=Providers(
-            classes={**ours.classes, "host_second": frozenset(CARDS_STOCK)}, present=ours.present | {"host_second"}
-        ),
-        consumers={"guest": consumer(slots={ROOT: SET, "second-uuid": {"VGPU": 1}})},
-    )
-
-    found = find_all(here)
-
-    assert {(one.kind, one.provider, one.expected, one.actual) for one in found} == {
-        (Kind.WRONG_PROVIDER, "host_card", 1, 0),
-        (Kind.WRONG_PROVIDER, "host_second", 0, 1),
-    }
-    assert rewrites(found[0])["guest"].after == {ROOT: SET, CARD: {"VGPU": 1}}
-
-
-@pytest.mark.parametrize("amount", [0, 1])
-def test_a_device_of_a_networks_port_is_right_whether_it_is_allocated_or_not(amount: int) -> None:
-    """Nova allocates none for Neutron's ports, unless the port asks for resources."""
-    unit = Holding("guest", "host_card", "VGPU", 1)
-    slots = {ROOT: SET} | ({CARD: {"VGPU": amount}} if amount else {})
-
-    assert find_all(snapshot(consumer(slots=slots), holdings=replace(has(), units=(unit,), ports=(unit,)))) == ()
-
-
-def test_a_guest_with_more_than_its_port_allocated_has_too_much() -> None:
-    unit = Holding("guest", "host_card", "VGPU", 1)
-    here = snapshot(
-        consumer(slots={ROOT: SET, CARD: {"VGPU": 2}}), holdings=replace(has(), units=(unit,), ports=(unit,))
-    )
-
-    assert [(one.kind, one.expected, one.actual) for one in find_all(here)] == [(Kind.WRONG_AMOUNT, 1, 2)]
 
 
 def test_what_a_guest_has_on_a_provider_that_the_tree_does_not_have_yet_is_not_judged() -> None:

@@ -121,6 +121,10 @@ def test_a_vgpu_of_another_card_is_one_as_long_as_all_of_the_guest_is_told() -> 
         ("wrong-provider", ON_A, 1, 0),
         ("wrong-provider", ON_B, 0, 1),
     ]
+    assert found[0].repair
+    (written,) = found[0].repair.rewrites
+    names = {seen.uuid: seen.name for seen in placed(BOTH)}
+    assert {names[uuid]: amounts for uuid, amounts in written.after.items() if "VGPU" in amounts} == {ON_A: {"VGPU": 1}}
 
 
 def test_a_vf_whose_rule_was_withdrawn_is_no_difference() -> None:

@@ -103,18 +103,21 @@ SILENT = NovaWitness(asked=ALL, host="nova-host", silence="nova is away")
 
 
 @pytest.mark.parametrize(
-    ("rests", "found"),
+    ("rests", "moves", "is_missing"),
     [
-        pytest.param(server(status="SHUTOFF"), {(Kind.MISSING, "stranger", True)}, id="nova has it here"),
-        pytest.param(server("another-nova-host", "SHUTOFF"), set(), id="it moved away"),
-        pytest.param(server(status="SHUTOFF", task="deleting"), set(), id="nova is about to delete it"),
-        pytest.param(server(status="VERIFY_RESIZE"), set(), id="it awaits a confirmation"),
-        pytest.param(server(status="UNKNOWN"), set(), id="the database of its cell is away"),
-        pytest.param(replace(server(status="SHUTOFF"), uuid="other"), set(), id="nova does not know it"),
+        pytest.param(server(status="SHUTOFF"), (), True, id="nova has it here"),
+        pytest.param(server("another-nova-host", "SHUTOFF"), (), False, id="it moved away"),
+        pytest.param(server(status="SHUTOFF", task="deleting"), (), False, id="nova is about to delete it"),
+        pytest.param(server(status="VERIFY_RESIZE"), (), False, id="it awaits a confirmation"),
+        pytest.param(server(status="UNKNOWN"), (), False, id="the database of its cell is away"),
+        pytest.param(replace(server(status="SHUTOFF"), uuid="other"), (), False, id="nova does not know it"),
+        pytest.param(server(status="SHUTOFF"), (move("finished", "stranger"),), False, id="its resize is finished"),
+        pytest.param(server(status="SHUTOFF"), (move("confirmed", "stranger"),), True, id="its resize ended"),
+        pytest.param(server(status="SHUTOFF"), (move("finished", "another"),), True, id="another server's resize"),
     ],
 )
 def test_a_stopped_server_without_rows_is_missing_by_nova_s_word_alone(
-    rests: NovaServer, found: set[tuple[Kind, str | None, bool]]
+    rests: NovaServer, moves: tuple[NovaMigration, ...], is_missing: bool
 ) -> None:
     off = snapshot(guests={"stranger": OFF})
     asked = replace(off, doubted=off.without_rows_of_nova(running=False))
@@ -122,28 +125,14 @@ def test_a_stopped_server_without_rows_is_missing_by_nova_s_word_alone(
     assert asked.doubted == {"stranger"}
     assert off.without_rows_of_nova(running=True) == frozenset()
     assert find_all(off) == ()
-    assert kinds(find_all(replace(asked, nova=told(rests)))) == found
+    found = kinds(find_all(replace(asked, nova=told(rests, migrations=moves))))
+    assert found == ({(Kind.MISSING, "stranger", True)} if is_missing else set())
     assert find_all(replace(asked, nova=SILENT)) == ()
     assert find_all(replace(asked, nova=told(rests, migrations=(move("post-migrating", "stranger"),)))) == ()
-    moving = replace(snapshot(guests={"stranger": replace(RUNS, migrating=True)}), doubted=asked.doubted)
-    assert find_all(replace(moving, nova=told(rests))) == ()
-
-
-@pytest.mark.parametrize(
-    ("status", "of", "found"),
-    [
-        pytest.param("finished", "stranger", set(), id="its resize awaits a confirmation"),
-        pytest.param("confirmed", "stranger", {(Kind.MISSING, "stranger", True)}, id="its resize ended"),
-        pytest.param("finished", "another", {(Kind.MISSING, "stranger", True)}, id="the resize of another server"),
-    ],
-)
-def test_a_stopped_server_without_rows_is_not_missing_while_its_resize_awaits_a_confirmation(
-    status: str, of: str, found: set[tuple[Kind, str | None, bool]]
-) -> None:
-    off = snapshot(guests={"stranger": OFF})
-    nova = told(server(status="SHUTOFF"), migrations=(move(status, of),))
-
-    assert kinds(find_all(replace(off, doubted=off.without_rows_of_nova(running=False), nova=nova))) == found
+    moving = snapshot(guests={"stranger": replace(RUNS, migrating=True)})
+    allocated_meanwhile = snapshot(consumer("stranger"), guests={"stranger": OFF})
+    for other in (moving, allocated_meanwhile):
+        assert find_all(replace(other, doubted=asked.doubted, nova=told(rests))) == ()
 
 
 def test_a_domain_that_is_not_nova_s_is_not_asked_for() -> None:
