@@ -35,19 +35,21 @@ def results(found: Result) -> dict[str, Any]:
     return {one["check"]: one["result"] for one in found.json["checks"] if one["result"] != "success"}
 
 
-def test_a_host_that_is_ready_ends_with_0(look: Look) -> None:
-    found = look()
+@pytest.mark.parametrize(
+    ("text", "code", "expected"),
+    [
+        pytest.param("", 0, {}, id="a host that is ready"),
+        pytest.param("[compute]\nlayuot = numa\n", 1, {"configuration": "warning"}, id="a name that looks misspelt"),
+        pytest.param("[compute]\nlayout = round\n", 2, {"configuration": "failure"}, id="what stops the service"),
+    ],
+)
+def test_the_code_is_of_the_worst(text: str, code: int, expected: dict[str, str], look: Look, tmp_path: Path) -> None:
+    more = tmp_path / "more.conf"
+    more.write_text(text)
 
-    assert (found.code, results(found)) == (0, {})
+    found = look("--config-file", more)
 
-
-def test_a_name_that_looks_misspelt_is_a_warning(look: Look, tmp_path: Path) -> None:
-    slip = tmp_path / "slip.conf"
-    slip.write_text("[compute]\nlayuot = numa\n")
-
-    found = look("--config-file", slip)
-
-    assert (found.code, results(found)) == (1, {"configuration": "warning"})
+    assert (found.code, results(found)) == (code, expected)
 
 
 def test_a_service_of_another_version_is_to_be_restarted(look: Look, tmp_path: Path) -> None:
@@ -73,15 +75,6 @@ def test_another_word_than_check_is_a_wrong_use() -> None:
 
     assert found.code == 2
     assert "invalid choice: 'chekc'" in found.err
-
-
-def test_what_stops_the_service_is_a_failure(look: Look, tmp_path: Path) -> None:
-    wrong = tmp_path / "wrong.conf"
-    wrong.write_text("[compute]\nlayout = round\n")
-
-    found = look("--config-file", wrong)
-
-    assert (found.code, results(found)) == (2, {"configuration": "failure"})
 
 
 def test_a_placement_that_does_not_answer_is_a_failure(tmp_path: Path) -> None:
