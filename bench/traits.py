@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from beds.differences import GROWING_MEMORY, NOVA_ONLY, OURS_ONLY, PROMISES, Reasons, reason_of
+from bench.differences import GROWING_MEMORY, NOVA_ONLY, OURS_ONLY, PROMISES, Reasons, reason_of
 from bench.goals import Goal, print_table
 from bench.lab import AGENT, only_provider, run, run_nova, write_config
 
@@ -42,7 +42,7 @@ def _compare_traits(nova: set[str], ours: set[str]) -> Goal:
     print(f"\n{len(nova & ours)} traits are reported by both.")
     unexplained = _explain("nova", nova - ours, NOVA_ONLY) + _explain("the agent", ours - nova, OURS_ONLY)
     if unexplained:
-        print("\nwithout a reason in tests/beds/differences.py: " + ", ".join(unexplained))
+        print("\nwithout a reason in bench/differences.py: " + ", ".join(unexplained))
     return Goal(
         "traits that differ without a reason", ", ".join(unexplained) or "none", "none", not unexplained and bool(ours)
     )

@@ -1,8 +1,7 @@
 """
-Every way in which our tree may differ from nova's by design, with the reason: the only such list.
+Every way in which the traits of our root may differ from nova's by design, with the reason.
 
-The cases and the bench go by it; a difference that is not here fails them. Each reason stands under what its group has
-in common.
+A difference that is not here fails the bench. Each reason stands under what its group has in common.
 """
 
 Reasons = dict[str, dict[str, str]]  # what a group has in common -> trait -> reason
@@ -36,16 +35,6 @@ NOVA_ONLY: Reasons = {
 OURS_ONLY: Reasons = {
     WRITERS_MARK: {"CUSTOM_OWNER_COMPUTE_NODE_AGENT": "ours; no standard trait says so"},
 }
-
-HARDWARE_LOSS = (
-    "more than 30 % of a class gone with hardware that is gone too is taken for a fault until three passes in a row "
-    "saw it, or a person says --force; nova reports it at once"
-)
-
-HELD = (
-    "what guests hold of a device that is gone stays as in nova's tree, but all reserved: what one lets go of, nova "
-    "offers to others until its next update; CUSTOM_DEVICE_HELD says that this is no operator's reservation"
-)
 
 GROWING_MEMORY = (
     "the two looks are a minute apart, and a virtual machine may be given or lose memory while it runs: "
