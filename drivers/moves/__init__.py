@@ -32,10 +32,10 @@ def plan_moves(
     holdings: Holdings,
     ours: Ownership,
     *,
-    stand_ins: Mapping[str, str] | None = None,
+    stand_ins: Mapping[str, str] = {},
     recast_as: Collection[tuple[str, str]] = (),
     pinned_anew: Collection[str] = (),
-    former: Mapping[tuple[str, str, str], str] | None = None,
+    former: Mapping[tuple[str, str, str], str] = {},
 ) -> tuple[Move, ...]:
     """
     Return the moves from what consumers have to what ``desired`` offers; none when everything has its place.
@@ -48,7 +48,7 @@ def plan_moves(
     Raises:
         Unplaceable: an allocation finds no place, or several and nothing shows which.
     """
-    question = Question(observed, desired, holdings, stand_ins or {}, recast_as, pinned_anew, former or {})
+    question = Question(observed, desired, holdings, stand_ins, recast_as, pinned_anew, former)
     problems: list[str] = []
     classes = Classes(question, problems)
     places = Places(question, Floats(question, problems))

@@ -1,5 +1,6 @@
 """The classes of what consumers have: what a guest really has, and classes that got another name."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -23,11 +24,8 @@ class Classes:
         if guest not in self._question.words.guests:
             self._check_recast(consumer, guest, parcels)
             return [self._renamed(parcel) for parcel in parcels]
-        has, holds = _by_class(parcels), self._question.words.sums(guest)
-        surplus = {name: has[name] - holds.get(name, 0) for name in has if has[name] > holds.get(name, 0)}
-        missing = {name: holds[name] - has.get(name, 0) for name in holds if holds[name] > has.get(name, 0)}
-        becomes = partial(self._becomes, guest, parcels)
-        for name, other, amount in conversions(surplus, missing, becomes):
+        has, holds = _by_class(parcels), Counter(self._question.words.sums(guest))
+        for name, other, amount in conversions(has - holds, holds - has, partial(self._becomes, guest, parcels)):
             units = self._question.words.of(guest, other).units
             parcels = relabel(parcels, name, other, amount, units, partial(self._distance, units))
         self._check_pinned(consumer, guest, parcels)
@@ -87,13 +85,13 @@ class Classes:
     def _check_pinned(self, consumer: str, guest: str, parcels: Iterable[Parcel]) -> None:
         """Refuse to offer CPUs to which a guest is pinned without as many PCPU allocated; other sums do not matter."""
         has, word = _by_class(parcels), self._question.words.of(guest, "PCPU")
-        lacking = word.amount - has.get("PCPU", 0)
+        lacking = word.amount - has["PCPU"]
         grown = self._question.dedicates(guest)
         if lacking <= 0 or not grown or word.overridden or not has.keys() & CPUS:
             return
         needed = self._question.words.of(guest, "VCPU").amount + lacking
         self._problems.append(
-            f"{named(consumer, guest)} has {has.get('VCPU', 0)} VCPU and {has.get('PCPU', 0)} PCPU allocated, "
+            f"{named(consumer, guest)} has {has['VCPU']} VCPU and {has['PCPU']} PCPU allocated, "
             f"but really has {word.amount} PCPU (one for each pinned vCPU, and one for emulator threads on a CPU of "
             f"their own). After the conversion, {', '.join(grown)} would offer {lacking} PCPU of this guest to other "
             f"guests. Do one of these before the conversion: resize the guest; move the guest away; or allocate "
@@ -106,7 +104,7 @@ class Classes:
         has = _by_class(parcels)
         for old, new in sorted(self._question.recast):
             word = self._question.words.of(guest, old)
-            if has.get(old, 0) > word.amount or (word.undecided and old in has):
+            if has[old] > word.amount or (word.undecided and old in has):
                 self._problems.append(
                     f"{named(consumer, guest)} has {has[old]} {old} allocated, and the hypervisor gives "
                     f"its guest {word.amount} {old}. Devices that were {old} are {new} now, so the agent cannot tell "
@@ -127,8 +125,8 @@ class Classes:
         return replace(parcel, to_class=new[0][1]) if len(gone) == len(new) == 1 else parcel
 
 
-def _by_class(parcels: Iterable[Parcel]) -> dict[str, int]:
-    found: dict[str, int] = {}
+def _by_class(parcels: Iterable[Parcel]) -> Counter[str]:
+    found: Counter[str] = Counter()
     for parcel in parcels:
-        found[parcel.to_class] = found.get(parcel.to_class, 0) + parcel.amount
+        found[parcel.to_class] += parcel.amount
     return found

@@ -65,10 +65,9 @@ class Floats:
         """
         by_first: dict[tuple[str, str] | None, list[Parcel]] = {}
         for parcel in going:
-            former = self._question.former.get((parcel.consumer, parcel.provider, parcel.resource_class))
-            heir = self._question.heir((parcel.provider, parcel.to_class))
-            likely = ((former, AS_BEFORE), (heir, IN_ITS_CELL))
-            first = next(((place, why) for place, why in likely if place and place in places), None)
+            former = self._question.former.get((parcel.consumer, parcel.provider, parcel.resource_class), "")
+            likely = ((former, AS_BEFORE), (self._question.heir(parcel), IN_ITS_CELL))
+            first = next(((place, why) for place, why in likely if place in places), None)
             by_first.setdefault(first, []).append(parcel)
         for first, parcels in by_first.items():
             order = tuple(dict.fromkeys((*((first[0],) if first else ()), *places)))

@@ -37,7 +37,7 @@ class Places:
             out = [parcel for parcel in mine if self._question.leaving((parcel.provider, name))]
             word = self._question.words.of(guest, name)
             decides = self._decides(word, mine, out)
-            if not out and not (name in anew and (decides or word.overridden)):
+            if not out and name not in anew:
                 sure += [staying(parcel) for parcel in mine]
             elif (only := self._only_place(name, out)) and self._allows(guest, name, only):
                 sure += [
@@ -49,7 +49,7 @@ class Places:
             elif word.overridden:
                 sure += self._stay_by_flavor(guest, mine, out, changed, load)
             elif decides:
-                dealt, rest = deal(mine, word.units, partial(_reason, consumer, guest, word), self._heir)
+                dealt, rest = deal(mine, word.units, partial(_reason, consumer, guest, word), self._question.heir)
                 kept = [parcel for parcel in rest if self._may_stay(parcel, word, name in anew)]
                 sure += dealt + [staying(parcel) for parcel in kept]
                 self._floats.add(guest, [parcel for parcel in rest if parcel not in kept], load)
@@ -100,7 +100,7 @@ class Places:
 
     def _bound(self, guest: str, name: str) -> list[str]:
         """Return the providers of a class that a guest is bound to; a class of CPUs counts for the other one too."""
-        names = [name, *sorted(CPUS - {name})] if name in CPUS else [name]
+        names = (name, *CPUS) if name in CPUS else (name,)
         places = [place for each in names for place in self._question.words.of(guest, each).places]
         return [place for place in dict.fromkeys(places) if (place, name) in self._question.stock]
 
@@ -129,15 +129,11 @@ class Places:
             elif len(beside) == 1 and not self._question.words.speaks_of(parcel.to_class):
                 why = "placed together with the other resources that the guest has there"
                 stay.append(replace(parcel, to_provider=beside.pop(), because=why))
-            elif word.units and not word.floating and word.allows(heir := self._heir(parcel)):
+            elif word.units and not word.floating and word.allows(heir := self._question.heir(parcel)):
                 stay.append(replace(parcel, to_provider=heir, because=IN_ITS_CELL))
             else:
                 rest.append(parcel)
         return stay, rest
-
-    def _heir(self, parcel: Parcel) -> str:
-        """Return the provider that gets a parcel's CPUs or memory in the same cell; empty where there is none."""
-        return self._question.heir((parcel.provider, parcel.to_class)) or ""
 
 
 def _reason(consumer: str, guest: str, word: Word, provider: str) -> str:
@@ -161,10 +157,8 @@ def room_after(question: Question, decided: Iterable[Parcel], problems: list[str
         if slot != (parcel.provider, parcel.resource_class):
             moved.add(key)
     before = usages(question.observed.allocations)
-    for (consumer, provider, name), amount in sorted(arriving.items()):
-        stock = question.stock.get((provider, name))
-        if stock is None or (consumer, provider, name) not in moved:
-            continue
+    for consumer, provider, name in sorted(moved):
+        stock, amount = question.stock[provider, name], arriving[consumer, provider, name]
         if used[provider, name] > max(stock.capacity, before.get((provider, name), 0)):
             advice = question.kept.get((provider, name))
             problems.append(

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from drivers.moves.slots import Change
-from drivers.parcels import Slot
+from drivers.parcels import Parcel, Slot
 from drivers.strangers import without_host_classes
 from drivers.words import Words
 from reportclient.allocations import Holdings, Observed
@@ -33,8 +33,12 @@ class Question:
         change = Change(observed.tree, desired)
         self.stock, self.before, self.leaving = change.stock, change.before, change.leaving
         self.parents, self.huge, self.related = change.parents, change.huge, change.related
-        self.kept = _kept(desired)
-        self._said = {provider.name: reserved_by_operator(provider) for provider in desired}
+        self._ours = {
+            (provider.name, name): stock.reserved - reserved_by_operator(provider).get(name, 0)
+            for provider in desired
+            for name, stock in provider.inventories.items()
+        }
+        self.kept = _kept(desired, self._ours)
         self.words = Words(holdings)
         self.stand_ins = stand_ins
         self.former = former
@@ -50,8 +54,7 @@ class Question:
     def offers_less(self, provider: str, name: str) -> bool:
         """Return whether a provider will have less of a class than its total was, without what this agent reserves."""
         stock = self.stock.get((provider, name))
-        ours = stock.reserved - self._said[provider].get(name, 0) if stock else 0
-        return stock is None or stock.total - ours < self.before.get((provider, name), 0)
+        return stock is None or stock.total - self._ours[provider, name] < self.before.get((provider, name), 0)
 
     def grows(self, provider: str, name: str) -> bool:
         """
@@ -76,17 +79,17 @@ class Question:
         """Return the providers that offer a class."""
         return [provider for provider, each in self.stock if each == name]
 
-    def heir(self, slot: Slot) -> str | None:
+    def heir(self, parcel: Parcel) -> str:
         """
         Return the provider that gets the CPUs or the memory of a slot that goes: the only one in the same cell.
 
-        None where the slot stays, is of the root or of devices, or where there is no such provider, or several.
+        Empty where the slot stays, is of the root or of devices, or where there is no such provider, or several.
         """
-        provider, name = slot
-        if name not in NO_DEVICES or not self.parents.get(provider) or not self.leaving(slot):
-            return None
+        provider, name = parcel.provider, parcel.to_class
+        if name not in NO_DEVICES or not self.parents.get(provider) or not self.leaving((provider, name)):
+            return ""
         found = [one for one in self.candidates(name) if self.parents.get(one) and self.related(one, provider)]
-        return found[0] if len(found) == 1 else None
+        return found[0] if len(found) == 1 else ""
 
     def absent(self) -> frozenset[str]:
         """Return the guests without CPUs and memory allocated here, neither their own nor by a migration."""
@@ -98,17 +101,14 @@ def named(consumer: str, guest: str) -> str:
     return f"consumer {consumer}" if consumer == guest else f"consumer {consumer} (its guest is {guest})"
 
 
-def _kept(desired: ProviderTree) -> dict[Slot, str]:
+def _kept(desired: ProviderTree, ours: Mapping[Slot, int]) -> dict[Slot, str]:
     """Return advice for each slot of which this agent reserves some for unhealthy devices: how much, and what to do."""
-    found = {}
-    for provider in desired:
-        said = reserved_by_operator(provider)
-        for name, stock in provider.inventories.items():
-            ours = stock.reserved - said.get(name, 0)
-            if ours > 0 and UNHEALTHY in provider.traits:
-                found[provider.name, name] = (
-                    f"This agent reserves {ours} {name} of {provider.name} while devices are unhealthy: wait "
-                    f"until they are healthy again, or move that guest away (compute-node-agent explain "
-                    f"{provider.name} {name} shows the fault)"
-                )
-    return found
+    unhealthy = {provider.name for provider in desired if UNHEALTHY in provider.traits}
+    return {
+        (provider, name): (
+            f"This agent reserves {amount} {name} of {provider} while devices are unhealthy: wait until they are "
+            f"healthy again, or move that guest away (compute-node-agent explain {provider} {name} shows the fault)"
+        )
+        for (provider, name), amount in ours.items()
+        if amount > 0 and provider in unhealthy
+    }

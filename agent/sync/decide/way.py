@@ -183,7 +183,7 @@ def _moves(
             stand_ins=stand_ins,
             recast_as=recast_as,
             pinned_anew=pinned_anew,
-            former=view.wishes.undone.former if view.wishes.undone else None,
+            former=view.wishes.undone.former if view.wishes.undone else {},
         )
     except Unplaceable as error:
         return (), (), str(error)
