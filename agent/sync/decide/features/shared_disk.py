@@ -113,7 +113,7 @@ def _find(view: View, observed: ObservedTree) -> SharedDisk:
     if isinstance(storage, str):
         return _staying(view, storage, marked)
     settled = not (view.seen.whole and (marked or shared_once)) and _is_settled(view, root, storage, marked)
-    held = _read_held(view, observed, storage, whole=not settled)
+    held = _read_held(view, observed, whole=not settled)
     left = () if settled else _find_left(view, observed, storage, held)
     return _decide(view, observed, storage, held, left)
 
@@ -178,11 +178,10 @@ def _find_by_aggregate(view: View) -> ObservedProvider | str:
     )
 
 
-def _read_held(view: View, observed: ObservedTree, storage: ObservedProvider | None, *, whole: bool) -> Outside:
+def _read_held(view: View, observed: ObservedTree, *, whole: bool) -> Outside:
     """Return what consumers have: of the ``whole`` tree, or of the root's DISK_GB that is to move."""
-    root = observed.root
-    moving = storage is not None and root is not None and DISK in root.provider.inventories
-    asked = (seen for seen in observed if seen.provider.inventories and (whole or (moving and seen == root)))
+    stocks = ((seen, seen.provider.inventories) for seen in observed)
+    asked = (seen for seen, stock in stocks if stock and (whole or (DISK in stock and seen == observed.root)))
     rows = view.rows_on((seen.uuid for seen in asked), observed)
     of_disks = view.consumers(row.consumer for row in rows if whole or row.resource_class == DISK)
     return Outside(rows=rows, consumers=of_disks)
@@ -219,16 +218,13 @@ def _decide(
         if root and storage and row.provider == root.name and row.resource_class == DISK
     )
     moves = (*back, *there)
-    if storage and moves and (storage.uuid, DISK) not in view.readings.usages:
-        raise Unread(usages=frozenset({(storage.uuid, DISK)}))
-    used = view.readings.usages.get((storage.uuid, DISK), 0) if storage else 0
     taken = (Allocation(one.consumer, one.from_provider, *each) for one in back for each in one.arriving.items())
     crossing = replace(
         held,
         moves=moves,
         rows=(*held.rows, *taken),
         unplaceable=(
-            _lost_ratio(view, root) or _lacks_room(storage, used, moves) or _twice(storage, there, left, held, observed)
+            _lost_ratio(view, root) or _lacks_room(view, storage, moves) or _twice(storage, there, left, held, observed)
         )
         if storage
         else "",
@@ -318,10 +314,15 @@ def _lost_ratio(view: View, root: ObservedProvider | None) -> str:
     )
 
 
-def _lacks_room(storage: ObservedProvider, used: int, moves: Iterable[Move]) -> str:
+def _lacks_room(view: View, storage: ObservedProvider, moves: Iterable[Move]) -> str:
     """Return why a storage cannot take the disks of these moves; empty where it can."""
     stock, amounts = storage.provider.inventories[DISK], [one.moved_resources[DISK] for one in moves]
-    if amounts and used + sum(amounts) > stock.capacity:
+    if not amounts:
+        return ""
+    if (storage.uuid, DISK) not in view.readings.usages:
+        raise Unread(usages=frozenset({(storage.uuid, DISK)}))
+    used = view.readings.usages[storage.uuid, DISK]
+    if used + sum(amounts) > stock.capacity:
         return (
             f"{sum(amounts)} {DISK} of {len(amounts)} consumers belong on {storage.name}, where {used} are used, and "
             f"the capacity is {stock.capacity} ((total {stock.total} - reserved {stock.reserved}) * ratio "
