@@ -1,7 +1,7 @@
 """What the hypervisor reports of each guest, by class: where its units are, and what is left open."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from reportclient.allocations import Float, Holdings, Undecided
 from reportclient.names import NO_DEVICES
@@ -11,11 +11,11 @@ from reportclient.names import NO_DEVICES
 class Word:
     """What one guest has of one class, as the hypervisor reports it; empty for a consumer that it does not know."""
 
-    units: Mapping[str, int] = field(default_factory=dict)  # provider's name -> amount
-    floating: Float | None = None
-    undecided: tuple[Undecided, ...] = ()  # devices of the guest that may or may not be of this class
-    seen: Mapping[str, str] = field(default_factory=dict)  # provider's name -> what shows its units; left out: nothing
-    overridden: bool = False  # the flavor gives the amount, so only the places count
+    units: Mapping[str, int]  # provider's name -> amount
+    floating: Float | None
+    undecided: tuple[Undecided, ...]  # devices of the guest that may or may not be of this class
+    seen: Mapping[str, str]  # provider's name -> what shows its units; left out: nothing
+    overridden: bool  # the flavor gives the amount, so only the places count
 
     @property
     def amount(self) -> int:

@@ -36,9 +36,10 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     floats: list[Float] = []
     ports = {guest.uuid: _ports(guest, devices, owners) for guest in facts.guests}
     reserved = frozenset[str]().union(*(device.reserved for device in devices))
+    has = {one.uuid: (*map(str, one.devices.pci), *one.devices.mdevs, *one.devices.pmem) for one in facts.guests}
     undecided = tuple(one for guest in facts.guests for one in _undecided(guest, facts, devices, owners))
     for guest in facts.guests:
-        units += owners.units(guest.uuid, (*map(str, guest.devices.pci), *guest.devices.mdevs, *guest.devices.pmem))
+        units += owners.units(guest.uuid, has[guest.uuid])
         units += _context_units(guest, facts.hostname, policy, devices)
         cpus = _cpus_by_class(guest, offered.dedicated)
         if cells is None:
@@ -60,9 +61,7 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
         },
         ports=tuple(one for several in ports.values() for one in several),
         reserved=tuple(
-            unit
-            for guest in facts.guests
-            for unit in owners.units(guest.uuid, reserved & {*map(str, guest.devices.pci), *guest.devices.mdevs})
+            unit for uuid, names in has.items() for unit in owners.units(uuid, reserved.intersection(names))
         ),
         told=HOST_CLASSES | of_devices,
         undecided=undecided,
@@ -76,8 +75,8 @@ def _cpus_by_class(guest: Guest, dedicated: frozenset[int]) -> dict[str, list[fr
     The emulator's threads of a guest with pinned vCPUs count as one more PCPU where they are pinned to a CPU of their
     own (hw:emulator_threads_policy=isolate).
     """
-    pinned = [cpus for cpus in guest.vcpus if len(cpus) == 1 and cpus <= dedicated]
-    others = [cpus for cpus in guest.vcpus if not (len(cpus) == 1 and cpus <= dedicated)]
+    pinned = [cpus for cpus in guest.vcpus if len(cpus) == 1 and dedicated.issuperset(cpus)]
+    others = [cpus for cpus in guest.vcpus if cpus not in pinned]
     alone = len(guest.emulator_cpus) == 1 and guest.emulator_cpus <= dedicated - frozenset().union(*pinned)
     return {"PCPU": [*pinned, guest.emulator_cpus] if alone and pinned else pinned, "VCPU": others}
 
@@ -112,11 +111,11 @@ def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding], offered
     """
     tenant = guest.tenant
     of_ports = {one.resource_class for one in ports}
-    named = (tenant.overridden or {}) if tenant else {}
-    is_seen = tenant is not None and tenant.overridden is not None  # whether the flavor is nova's, and shown
+    shown = tenant.overridden if tenant else None  # None: it is not nova's, or its flavor is not shown
+    named = shown or {}
     overridden = HOST_CLASSES & named.keys()
     every = offered.shared | offered.dedicated
-    are_pins_offered = all(cpus <= every for cpus in guest.vcpus if len(cpus) == 1)
+    are_pins_offered = all(every.issuperset(cpus) for cpus in guest.vcpus if len(cpus) == 1)
     are_cpus_told = guest.vcpus and are_pins_offered and (tenant or not guest.some_off)
     return GuestState(
         active=guest.active,
@@ -125,13 +124,13 @@ def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding], offered
         user=tenant.user if tenant else None,
         disk_gb=tenant.disk_gb if tenant else None,
         untold=frozenset(of_devices)
-        | (of_ports & named.keys() if is_seen else of_ports)
+        | (of_ports if shown is None else of_ports & named.keys())
         | (frozenset() if are_cpus_told else CPUS)
         | (frozenset() if guest.memory else {"MEMORY_MB"})
         | overridden,
         overridden=overridden,
         named=named,
-        flavor_unseen=tenant is not None and not is_seen,
+        flavor_unseen=tenant is not None and shown is None,
     )
 
 

@@ -62,7 +62,7 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Ex
     """
     if not facts.cpu_map.online:
         raise MalformedFact(f"libvirt lists no online CPU on {facts.hostname}")
-    if not facts.cells and facts.whole_memory_mib == 0:
+    if facts.whole_memory_mib == 0:
         raise MalformedFact(f"libvirt reports neither NUMA cells nor memory of {facts.hostname}: see virsh nodeinfo")
     standing = BySuffix(observed)
     try:
@@ -81,7 +81,7 @@ def _shape(facts: HostFacts, policy: Policy, standing: BySuffix) -> Explained:
     if policy.layout in OF_CELLS:
         _refuse_cells(facts, policy)
     devices = device_stock(facts, policy.devices, standing)
-    of_root = () if policy.layout == "flat" else tuple(device for device in devices if device.of_root)
+    of_root = tuple(device for device in devices if device.of_root)
     if policy.layout != "flat":
         devices = inherit([device for device in devices if not device.of_root], standing)
     held = _held(facts, policy, devices, of_root, standing)
