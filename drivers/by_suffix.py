@@ -12,9 +12,8 @@ class BySuffix:
     """An observed tree, for lookups by suffix; empty where there is no placement to ask."""
 
     def __init__(self, observed: ObservedTree | None) -> None:
-        root = observed.root if observed else None
         self._by_suffix: dict[str, ObservedProvider] = {}
-        if observed and root:
+        if observed and (root := observed.root):
             self._by_suffix = {seen.name.removeprefix(root.name).removeprefix("_"): seen for seen in observed}
 
     @property
@@ -31,25 +30,21 @@ class BySuffix:
         """Return the provider with this suffix (``0000:81:00.0``); None when there is none."""
         return self._by_suffix.get(suffix)
 
-    def ratio(self, suffix: str, resource_class: str, *, elsewhere: str | None = None) -> float | None:
+    def ratio(self, resource_class: str, *suffixes: str) -> float | None:
         """
-        Return the allocation ratio that a class has on this provider, else the one that all other providers share.
-
-        ``elsewhere`` is the suffix of a provider that comes second: it has the same stock in another layout.
+        Return the allocation ratio of a class on the first of these providers that has it, else the one of all others.
 
         So a ratio that an operator set by hand survives a change of layout. None where no provider has the class, or
         where the others differ: the ratio of one cell does not apply to all.
         """
-        for one in (suffix, elsewhere):
-            own = self._by_suffix.get(one) if one is not None else None
+        for suffix in suffixes:
+            own = self._by_suffix.get(suffix)
             stock = own.provider.inventories.get(resource_class) if own else None
             if stock:
                 return stock.allocation_ratio
         others = [seen for seen in self._by_suffix.values() if seen is self.root or _tells_ratios(seen)]
-        found = [
-            seen.provider.inventories[resource_class] for seen in others if resource_class in seen.provider.inventories
-        ]
-        ratios = [stock.allocation_ratio for stock in found]
+        stocks = [stock for seen in others if (stock := seen.provider.inventories.get(resource_class))]
+        ratios = [stock.allocation_ratio for stock in stocks]
         agreed = all(isclose(ratio, ratios[0], rel_tol=1e-5) for ratio in ratios)
         return ratios[0] if ratios and agreed else None
 

@@ -95,7 +95,8 @@ def reserved_cells(facts: HostFacts, policy: Policy) -> frozenset[int]:
         wanted = WITHOUT_CPUS if policy.layout in OF_CELLS else frozenset()
     if isinstance(wanted, str):
         return cells_without_cpus(facts)
-    return wanted if wanted <= {cell.id for cell in facts.cells} else wanted | cells_without_cpus(facts)
+    is_slip = wanted - {cell.id for cell in facts.cells}
+    return wanted | cells_without_cpus(facts) if is_slip else wanted
 
 
 def cells_mib(facts: HostFacts, cells: frozenset[int]) -> int:

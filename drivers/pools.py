@@ -109,9 +109,9 @@ class PoolDriver:
             PolicyError: another agent reports the pool.
         """
         stands = observed.root.provider if observed and observed.root else None
-        others = sorted(one for one in (stands.traits if stands else ()) if one.startswith(REPORTED_BY))
-        if others and others != [self._mark]:
-            trait = next(one for one in others if one != self._mark)
+        traits = stands.traits - {self._mark} if stands else frozenset[str]()
+        if others := sorted(one for one in traits if one.startswith(REPORTED_BY)):
+            trait = others[0]
             who = trait.removeprefix(REPORTED_BY).lower().replace("_", "-")
             raise PolicyError(
                 f"the agent of compute node {who} reports {survey.facts.hostname} (openstack resource provider show "

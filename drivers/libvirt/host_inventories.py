@@ -70,16 +70,14 @@ def one_class(
     reserved: int,
     ratio: Ratio,
     standing: BySuffix,
-    suffix: str,
-    *,
-    elsewhere: str | None = None,
+    *suffixes: str,
     step: int = 1,
 ) -> Inventory | None:
     """
     Return the inventory of one class; None for a total of 0, which placement refuses.
 
-    Without a configured ratio, the one in placement is kept; a new inventory gets the initial one. ``elsewhere`` is the
-    suffix of the provider that has the same stock in another layout.
+    Without a configured ratio, the one in placement is kept; a new inventory gets the initial one. ``suffixes`` are of
+    the provider, and then of the one that has the same stock in another layout.
 
     Raises:
         PolicyError: more is reserved than there is, or placement would refuse the inventory.
@@ -90,7 +88,7 @@ def one_class(
         refuse_reserve(name, total, reserved)
     chosen = ratio.configured
     if chosen is None:
-        stands = standing.ratio(suffix, name, elsewhere=elsewhere)
+        stands = standing.ratio(name, *suffixes)
         chosen = ratio.initial if stands is None else stands
     try:
         return Inventory(total=total, reserved=reserved, max_unit=total, step_size=step, allocation_ratio=chosen)

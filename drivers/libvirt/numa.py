@@ -101,7 +101,7 @@ class _Pages:
         """
         ratio = policy.ratios.ram if self.is_small else FIXED
         cell = f"NUMA{self.cell}"
-        suffix, other = (cell, self.suffix) if policy.layout == "cells" and self.is_small else (self.suffix, cell)
+        suffix, other = (cell, self.suffix) if policy.layout == "cells" else (self.suffix, cell)
         stock = one_class(
             "MEMORY_MB",
             self.mib,
@@ -109,7 +109,7 @@ class _Pages:
             ratio,
             standing,
             suffix,
-            elsewhere=other,
+            other,
             step=max(1, self.size_kib // 1024),
         )
         kept = kept_text(self.reserved_mib, "memory_mb or reserved_huge_pages, in pages of this size")

@@ -1,6 +1,7 @@
 """One host in all layouts: another shape, the same sums."""
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drivers.by_suffix import BySuffix
 from drivers.cells import apportion, cells_without_cpus, page_mib
 from drivers.devices.inventories import nova_name
 from drivers.errors import MalformedFact, PolicyError
@@ -15,16 +17,18 @@ from drivers.facts import (
     CpuMap,
     Devices,
     Guest,
-    GuestMemory,
     HostFacts,
     MdevParent,
     MdevType,
     MemoryPages,
     NetDevice,
     NumaCell,
+    OfferedEncryption,
     PciFunction,
+    SevKernel,
+    Versions,
 )
-from drivers.libvirt.shape import shape, unknown_cells
+from drivers.libvirt.shape import idle, shape
 from drivers.policy import (
     OF_CELLS,
     WITHOUT_CPUS,
@@ -41,11 +45,12 @@ from drivers.policy import (
     ReservedPages,
     RuleNetwork,
 )
-from fakes import FACTS
+from fakes import FACTS, PC, offering
 from hardware import card, gpu, host, hosts, parent, plain, policies, rules
 from reportclient.allocations import Holding
 from reportclient.ownership import MARKER
 from reportclient.reserve import KEEP, UNHEALTHY
+from reportclient.settings import HUGE
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
@@ -126,21 +131,6 @@ def test_apportion(amount: int, weights: dict[int, int], shares: dict[int, int])
     assert apportion(amount, weights) == shares
 
 
-def test_pages_of_each_size_are_a_provider_with_their_step() -> None:
-    pages = (MemoryPages(4, 0), MemoryPages(2048, 512), MemoryPages(1048576, 2))
-    facts = replace(FACTS, cells=(replace(FACTS.cells[0], memory_kib=8 << 20, pages=pages),))
-
-    found = {one.name: (one.inventories["MEMORY_MB"], one.traits) for one in tree(facts, "numa") if "PAGES" in one.name}
-
-    assert {name: stock for name, (stock, _) in found.items()} == {
-        "host_NUMA0_PAGES_4": Inventory(total=5120, reserved=512, max_unit=5120),
-        "host_NUMA0_PAGES_2048": Inventory(total=1024, max_unit=1024, step_size=2),
-        "host_NUMA0_PAGES_1048576": Inventory(total=2048, max_unit=2048, step_size=1024),
-    }
-    assert {"CUSTOM_MEMORY_PAGE_SIZE_4", "CUSTOM_MEMORY_PAGE_SIZE_SMALL"} <= found["host_NUMA0_PAGES_4"][1]
-    assert {"CUSTOM_MEMORY_PAGE_SIZE_2048", "CUSTOM_MEMORY_PAGE_SIZE_LARGE"} <= found["host_NUMA0_PAGES_2048"][1]
-
-
 def test_in_cells_small_pages_are_on_the_cell_and_huge_ones_below_it() -> None:
     pages = (MemoryPages(4, 0), MemoryPages(2048, 512))
     facts = replace(FACTS, cells=(replace(FACTS.cells[0], memory_kib=8 << 20, pages=pages), FACTS.cells[1]))
@@ -200,14 +190,20 @@ def test_more_huge_pages_than_memory_are_not_believed() -> None:
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        pytest.param({"reserved_memory_mib": 5000}, "reserved_host_memory_mb is 5000", id="more than the small pages"),
         pytest.param(
-            {"reserved_pages": (ReservedPages(0, 2048, 9),)}, "9 pages of 2048 KiB in cell 0", id="no such pages"
+            {"reserved_memory_mib": 2002}, "is 2002 MiB, but the cells have only 2001", id="more than the small pages"
+        ),
+        pytest.param(
+            {"reserved_pages": (ReservedPages(7, 4, 1),)}, "1 pages of 4 KiB in cell 7, .* has 0: ", id="no such pages"
         ),
         pytest.param({"cpus": CpuPolicy(reserved=9)}, "9 VCPU are to be reserved", id="more than all CPUs"),
     ],
 )
 def test_what_cannot_be_reserved_is_refused(policy: dict[str, object], message: str) -> None:
+    assert memory(tree(FACTS, "numa", reserved_memory_mib=2001, cpus=CpuPolicy(reserved=4))) == {
+        "NUMA0": (1001, 1001),
+        "NUMA1": (1000, 1000),
+    }
     with pytest.raises(PolicyError, match=message):
         tree(FACTS, "numa", None, **policy)
 
@@ -246,70 +242,16 @@ def test_cpus_without_a_place_stay_on_the_root() -> None:
     assert found == {"host": 2, "host_NUMA0": 2, "host_NUMA1": 2}
 
 
-def test_devices_stand_under_the_root_or_under_their_cell() -> None:
-    graphics = gpu(cell=0)
-    facts = host(*card(vfs=4), plain(cell=None), graphics, parents=(parent(graphics, a=8),))
-    devices = DevicePolicy(
-        report=True,
-        rules=(DeviceRule(number=1, product_id="1515"), DeviceRule(number=2, product_id="1533")),
-        mdevs=(MdevRule(type="a"),),
-    )
-
-    by_layout = {
-        layout: {one.name: one.parent for one in tree(facts, layout, devices=devices) if "0000" in one.name}
-        for layout in LAYOUTS
-    }
-
-    in_cells = {
-        "host_0000:05:00.0": "host",
-        "host_0000:81:00.0": "host_NUMA1",
-        "host_pci_0000_84_00_0": "host_NUMA0",
-    }
-    assert by_layout == {
-        "flat": {},
-        "devices": dict.fromkeys(("host_0000:05:00.0", "host_0000:81:00.0", "host_pci_0000_84_00_0"), "host"),
-        **dict.fromkeys(OF_CELLS, in_cells),
-    }
-
-
-def test_each_provider_of_devices_is_known_with_the_pci_addresses_that_it_offers() -> None:
-    """VFs, a device itself, a GPU that makes mediated devices, and a parent of these without an address."""
-    graphics = gpu("0000:84:00.0")
-    parents = (parent(graphics, a=2), MdevParent("mtty_mtty", None, (MdevType("a", "", 1),)))
-    offer = DevicePolicy(
-        report=True,
-        discover_all=True,
-        rules=(DeviceRule(number=1, product_id="1533"),),
-        mdevs=(MdevRule(type="a"),),
-    )
-
-    found = shape(
-        host(*card("0000:81:00.0"), plain("0000:05:00.0"), graphics, parents=parents), Policy(devices=offer), None
-    )
-
-    assert found.holdings.backing.offered == {
-        "host_0000:05:00.0": {"0000:05:00.0"},
-        "host_0000:81:00.0": {"0000:81:10.0", "0000:81:10.1"},
-        "host_pci_0000_84_00_0": {"0000:84:00.0"},
-        "host_mtty_mtty": set(),
-    }
-
-
-def test_flat_has_totals_on_the_root_and_still_knows_the_devices() -> None:
-    facts = host(*card("0000:81:00.0", 4), *card("0000:01:00.0", 4, driver=None))
-
-    shaped = shape(facts, Policy(layout="flat", devices=DevicePolicy(discover_all=True)), None)
-
-    assert shaped.tree.root.inventories["SRIOV_NET_VF"] == Inventory(total=8, reserved=4, max_unit=8)
-    assert [one.name for one in shaped.counted_in] == ["host_0000:01:00.0", "host_0000:81:00.0"]
-
-
 def test_more_vgpus_than_placement_can_count_are_an_error_and_no_traceback() -> None:
     graphics = gpu()
     facts = host(graphics, parents=(parent(graphics, a=2**32),))
 
+    devices = DevicePolicy(mdevs=(MdevRule(type="a"),))
+
     with pytest.raises(MalformedFact, match="cannot compute the inventory"):
-        tree(facts, "devices", devices=DevicePolicy(mdevs=(MdevRule(type="a"),)))
+        tree(facts, "devices", devices=devices)
+    most = host(graphics, parents=(parent(graphics, a=2**31 - 1),))
+    assert sums(tree(most, "flat", devices=devices))["VGPU"] == 2**31 - 1
 
 
 def test_in_flat_what_a_person_reserved_on_the_root_stays() -> None:
@@ -330,6 +272,8 @@ def test_in_flat_what_a_person_reserved_on_the_root_stays() -> None:
     [
         pytest.param(card("0000:81:00.0", power_state="error"), 20_000_000, id="beside the link of an ill card"),
         pytest.param(card("0000:81:00.0", power_state="error"), 19_000_000, id="another amount"),
+        pytest.param(card("0000:81:00.0", power_state="error"), 10_000_001, id="one unit more"),
+        pytest.param(card("0000:81:00.0", power_state="error"), 10_000_000, id="nothing is left"),
         pytest.param((), 10_000_000, id="alone"),
     ],
 )
@@ -339,10 +283,30 @@ def test_in_flat_the_rest_of_a_link_without_a_speed_is_reserved(others: tuple[Pc
     silent = card("0000:83:00.0", net_devices=(NetDevice("ens3", "down"),))
     devices = DevicePolicy(discover_all=True, link_bandwidth=True)
 
-    found = tree(host(*others, *silent), "flat", ObservedTree((root,)), devices=devices).root
+    shaped = shape(host(*others, *silent), Policy(layout="flat", devices=devices), ObservedTree((root,)))
 
-    kept = found.inventories["NET_BW_EGR_KILOBIT_PER_SEC"]
+    kept, reason = shaped.providers[0].inventories["NET_BW_EGR_KILOBIT_PER_SEC"]
     assert (kept.total, kept.reserved) == (before, before)
+    assert ("does not show" in reason.fact) == (before != 10_000_000 or not others)
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 15), (15, 1)])
+def test_in_flat_a_guest_can_take_no_more_of_a_total_than_of_one_device(first: int, second: int) -> None:
+    sev = replace(PC, encryption=OfferedEncryption(sev_guests=first, sev_es_guests=second))
+    offered = offering(sev, versions=Versions(10_005_000, 8_002_000))
+    cpu = replace(FACTS.cpu, sev=SevKernel(sev=True, sev_es=True, sev_snp=False))
+
+    stock = tree(replace(FACTS, hypervisor=offered, cpu=cpu), "flat").root.inventories
+
+    assert stock["MEM_ENCRYPTION_CONTEXT"] == Inventory(total=16, max_unit=1)
+
+
+@pytest.mark.parametrize(("length", "fits"), [(200, True), (201, False)])
+def test_a_provider_whose_name_is_too_long_for_placement_is_refused(length: int, fits: bool) -> None:
+    facts = host(parents=(MdevParent("m" * (length - len("host_")), None, (MdevType("a", "", 1),)),))
+
+    with nullcontext() if fits else pytest.raises(MalformedFact, match="is longer than the 200 characters that"):
+        assert len(tree(facts, "devices", devices=DevicePolicy(mdevs=(MdevRule(type="a"),))).providers) == 2
 
 
 @pytest.mark.parametrize(
@@ -385,26 +349,26 @@ def test_a_reservation_that_the_root_remembers_of_a_class_without_inventory_is_n
     assert {one.inventories["SRIOV_NET_VF"].reserved for one in found if one.parent} == {0}
 
 
-def test_the_ratio_of_memory_is_not_taken_from_huge_pages() -> None:
-    pages = (MemoryPages(4, 0), MemoryPages(2048, 100))
-    facts = replace(FACTS, cells=(replace(FACTS.cells[0], memory_kib=4 << 20, pages=pages),))
-    cells = tree(facts, "numa", ratios=Ratios(ram=Ratio(1.5)))
-    root, *below = cells
-    seen = [ObservedProvider(uuid=one.name, generation=1, provider=one) for one in (root, *reversed(below))]
-
-    found = tree(facts, "devices", ObservedTree(tuple(seen)), ratios=Ratios(ram=Ratio(1.0)))
-
-    assert found.root.inventories["MEMORY_MB"].allocation_ratio == 1.5
+def standing(name: str, ratio: float, *traits: str) -> ObservedProvider:
+    stock = {"VCPU": Inventory(total=1, allocation_ratio=ratio)}
+    parent = None if name == "host" else "host"
+    one = Provider(name=name, parent=parent, inventories=stock, traits=frozenset(traits))
+    return ObservedProvider(uuid=name, generation=1, provider=one)
 
 
-def test_huge_pages_of_no_named_size_are_the_smallest_huge_ones_of_their_cell() -> None:
-    pages = (MemoryPages(4, 0), MemoryPages(1048576, 1), MemoryPages(2048, 100))
-    guest = Guest(uuid="u", state="running", memory=(GuestMemory(64, frozenset({0}), huge=True),))
-    facts = replace(FACTS, cells=(replace(FACTS.cells[0], memory_kib=4 << 20, pages=pages),), guests=(guest,))
-
-    units = shape(facts, Policy(layout="numa"), None).holdings.units
-
-    assert [one.provider for one in units if one.resource_class == "MEMORY_MB"] == ["host_NUMA0_PAGES_2048"]
+@pytest.mark.parametrize(
+    ("others", "ratio"),
+    [
+        pytest.param((), 2.0, id="the root, whoever made it"),
+        pytest.param((standing("host_NUMA1", 2.00001, MARKER),), 2.0, id="as far as placement can tell"),
+        pytest.param((standing("host_NUMA1", 2.1, MARKER),), None, id="two that differ"),
+        pytest.param((standing("host_x", 3.0), standing("host_y", 1.0, MARKER, HUGE)), 2.0, id="somebody's, and pages"),
+    ],
+)
+def test_a_new_provider_has_the_ratio_on_which_all_others_agree(
+    others: tuple[ObservedProvider, ...], ratio: float | None
+) -> None:
+    assert BySuffix(ObservedTree((standing("host", 2.0), *others))).ratio("VCPU", "NUMA0") == ratio
 
 
 def test_a_one_time_device_cannot_be_told_from_others_in_a_total() -> None:
@@ -463,67 +427,6 @@ def test_a_guest_that_is_off_has_its_cpus_in_their_cell() -> None:
     ]
 
 
-FREE, EITHER = frozenset[int](), ("host_NUMA0", "host_NUMA1", "host")
-SMALL = ("host_NUMA0_PAGES_4", "host_NUMA1_PAGES_4")
-
-
-@pytest.mark.parametrize(
-    ("guest", "units", "floats"),
-    [
-        pytest.param({"vcpus": ({1},), "emulator_cpus": {1}}, {("host_NUMA0", "PCPU"): 1}, [], id="threads on its CPU"),
-        pytest.param(
-            {"vcpus": ({1},), "emulator_cpus": {3}},
-            {("host_NUMA0", "PCPU"): 1, ("host_NUMA1", "PCPU"): 1},
-            [],
-            id="threads on a CPU of their own",
-        ),
-        pytest.param({"vcpus": ({0, 2},), "emulator_cpus": {3}}, {}, [("VCPU", 1, EITHER)], id="only threads pinned"),
-        pytest.param({"vcpus": ({0, 9},)}, {}, [("VCPU", 1, ("host_NUMA0", "host"))], id="in a part of the cells"),
-        pytest.param({"vcpus": ({0, 9}, FREE)}, {}, [("VCPU", 2, EITHER)], id="one of them anywhere"),
-        pytest.param(
-            {"vcpus": ({2}, FREE)},
-            {("host_NUMA1", "VCPU"): 1},
-            [("VCPU", 1, ("host_NUMA1", "host_NUMA0", "host"))],
-            id="near a vCPU that is bound",
-        ),
-        pytest.param(
-            {"vcpus": (FREE,), "resident": ((7, 9), (0, 0), (1, 5))},
-            {},
-            [("VCPU", 1, ("host_NUMA1", "host_NUMA0", "host"))],
-            id="near its memory",
-        ),
-        pytest.param(
-            {"memory": (GuestMemory(512, frozenset({1})), GuestMemory(0, frozenset({0})))},
-            {(SMALL[1], "MEMORY_MB"): 512},
-            [],
-            id="memory bound to a cell",
-        ),
-        pytest.param({"memory": (GuestMemory(64, frozenset({0, 1})),)}, {}, [("MEMORY_MB", 64, SMALL)], id="to both"),
-        pytest.param(
-            {"memory": (GuestMemory(64, frozenset({1}), huge=True),)}, {}, [("MEMORY_MB", 64, ())], id="no such pages"
-        ),
-        pytest.param(
-            {"memory": (GuestMemory(64), GuestMemory(32, huge=True))},
-            {},
-            [("MEMORY_MB", 96, ())],
-            id="pages of two kinds",
-        ),
-    ],
-)
-def test_a_guest_has_what_is_bound_to_a_cell_there_and_the_rest_floats(
-    guest: dict[str, Any], units: dict[tuple[str, str], int], floats: list[tuple[str, int, tuple[str, ...]]]
-) -> None:
-    cpus = CpuPolicy(shared=frozenset({0, 2}), dedicated=frozenset({1, 3}))
-    has = {**guest, "vcpus": tuple(map(frozenset, guest.get("vcpus", ())))}
-
-    found = shape(
-        replace(FACTS, guests=(Guest(uuid="u", state="running", **has),)), Policy(layout="numa", cpus=cpus), None
-    ).holdings
-
-    assert {(one.provider, one.resource_class): one.amount for one in found.units} == units
-    assert [(one.resource_class, one.amount, one.providers) for one in found.floats] == floats
-
-
 def test_a_cpu_that_is_off_without_a_known_cell_is_never_stock_of_the_root() -> None:
     facts = switched_off(2, told=False)
 
@@ -554,6 +457,9 @@ def test_a_host_without_cells_has_its_cpus_and_its_memory_on_the_root_and_no_lay
     for layout in OF_CELLS:
         with pytest.raises(PolicyError, match=r"libvirt lists no NUMA cell of host .* layout = devices or flat"):
             tree(facts, layout)
+    (note,) = shape(replace(facts, whole_memory_mib=None), Policy(), None).holdings.notes
+    assert note.startswith("MEMORY_MB is not reported")
+    assert shape(facts, Policy(), None).holdings.notes == ()
     with pytest.raises(MalformedFact, match="neither NUMA cells nor memory of host"):
         tree(replace(facts, whole_memory_mib=0), "flat")
 
@@ -578,6 +484,7 @@ def memory(found: Iterable[Provider]) -> dict[str, tuple[int, int]]:
         pytest.param(WITHOUT_CPUS, KEPT, id="those without CPUs"),
         pytest.param(frozenset({255}), {**OFFERED, "NUMA255": (16384, 16384)}, id="one of them"),
         pytest.param(frozenset(), OFFERED, id="none"),
+        pytest.param(frozenset({1}), {**OFFERED, "NUMA0": (1001, 512), "NUMA1": (1000, 1000)}, id="one with CPUs"),
     ],
 )
 def test_the_reserve_of_the_host_is_in_cells_with_cpus_and_a_cell_is_reserved_whole(
@@ -615,7 +522,10 @@ def test_a_person_is_told_of_memory_without_cpus_until_the_option_is_set(
         if option is None
         else []
     )
+    assert all(("this memory is reserved" in note) == (layout in OF_CELLS) for note in notes)
     assert shape(FACTS, policy, None).holdings.notes == ()
+    in_files = Policy(file_backed_mib=4096, reserved_cells=option)
+    assert shape(WITH_GPUS, in_files, None).holdings.notes == ()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -648,22 +558,25 @@ def test_a_cell_whose_pages_are_all_listed_is_reserved_whole_and_the_others_bear
 
     assert found[f"NUMA{cell}"] == (size, size)
     assert found["NUMA1"] == (1000, 256 if cell else 512)
+    enough = memory(tree(WITH_GPUS, "cells", reserved_pages=(ReservedPages(0, 4, 745 * 256),)))
+    assert (enough["NUMA0"], enough["NUMA1"]) == ((1001, 745 + 256), (1000, 256))  # just its part is left
 
 
 def test_a_cell_that_is_not_on_the_host_is_named() -> None:
     policy = Policy(reserved_cells=frozenset({1, 7, 8}))
 
-    assert unknown_cells(FACTS, policy) == (
+    assert idle(FACTS, policy) == (
         "[agent] reserved_cells names cells that are not on this host: 7-8: name some of 0-1, or set it to "
         "without_cpus or none",
     )
+    assert idle(replace(FACTS, cells=()), policy) == ()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_slip_in_the_reserved_cells_gives_no_guest_the_memory_of_a_gpu(layout: Layout) -> None:
-    slip, meant = (Policy(layout=layout, reserved_cells=frozenset(ids)) for ids in ({25}, {254, 255}))
+    slip, meant = (Policy(layout=layout, reserved_cells=frozenset(ids)) for ids in ({1, 25}, {1, 254, 255}))
 
     assert sums(shape(WITH_GPUS, slip, None).tree, "reserved") == sums(shape(WITH_GPUS, meant, None).tree, "reserved")
-    (said,) = unknown_cells(WITH_GPUS, slip)
+    (said,) = idle(WITH_GPUS, slip)
     assert "all cells without CPUs (254-255) are reserved meanwhile: name some of" in said
-    assert unknown_cells(WITH_GPUS, Policy(reserved_cells=WITHOUT_CPUS)) == ()
+    assert idle(WITH_GPUS, Policy(reserved_cells=WITHOUT_CPUS)) == ()
