@@ -65,8 +65,8 @@ def parse_capabilities(document: Document) -> Capabilities:
         features=_features(cpu, document.source),
         cells=tuple(sorted(cells, key=lambda cell: cell.id)),
         guests=tuple(_parse_guest(arch, document.source) for arch in root.iterfind("guest/arch")),
-        vendor=cpu.findtext("vendor") or "",
-        uuid=root.findtext("host/uuid") or "",
+        vendor=cpu.findtext("vendor", ""),
+        uuid=root.findtext("host/uuid", ""),
     )
 
 
@@ -94,7 +94,7 @@ def parse_domain_capabilities(document: Document) -> DomainCapabilities:
         ),
         cpu_modes=frozenset(str(mode.get("name")) for mode in root.iterfind("cpu/mode[@supported='yes']")),
         cpu_models=tuple(
-            (model.text or "", model.get("usable", "unknown"))
+            (model.findtext(".", ""), model.get("usable", "unknown"))
             for model in root.iterfind("cpu/mode[@name='custom']/model")
         ),
         host_model=_host_model(root, document.source),
@@ -115,8 +115,7 @@ def _count(element: Element | None, name: str, source: str) -> int:
 
 def _host_model(root: Element, source: str) -> HostModel | None:
     mode = root.find("cpu/mode[@name='host-model'][@supported='yes']")
-    model = mode.findtext("model") if mode is not None else None
-    if mode is None or not model:
+    if mode is None or not (model := mode.findtext("model")):
         return None
     off = {attribute(one, "name", source) for one in mode.iterfind("feature[@policy='disable']")}
     return HostModel(model, _features(mode, source), frozenset(off))
@@ -159,7 +158,7 @@ def offers(guests: tuple[GuestArch, ...], virt_type: str, machine_types: Mapping
 
 def _parse_cell(cell: Element, source: str) -> NumaCell:
     memory = cell.find("memory")
-    memory_kib = bytes_of(memory.text or "", memory.get("unit"), source) // 1024 if memory is not None else 0
+    memory_kib = bytes_of(memory.text, memory.get("unit"), source) // 1024 if memory is not None else 0
     cpus = [_parse_cpu(cpu, source) for cpu in cell.iterfind("cpus/cpu")]
     return NumaCell(
         id=number(attribute(cell, "id", source), source),
@@ -174,7 +173,7 @@ def _parse_pages(cell: Element, source: str) -> tuple[MemoryPages, ...]:
     found = {}
     for pages in cell.iterfind("pages"):
         size_kib = bytes_of(attribute(pages, "size", source), pages.get("unit"), source) // 1024
-        found[size_kib] = number(pages.text or "", source)
+        found[size_kib] = number(pages.text, source)
     return tuple(MemoryPages(size, found[size]) for size in sorted(found))
 
 
@@ -190,10 +189,10 @@ def _parse_guest(arch: Element, source: str) -> GuestArch:
         (attribute(domain, "type", source), domain.findtext("emulator") or default)
         for domain in arch.iterfind("domain")
     ]
-    aliases = {machine.text or "" for machine in arch.iterfind(".//machine[@canonical]")}
-    machines = frozenset(machine.text or "" for machine in arch.iterfind(".//machine"))
+    aliases = {machine.findtext(".", "") for machine in arch.iterfind(".//machine[@canonical]")}
+    machines = frozenset(machine.findtext(".", "") for machine in arch.iterfind(".//machine"))
     return GuestArch(attribute(arch, "name", source), tuple(emulators), tuple(sorted(aliases)), machines)
 
 
 def _values(root: Element, path: str) -> frozenset[str]:
-    return frozenset(value.text or "" for value in root.iterfind(f"{path}/value"))
+    return frozenset(value.findtext(".", "") for value in root.iterfind(f"{path}/value"))

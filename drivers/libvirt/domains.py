@@ -71,8 +71,8 @@ def parse_guest(
 
 def _name(domain: Element) -> str:
     """Return the name that nova's user gave the guest, else libvirt's; empty where the domain has none."""
-    named = (domain.findtext(f"metadata/{{{version}}}instance/{{{version}}}name") for version in NOVA)
-    return next((name.strip() for name in (*named, domain.findtext("name")) if name and name.strip()), "")
+    places = (*(f"metadata/{{{version}}}instance/{{{version}}}name" for version in NOVA), "name")
+    return next(filter(None, (domain.findtext(place, "").strip() for place in places)), "")
 
 
 def _sources(domain: Element, kind: str, mode: str | None = None) -> frozenset[str]:
@@ -83,7 +83,7 @@ def _sources(domain: Element, kind: str, mode: str | None = None) -> frozenset[s
 
 def _pmem(domain: Element) -> frozenset[str]:
     """Return the namespaces that a guest has whole; other memory of this kind is in files."""
-    paths = (one.findtext("source/path") or "" for one in domain.iterfind("devices/memory[@model='nvdimm']"))
+    paths = (one.findtext("source/path", "") for one in domain.iterfind("devices/memory[@model='nvdimm']"))
     return frozenset(path for path in paths if path.startswith(DAX))
 
 
@@ -107,11 +107,10 @@ def _parse_tenant(domain: Element, source: str) -> Tenant | None:
     """
     for version in NOVA:
         nova = domain.find(f"metadata/{{{version}}}instance")
-        owner = nova.find(f"{{{version}}}owner") if nova is not None else None
-        if nova is None or owner is None:
+        if nova is None:
             continue
-        project, user = (owner.find(f"{{{version}}}{name}") for name in ("project", "user"))
-        names = [one.get("uuid") if one is not None else None for one in (project, user)]
+        owners = (nova.find(f"{{{version}}}owner/{{{version}}}{name}") for name in ("project", "user"))
+        names = [one.get("uuid") if one is not None else None for one in owners]
         if names[0] and names[1]:
             return Tenant(names[0], names[1], _disk_gb(nova, version, source), _overridden(nova, version))
     return None
@@ -130,7 +129,7 @@ def _overridden(nova: Element, version: str) -> dict[str, int | None] | None:
     for one in nova.iter(f"{{{version}}}extraSpec"):
         group, _, name = one.get("name", "").partition(":")
         if group.startswith("resources"):
-            text, before = (one.text or "").strip(), found.get(name, 0)
+            text, before = one.findtext(".", "").strip(), found.get(name, 0)
             found[name] = before + int(text) if before is not None and is_number(text) else None
     return found
 
@@ -188,9 +187,8 @@ def _parse_vcpus(domain: Element, source: str) -> tuple[frozenset[int], ...]:
 
 def _some_off(domain: Element, source: str) -> bool:
     """Return whether fewer vCPUs are switched on than there are at most (``current``)."""
-    vcpu = domain.find("vcpu")
-    current = vcpu.get("current") if vcpu is not None else None
-    return vcpu is not None and current is not None and number(current, source) < number(vcpu.text or "", source)
+    vcpu = domain.find("vcpu[@current]")
+    return vcpu is not None and number(vcpu.get("current"), source) < number(vcpu.text, source)
 
 
 def _parse_memory(domain: Element, source: str) -> tuple[GuestMemory, ...]:
@@ -208,9 +206,9 @@ def _parse_memory(domain: Element, source: str) -> tuple[GuestMemory, ...]:
     if not shown:
         # <memory> includes all memory devices, also the maximum of a virtio-mem, and devices that are not RAM.
         plugged = sum(_size(device, "size", source) for device in devices)
-        first = max(0, bytes_of(whole.text or "", whole.get("unit"), source) - plugged)
+        first = bytes_of(whole.text, whole.get("unit"), source) - plugged
         huge, page_kib = _pages_of(domain, "0", source)
-        found = [GuestMemory(first // MIB, usual, huge, page_kib)]
+        found = [GuestMemory(max(0, first // MIB), usual, huge, page_kib)]
     else:
         found = []
         for id_, cell in shown.items():
@@ -218,7 +216,7 @@ def _parse_memory(domain: Element, source: str) -> tuple[GuestMemory, ...]:
             mib = bytes_of(attribute(cell, "memory", source), cell.get("unit"), source) // MIB
             found.append(GuestMemory(mib, bound.get(id_, usual), huge, page_kib))
     for device in devices:
-        node = (device.findtext("target/node") or "").strip()
+        node = device.findtext("target/node", "").strip()
         found += _parse_memory_device(domain, device, node, bound.get(node, usual), source)
     return tuple(found)
 
@@ -239,23 +237,23 @@ def _parse_memory_device(
     else:
         return []  # nvdimm and virtio-pmem are files, and sgx-epc is not ordinary memory
     huge, page_kib = _pages_of(domain, node or "0", source)
-    page, nodes = device.find("source/pagesize"), device.findtext("source/nodemask") or ""
+    page, nodes = device.find("source/pagesize"), device.findtext("source/nodemask", "")
     if page is not None:
-        huge, page_kib = True, bytes_of(page.text or "", page.get("unit"), source) // 1024
+        huge, page_kib = True, bytes_of(page.text, page.get("unit"), source) // 1024
     return [GuestMemory(amount // MIB, _cpus(nodes, source) or cells, huge, page_kib)] if amount else []
 
 
 def _size(device: Element, name: str, source: str) -> int:
     """Return one of a memory device's sizes in bytes; 0 where its XML lacks it."""
     size = device.find(f"target/{name}")
-    return bytes_of(size.text or "", size.get("unit"), source) if size is not None else 0
+    return bytes_of(size.text, size.get("unit"), source) if size is not None else 0
 
 
 def _bindings(domain: Element, source: str) -> tuple[Mapping[str, frozenset[int]], frozenset[int]]:
     """Return the host's cells that each cell of the guest is bound to, by its id; and those for all other cells."""
     usual: frozenset[int] = frozenset()
     memory = domain.find("numatune/memory")
-    if memory is not None and memory.get("mode", "strict") in BINDING and memory.get("nodeset"):
+    if memory is not None and memory.get("mode", "strict") in BINDING:
         usual = _cpus(memory.get("nodeset", ""), source)
     bound = {
         attribute(node, "cellid", source): _cpus(attribute(node, "nodeset", source), source)
@@ -280,13 +278,10 @@ def _pages_of(domain: Element, cell: str, source: str) -> tuple[bool, int | None
 def _parse_encryption(domain: Element, source: str) -> str | None:
     """Return which kind of encryption context the guest takes, as the suffix of its provider; None: none."""
     security = domain.find("launchSecurity")
-    kind = security.get("type") if security is not None else None
-    if kind == "tdx":
-        return "intel_tdx"
-    if security is None or kind not in ("sev", "sev-snp"):
+    if security is None:
         return None
-    if kind == "sev-snp":
-        return "amd_sev_snp"
+    if (kind := security.get("type", "")) != "sev":
+        return {"sev-snp": "amd_sev_snp", "tdx": "intel_tdx"}.get(kind)
     policy = security.findtext("policy") or "0"
     try:
         return "amd_sev_es" if int(policy, 0) & SEV_ES_POLICY else "amd_sev"

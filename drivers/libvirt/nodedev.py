@@ -69,7 +69,7 @@ def _parse_device(listed: str, document: Document) -> _Parsed:
     name, parent = listed, ""
     try:
         device = parse_xml(document, "device")
-        name, parent = (device.findtext("name") or listed).strip(), (device.findtext("parent") or "").strip()
+        name, parent = (device.findtext("name") or listed).strip(), device.findtext("parent", "").strip()
         return _parse_parts(device, name, parent, document.source)
     except MalformedFact as error:
         return _Parsed(name=name, parent=parent, odd=str(error))
@@ -86,7 +86,7 @@ def _parse_parts(device: Element, name: str, parent: str, source: str) -> _Parse
         parent=parent,
         function=function,
         net=None if net is None else _parse_net(net, source),
-        vdpa="" if vdpa is None else (vdpa.findtext("chardev") or "").strip(),
+        vdpa="" if vdpa is None else vdpa.findtext("chardev", "").strip(),
         maker=MdevParent(name, address, _parse_types(types, source)) if types else None,
         mdev=None if mdev is None else _parse_mdev(device, mdev, source),
     )
@@ -140,8 +140,7 @@ def _parse_function(device: Element, pci: Element, source: str) -> PciFunction:
             vfs = tuple(sorted(parse_address(one, source) for one in capability.iterfind("address")))
             total_vfs = number(capability.get("maxCount", str(len(vfs))), source)
         elif kind == "phys_function":
-            found = capability.find("address")
-            pf = parse_address(found, source) if found is not None else None
+            pf = parse_address(require(capability, "address", source), source)
         elif kind == "vpd":
             serial = capability.findtext("fields[@access='readonly']/serial_number", "").strip() or None
         elif kind in BRIDGES:
@@ -180,14 +179,14 @@ def _parse_hex(text: str, what: str, source: str) -> int:
 
 
 def _parse_net(capability: Element, source: str) -> NetDevice:
-    link = capability.find("link")
-    speed = _parse_speed(link.get("speed", ""), source) if link is not None else None
+    found = capability.find("link")
+    link = found.attrib if found is not None else {}
     # The state of IP over InfiniBand is not that of the port, which VFs use also while the host has no such interface.
-    of_port = len((capability.findtext("address") or "").split(":")) != INFINIBAND_OCTETS
+    of_port = len(capability.findtext("address", "").split(":")) != INFINIBAND_OCTETS
     return NetDevice(
         name=text_of(capability, "interface", source),
-        state=link.get("state") if link is not None and of_port else None,
-        speed_mbps=speed,
+        state=link.get("state") if of_port else None,
+        speed_mbps=_parse_speed(link.get("speed") or "0", source),
     )
 
 
@@ -195,9 +194,9 @@ def _parse_speed(text: str, source: str) -> int | None:
     """
     Return the link's speed in Mbit/s; None where it has none.
 
-    The kernel then gives no number, -1, or -1 read as an unsigned number.
+    The kernel then gives no number or 0, -1, or -1 read as an unsigned number.
     """
-    speed = number(text.removeprefix("-"), source) if text else 0
+    speed = number(text.removeprefix("-"), source)
     return speed if 1 < speed < NO_SPEED_MBPS else None
 
 
@@ -217,5 +216,5 @@ def _parse_types(types: Iterable[Element], source: str) -> tuple[MdevType, ...]:
         available = number(text_of(one, "availableInstances", source), source)
         if available > MOST_MDEVS:
             raise MalformedFact(f"{source} can make {available} of {id_}, more than any card can")
-        found.setdefault(id_, MdevType(id_, (one.findtext("name") or "").strip(), available))
+        found.setdefault(id_, MdevType(id_, one.findtext("name", "").strip(), available))
     return tuple(found[id_] for id_ in sorted(found))

@@ -28,8 +28,8 @@ def parse_xml(document: Document, tag: str) -> Element:
         root = fromstring(document.text)
     except ParseError as error:
         raise MalformedFact(f"{document.source} is not well-formed XML: {error}") from error
-    if root.tag == UNREAD and root.text:
-        raise MalformedFact(root.text)
+    if root.tag == UNREAD:
+        raise MalformedFact(root.findtext(".", ""))
     if root.tag != tag:
         raise MalformedFact(f"{document.source} begins with <{root.tag}> where libvirt writes <{tag}>")
     return root
@@ -50,10 +50,10 @@ def require(element: Element, path: str, source: str) -> Element:
 
 def text_of(element: Element, path: str, source: str) -> str:
     """Return the text of a required element below ``element``; MalformedFact where it is missing or empty."""
-    text = require(element, path, source).text
-    if not text or not text.strip():
+    text = require(element, path, source).findtext(".", "").strip()
+    if not text:
         raise MalformedFact(f"{source} has an empty <{path}>")
-    return text.strip()
+    return text
 
 
 def attribute(element: Element, name: str, source: str) -> str:
@@ -69,14 +69,15 @@ def is_number(text: str) -> bool:
     return text.strip().isdecimal() and len(text.strip()) <= _DIGITS
 
 
-def number(text: str, source: str) -> int:
-    """Parse a whole number, not negative; MalformedFact where the text is something else."""
-    if not is_number(text):
-        raise MalformedFact(f"{source} has {text[:40]!r} where a whole number belongs")
-    return int(text)
+def number(text: str | None, source: str) -> int:
+    """Parse a whole number, not negative; MalformedFact where the text is something else, or None."""
+    shown = text or ""
+    if not is_number(shown):
+        raise MalformedFact(f"{source} has {shown[:40]!r} where a whole number belongs")
+    return int(shown)
 
 
-def bytes_of(text: str, unit: str | None, source: str) -> int:
+def bytes_of(text: str | None, unit: str | None, source: str) -> int:
     """Parse an amount of memory, which is in KiB where no unit is named; MalformedFact where it is no such amount."""
     if (unit or "KiB") not in UNITS_BYTES:
         raise MalformedFact(f"{source} has memory in the unit {str(unit)[:20]!r}, which libvirt does not have")

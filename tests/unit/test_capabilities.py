@@ -3,9 +3,10 @@
 import pytest
 
 from drivers.errors import MalformedFact
-from drivers.facts import GuestArch, HostCpu, MemoryPages, NumaCell
+from drivers.facts import DomainCapabilities, GuestArch, HostCpu, HostModel, MemoryPages, NumaCell, OfferedEncryption
 from drivers.host.archive import Document
 from drivers.libvirt.capabilities import (
+    Capabilities,
     Offer,
     offers,
     parse_capabilities,
@@ -14,7 +15,8 @@ from drivers.libvirt.capabilities import (
 )
 
 HOST = """<capabilities>
- <host><cpu><arch>x86_64</arch><model>Penryn</model><feature name='avx'/></cpu>
+ <host><uuid>4c4c</uuid>
+  <cpu><arch>x86_64</arch><model>Penryn</model><vendor>Intel</vendor><feature name='avx'/></cpu>
   <topology><cells>
    <cell id='4'><memory unit='MiB'>2</memory><cpus/></cell>
    <cell id='0'><memory unit='KiB'>1024</memory>
@@ -42,6 +44,16 @@ def test_cells_keep_their_ids_gaps_and_cells_without_cpus_or_memory() -> None:
     )
 
 
+def test_a_host_has_a_uuid_and_a_cpu_which_libvirt_can_expand_if_its_model_is_named() -> None:
+    found = parse_capabilities(document(HOST))
+    less = parse_capabilities(document("<capabilities><host><cpu><arch>aarch64</arch></cpu></host></capabilities>"))
+
+    assert (found.arch, found.vendor, found.uuid) == ("x86_64", "Intel", "4c4c")
+    assert found.features == {"avx"}
+    assert str(found.cpu).startswith("<cpu><arch>")
+    assert less == Capabilities("aarch64", None, frozenset(), (), (), "")
+
+
 def test_pages_are_told_by_size_smallest_first_in_whatever_unit() -> None:
     pages = "<pages size='1' unit='GiB'>3</pages><pages unit='KiB' size='4'>900</pages><pages size='2048'>7</pages>"
 
@@ -61,59 +73,63 @@ def test_offers_are_the_current_machines_and_the_default_of_what_runs_the_virt_t
     guests = (
         GuestArch("x86_64", (("qemu", "q"), ("kvm", "k")), ("pc", "q35")),
         GuestArch("aarch64", (("qemu", "a"),), ()),
-        GuestArch("riscv64", (("qemu", "r"),), ()),
+        GuestArch("riscv64", (("qemu", "r"),), ("virt",)),
     )
 
     half = GuestArch("i686", (("kvm", "k32"),), ("pc",))
 
     assert offers((half, *guests), "kvm", {}) == offers(guests, "kvm", {})  # the 32-bit half tells nothing new
-    assert offers((half,), "kvm", {}) == (Offer("k32", "i686", "pc", "kvm"),)
+    alone = GuestArch("x86_64", (("qemu", "q"),), ())
+    assert offers((half, alone), "kvm", {}) == (Offer("k32", "i686", "pc", "kvm"),)
     assert offers(guests, "kvm", {}) == (Offer("k", "x86_64", "pc", "kvm"), Offer("k", "x86_64", "q35", "kvm"))
     assert [(one.arch, one.machine) for one in offers(guests[1:], "qemu", {})] == [
         ("aarch64", "virt"),
         ("riscv64", None),
+        ("riscv64", "virt"),
     ]
     assert offers(guests[1:2], "qemu", {"aarch64": "sbsa"})[0].machine == "sbsa"
 
 
-def test_domain_capabilities_tell_buses_models_firmware_and_tpm() -> None:
+def test_domain_capabilities_tell_cpus_buses_models_firmware_tpm_and_encryption() -> None:
     text = """<domainCapabilities><arch>x86_64</arch>
       <os><loader><enum name='secure'><value>no</value><value>yes</value></enum></loader></os>
+      <cpu><mode name='host-passthrough' supported='yes'/><mode name='maximum' supported='no'/>
+      <mode name='host-model' supported='yes'><model>EPYC</model><feature policy='require' name='x2apic'/>
+      <feature policy='disable' name='svm'/></mode>
+      <mode name='custom' supported='yes'><model usable='no'>Opteron</model><model>486</model></mode></cpu>
       <devices><disk><enum name='bus'><value>virtio</value><value>sata</value></enum></disk>
       <video><enum name='modelType'><value>vga</value></enum></video>
       <tpm><enum name='model'><value>tpm-crb</value></enum>
-      <enum name='backendVersion'><value>2.0</value></enum></tpm></devices></domainCapabilities>"""
+      <enum name='backendVersion'><value>2.0</value></enum></tpm></devices>
+      <features><gic supported='no'/><tdx supported='yes'/><sev supported='yes'><maxGuests>100</maxGuests></sev>
+      <launchSecurity supported='yes'><enum name='sectype'><value>sev</value></enum></launchSecurity></features>
+      </domainCapabilities>"""
 
-    found = parse_domain_capabilities(document(text))
-
-    assert found.disk_buses == {"virtio", "sata"}
-    assert found.video_models == {"vga"}
-    assert found.secure_boot
-    assert found.tpm_models == {"tpm-crb"}
-    assert found.tpm_versions == frozenset({"2.0"})
-
-
-@pytest.mark.parametrize(("said", "can"), [("yes", True), ("no", False)])
-def test_domain_capabilities_tell_intel_tdx(said: str, can: bool) -> None:
-    """The form is that of libvirt's formatdomaincaps and of nova's fixtures (tests/fixtures/libvirt.py)."""
-    features = f"<features><gic supported='no'/><tdx supported='{said}'/></features>"
-    text = f"<domainCapabilities><arch>x86_64</arch>{features}</domainCapabilities>"
-
-    assert parse_domain_capabilities(document(text)).encryption.tdx is can
+    assert parse_domain_capabilities(document(text)) == DomainCapabilities(
+        arch="x86_64",
+        disk_buses=frozenset({"virtio", "sata"}),
+        video_models=frozenset({"vga"}),
+        secure_boot=True,
+        tpm_models=frozenset({"tpm-crb"}),
+        tpm_versions=frozenset({"2.0"}),
+        encryption=OfferedEncryption(sev_guests=100, tdx=True, launch_security=frozenset({"sev"})),
+        cpu_modes=frozenset({"host-passthrough", "host-model", "custom"}),
+        cpu_models=(("Opteron", "no"), ("486", "unknown")),
+        host_model=HostModel("EPYC", frozenset({"x2apic"}), frozenset({"svm"})),
+    )
+    less = parse_domain_capabilities(
+        document(text.replace("EPYC", "").replace("tdx supported='yes'", "tdx supported='no'"))
+    )
+    assert (less.host_model, less.encryption.tdx) == (None, False)
+    none = parse_domain_capabilities(document("<domainCapabilities><arch>x86_64</arch></domainCapabilities>"))
+    assert (none.host_model, none.encryption) == (None, OfferedEncryption())
 
 
 def test_a_feature_that_the_model_has_and_the_host_lacks_is_none() -> None:
     """As libvirt 11 answers for an AMD without nested virtualization; libvirt 9 leaves such a feature out."""
-    has, lacks = "<feature name='aes' policy='require'/>", "<feature name='svm' policy='disable'/>"
+    has, lacks = "<feature name='aes' policy='require'/><feature name='b'/>", "<feature name='svm' policy='disable'/>"
 
-    assert parse_cpu_features(document(f"<cpu><model>EPYC</model>{has}{lacks}</cpu>")) == {"aes"}
-
-
-def test_an_expanded_cpu_lists_its_features() -> None:
-    assert parse_cpu_features(document("<cpu><feature name='a'/><feature name='b' policy='require'/></cpu>")) == {
-        "a",
-        "b",
-    }
+    assert parse_cpu_features(document(f"<cpu><model>EPYC</model>{has}{lacks}</cpu>")) == {"aes", "b"}
 
 
 @pytest.mark.parametrize(

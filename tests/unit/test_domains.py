@@ -50,6 +50,7 @@ def test_nova_tells_whose_a_guest_is_in_either_of_its_forms(version: str) -> Non
         pytest.param("", id="nothing"),
         pytest.param(FLAVOR, id="no owner"),
         pytest.param("<n:owner><n:user uuid='u'/></n:owner>", id="no project"),
+        pytest.param("<n:owner><n:project uuid='p'/></n:owner>", id="no user"),
         pytest.param("<n:owner><n:user uuid='u'/><n:project/></n:owner>", id="a project without a uuid"),
     ],
 )
@@ -62,6 +63,7 @@ def test_what_is_not_in_novas_form_tells_no_owner(text: str) -> None:
     [
         pytest.param(FLAVOR + IMAGE, 27, id="its root disk, ephemeral and swap, which is rounded up"),
         pytest.param(FLAVOR, None, id="an old nova that does not tell what it boots from"),
+        pytest.param(FLAVOR.replace("20", "0"), 7, id="an old nova, and a flavor without a root disk"),
         pytest.param(FLAVOR + VOLUME, 7, id="a volume is not on this host"),
         pytest.param("", None, id="no flavor"),
         pytest.param("<n:flavor><n:disk>20</n:disk></n:flavor>", None, id="half a flavor"),
@@ -83,6 +85,7 @@ def test_a_flavor_names_the_classes_of_its_resources() -> None:
         ("resources:CUSTOM_ODD", "many"),
         ("resources1:CUSTOM_ODD", "1"),
         ("resources:CUSTOM_LONG", "9" * 5000),
+        ("resources:CUSTOM_NONE", ""),
         ("trait:CUSTOM_FAST", "required"),
     )
     told = "".join(f"<n:extraSpec name='{name}'>{amount}</n:extraSpec>" for name, amount in specs)
@@ -90,7 +93,11 @@ def test_a_flavor_names_the_classes_of_its_resources() -> None:
     tenant = tenant_of(f"{OWNER}<n:flavor><n:extraSpecs>{told}</n:extraSpecs></n:flavor>")
 
     assert tenant is not None
-    assert tenant.overridden == {"VGPU": 2, "CUSTOM_GPU": 3, "CUSTOM_ODD": None, "CUSTOM_LONG": None}
+    assert tenant.overridden == {
+        "VGPU": 2,
+        "CUSTOM_GPU": 3,
+        **dict.fromkeys(("CUSTOM_ODD", "CUSTOM_LONG", "CUSTOM_NONE")),
+    }
 
 
 @pytest.mark.parametrize(
@@ -162,15 +169,17 @@ def test_memory_may_be_in_any_unit_of_libvirts() -> None:
     [("strict", frozenset({1})), ("restrictive", frozenset({1})), ("preferred", frozenset())],
 )
 def test_memory_is_bound_where_the_kernel_has_no_choice(mode: str, cells: frozenset[int]) -> None:
-    tune = f"<numatune><memory mode='{mode}' nodeset='1'/></numatune>"
+    whole, half = ("memory", "memnode cellid='1'")
+    tune = "<memory unit='MiB'>64</memory><numatune><{} mode='{}' nodeset='1'/></numatune>"
 
-    assert guest_of(f"<memory unit='MiB'>64</memory>{tune}").memory == (GuestMemory(64, cells),)
+    assert guest_of(tune.format(whole, mode)).memory == (GuestMemory(64, cells),)
+    assert [one.cells for one in guest_of(tune.format(half, mode) + CELLS).memory] == [frozenset(), cells]
 
 
 def test_vfs_come_to_guests_in_other_ways_than_as_host_devices() -> None:
     guest = guest_of(
         "<devices><interface type='direct'><source dev='ens1v0' mode='passthrough'/></interface>"
-        "<interface type='direct'><source dev='ens2' mode='bridge'/></interface>"
+        "<interface type='direct'><source dev='ens2' mode='bridge'/></interface><interface type='direct'/>"
         "<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"
         "<disk type='nvme'><source type='pci' namespace='1'>"
         "<address domain='0x0000' bus='0x41' slot='0x00' function='0x0'/></source></disk></devices>"
@@ -181,10 +190,10 @@ def test_vfs_come_to_guests_in_other_ways_than_as_host_devices() -> None:
     assert set(map(str, guest.devices.pci)) == {"0000:41:00.0"}
 
 
-def test_a_guest_without_cpus_and_memory_in_its_document_has_none() -> None:
-    guest = guest_of("")
-
-    assert (guest.vcpus, guest.memory, guest.emulator_cpus) == ((), (), frozenset())
+def test_a_guest_has_what_its_document_says_and_what_libvirt_and_the_kernel_say_of_it_at_this_moment() -> None:
+    assert guest_of("") == guest_of("<vcpu/>") == Guest(uuid="u", state="running")
+    guest = parse_guest(Document("<domain/>", "guest.xml"), "u", "paused", ((0, 5),), migrating=True)
+    assert guest == Guest(uuid="u", state="paused", resident=((0, 5),), migrating=True)
 
 
 PIN = "<vcpupin vcpu='{0}' cpuset='0-65535,^{0}'/>"
@@ -208,11 +217,19 @@ def test_the_emulator_and_each_vcpu_run_where_they_are_pinned() -> None:
             "guest.xml pins vCPUs to more than 524288 CPUs in all",
             id="pins",
         ),
+        pytest.param(f"<vcpu>{'=' * ((1 << 18) - 3)}</vcpu>", "more than 262144 tags and attributes", id="attributes"),
         pytest.param("<vcpu cpuset='a-b'>2</vcpu>", "guest.xml: ", id="a set in words"),
-        pytest.param("<memory unit='parsec'>1</memory>", "memory in the unit 'parsec'", id="a unit"),
         pytest.param(
-            "<launchSecurity type='sev'><policy>strict</policy></launchSecurity>",
-            "launchSecurity policy 'strict', which is not a number",
+            f"<memory unit='{'u' * 21}'>1</memory>", f"memory in the unit '{'u' * 20}', which", id="an unknown unit"
+        ),
+        pytest.param(
+            f"<vcpu>{'1' * 21}</vcpu>", f"has '{'1' * 21}' where a whole number belongs", id="too many digits"
+        ),
+        pytest.param(f"<vcpu>{'x' * 41}</vcpu>", f"has '{'x' * 40}' where a whole number belongs", id="no number"),
+        pytest.param("<vcpu current='1'/>", "has '' where a whole number belongs", id="an amount of nothing"),
+        pytest.param(
+            f"<launchSecurity type='sev'><policy>{'p' * 41}</policy></launchSecurity>",
+            f"launchSecurity policy '{'p' * 40}', which is not a number",
             id="a policy in words",
         ),
     ],
@@ -222,16 +239,3 @@ def test_a_malformed_guest_is_an_error_that_names_its_document(text: str, messag
         guest_of(text)
 
     assert str(caught.value).startswith("guest.xml")
-
-
-@pytest.mark.parametrize(
-    "device",
-    [
-        pytest.param("<memory model='nvdimm'><target><size unit='MiB'>64</size></target></memory>", id="a file"),
-        pytest.param("<memory model='dimm'><target/></memory>", id="a DIMM of no size"),
-    ],
-)
-def test_a_memory_device_without_memory_of_the_host_is_none(device: str) -> None:
-    guest = guest_of(f"<memory unit='MiB'>2048</memory>{CELLS}<devices>{device}</devices>")
-
-    assert [one.mib for one in guest.memory] == [1024, 1024]

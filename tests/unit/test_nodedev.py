@@ -58,30 +58,26 @@ def parse(*texts: str) -> Devices:
 
 
 def test_a_pf_with_its_vfs_its_interface_and_where_it_is() -> None:
-    vf, pf = sorted(parse(VF, PF, NET).functions, key=lambda one: one.is_pf)
+    vf, pf = sorted(parse(VF, PF, NET.replace("ens2", "ens3"), NET).functions, key=lambda one: one.is_pf)
 
     assert (pf.address, pf.ids) == (at("0000:81:00.0"), PciIds("8086", "10fb", 0x020000))
     assert (pf.driver, pf.cell) == ("ixgbe", 2)
     assert (pf.total_vfs, pf.vfs) == (63, (at("0000:81:10.0"), at("0000:81:10.2")))
-    assert pf.net_devices == (NetDevice("ens2", "up", 10000),)
+    assert pf.net_devices == (NetDevice("ens2", "up", 10000), NetDevice("ens3", "up", 10000))
+    assert pf.vdpa == ()
     assert (vf.pf, vf.is_pf, vf.cell, vf.driver) == (at("0000:81:00.0"), False, None, None)
+    assert vf.ids == PciIds("8086", "10ed")
 
 
 def test_a_vf_has_the_path_of_the_vdpa_device_on_it() -> None:
     assert [one.vdpa for one in parse(VF, VDPA).functions] == [("/dev/vhost-vdpa-0",)]
 
 
-def test_a_vdpa_device_of_which_nothing_is_known_may_be_of_each_network_card() -> None:
-    found = parse_devices((("a", Document(PF, "a")), ("b", Document(GPU, "b")), ("vdpa_vdpa0", Document("<dev", "c"))))
-
-    assert [str(one.address) for one in found.functions] == ["0000:84:00.0"]
-
-
 @pytest.mark.parametrize("kind", ["pci-bridge", "cardbus-bridge"])
 def test_a_function_with_the_header_of_a_bridge_is_one_whatever_its_class(kind: str) -> None:
     text = "<device><name>{}</name><capability type='pci'>{}<domain>0</domain><bus>{}</bus><slot>0</slot>"
     ids = "<function>0</function><product id='1'/><vendor id='1'/>{}</capability></device>"
-    other = (text + ids).format("other", "<class>0x068000</class>", 1, "")
+    other = (text + ids).format("other", "<class>0x068000</class>", 1, "<capability type='mdev_types'/>")
     bridge = (text + ids).format("bridge", "<class>0x060980</class>", 2, f"<capability type='{kind}'/>")
 
     assert [one.ids.is_bridge for one in parse(other, bridge).functions] == [False, True]
@@ -104,11 +100,19 @@ def test_the_serial_number_of_a_card_is_in_its_vital_product_data(fields: str, s
     assert pf.serial_number == serial
 
 
-@pytest.mark.parametrize("speed", ["-1", "4294967295", "0", ""])
-def test_a_link_without_a_speed_has_none(speed: str) -> None:
-    found = parse(PF, NET.replace("'10000'", f"'{speed}'"))
+@pytest.mark.parametrize(
+    ("link", "speed"),
+    [
+        *((f"<link speed='{text}' state='up'/>", None) for text in ("-1", "4294967295", "2000000", "1", "0", "")),
+        ("<link speed='2' state='up'/>", 2),
+        ("<link state='up'/>", None),
+        ("", None),
+    ],
+)
+def test_a_link_has_a_speed_that_a_link_can_have_or_none(link: str, speed: int | None) -> None:
+    found = parse(PF, NET.replace("<link speed='10000' state='up'/>", link))
 
-    assert [net.speed_mbps for net in found.functions[0].net_devices] == [None]
+    assert found.functions[0].net_devices == (NetDevice("ens2", "up" if link else None, speed),)
 
 
 @pytest.mark.parametrize(
@@ -134,24 +138,20 @@ def test_a_pf_whose_vfs_are_not_made_yet_is_a_pf() -> None:
 
 
 def test_mediated_devices_and_their_parents_on_pci_or_not() -> None:
-    found = parse(GPU, MTTY, MDEV)
+    found = parse(GPU, MTTY, MDEV.replace("c2177883-", "f2177883-"), MDEV)
 
-    assert found.mdevs == (Mdev(UUID, "nvidia-222", "pci_0000_84_00_0"),)
-    assert (
-        found.mdev_parents
-        == (
-            MdevParent("mtty_mtty", None, (MdevType("mtty-1", "Single port serial", 24),)),
-            MdevParent("pci_0000_84_00_0", at("0000:84:00.0"), (MdevType("nvidia-222", "GRID T4-1B", 15),)),
-        )
-        or found.mdev_parents[0].types[0].available_instances == 24
+    assert found.mdevs == tuple(Mdev(one, "nvidia-222", MDEV_CARD) for one in (UUID, UUID.replace("c2", "f2", 1)))
+    assert found.mdev_parents == (
+        MdevParent("mtty_mtty", None, (MdevType("mtty-1", "Single port serial", 24),)),
+        MdevParent(MDEV_CARD, at("0000:84:00.0"), (MdevType("nvidia-222", "GRID T4-1B", 15),)),
     )
 
 
-def test_a_parent_on_s390_can_make_65536() -> None:
-    """vfio_ap tells 256 cards of 256 domains each."""
-    (maker,) = parse(MTTY.replace(">24<", ">65536<")).mdev_parents
+def test_a_parent_can_make_up_to_a_million() -> None:
+    """vfio_ap of s390 has 256 cards of 256 domains each."""
+    (maker,) = parse(MTTY.replace(">24<", ">1000000<")).mdev_parents
 
-    assert maker.types[0].available_instances == 65536
+    assert maker.types[0].available_instances == 1_000_000
 
 
 def test_other_kinds_of_devices_are_passed_over() -> None:
@@ -164,6 +164,7 @@ def test_other_kinds_of_devices_are_passed_over() -> None:
         pytest.param(PF[:200], "document 0 is not well-formed", id="truncated"),
         pytest.param("", "document 0 is not well-formed", id="empty"),
         pytest.param("<domain/>", "begins with <domain> where libvirt writes <device>", id="another document"),
+        pytest.param("<device/>", "document 0 has no <name>", id="no name"),
         pytest.param(PF.replace("<bus>129</bus>", ""), "has no <bus>", id="no bus"),
         pytest.param(PF.replace("<bus>129</bus>", "<bus>x</bus>"), "'x' where a whole number", id="no number"),
         pytest.param(
@@ -176,7 +177,7 @@ def test_other_kinds_of_devices_are_passed_over() -> None:
         pytest.param(PF.replace("node='2'", "node='-'"), "'-' where a whole", id="cell"),
         pytest.param(NET.replace("<interface>ens2</interface>", ""), "has no <interface>", id="interface"),
         pytest.param(GPU.replace(">15<", "><"), "empty <availableInstances>", id="instances"),
-        pytest.param(GPU.replace(">15<", ">99999999<"), "more than any card can", id="too many instances"),
+        pytest.param(GPU.replace(">15<", ">1000001<"), "more than any card can", id="too many instances"),
         pytest.param(MDEV.replace("<type id='nvidia-222'/>", ""), "has no <type>", id="type of an mdev"),
     ],
 )
@@ -216,12 +217,14 @@ def test_a_device_that_is_odd_takes_what_hangs_on_it_along_and_nothing_else(brok
     assert all(one.because for one in after.odd)
 
 
-def test_an_interface_of_which_nothing_is_known_may_be_of_each_network_card() -> None:
-    found = parse_devices(
-        (("a", Document(PF, "a")), ("b", Document(GPU, "b")), ("net_ens2_00_11", Document("<device", "c")))
-    )
+@pytest.mark.parametrize("name", ["net_ens2_00_11", "vdpa_vdpa0"])
+def test_an_interface_of_which_nothing_is_known_may_be_of_each_network_card(name: str) -> None:
+    net = name, Document("<device", "c")
+    found = parse_devices((("a", Document(PF, "a")), ("b", Document(GPU, "b")), net))
 
     assert [str(one.address) for one in found.functions] == ["0000:84:00.0"]
+    assert {"0000:81:00.0", name} < {one.name for one in found.odd}
+    assert parse_devices((("b", Document(GPU, "b")), net)).odd == ()
 
 
 def test_a_mediated_device_of_which_nothing_is_known_may_be_of_each_card() -> None:
@@ -339,6 +342,16 @@ def guest_of(text: str) -> Guest:
             (GuestMemory(4096, huge=True, page_kib=2048), GuestMemory(1024, huge=True, page_kib=2048)),
             id="without cells all is of the cell 0",
         ),
+        pytest.param(
+            f"<memory>6291456</memory>{CELLS}<devices>{NVDIMM}<memory model='dimm'><target/></memory></devices>",
+            (GuestMemory(2048), GuestMemory(2048, frozenset({3}))),
+            id="a file and a DIMM of no size take no memory",
+        ),
+        pytest.param(
+            f"<memory unit='MiB'>1024</memory><devices>{DIMM.format(node='') * 2}</devices>",
+            (GuestMemory(0), GuestMemory(1024), GuestMemory(1024)),
+            id="without cells there may be less memory than its devices have",
+        ),
     ],
 )
 def test_memory_devices_count_as_far_as_they_are_memory_of_the_host(text: str, memory: tuple[GuestMemory, ...]) -> None:
@@ -379,4 +392,4 @@ def test_an_odd_device_with_an_address_is_known_by_that_and_another_by_its_name(
     card, other = parse_devices(tuple((name, Document("<device>", name)) for name in names)).odd
 
     assert (str(card.address), card.card) == ("0000:81:00.0", "")
-    assert (other.address, other.card) == (None, "mtty_mtty")
+    assert (other.name, other.address, other.card) == ("mtty_mtty", None, "mtty_mtty")
