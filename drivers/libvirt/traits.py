@@ -103,7 +103,7 @@ def _cpu_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
     A flag that ``cpu_model_extra_flags`` takes away (``-flag``) gives no trait here, unlike in nova.
     """
     flags = {} if policy.cpu_mode == "none" else policy.cpu_flags
-    features = facts.cpu.guest_features | {name for name, wanted in flags.items() if wanted}
+    features = facts.cpu.guest_features | flags.keys()
     features -= {name for name, wanted in flags.items() if not wanted}
     if policy.cpu_mode == "none" and policy.virt_type == "kvm":
         features -= {"svm"}  # QEMU's default CPU has it, and KVM's defaults take it away (target/i386/kvm/kvm-cpu.c)

@@ -11,12 +11,12 @@ from agent.settings.read import load_settings
 from beds.golden import HOSTS
 from drivers.base import Driver, Survey
 from drivers.errors import DiscoveryError, PolicyError
-from drivers.facts import DomainCapabilities
+from drivers.facts import GuestArch
 from drivers.host.archive import HostArchive
-from drivers.libvirt.capabilities import offers, parse_capabilities
-from drivers.libvirt.refusals import unusable_models
+from drivers.libvirt.capabilities import Capabilities, offers, parse_capabilities
+from drivers.libvirt.refusals import check_virt_type, known_models, refusals
 from drivers.libvirt.shape import idle
-from drivers.policy import Policy
+from drivers.policy import GuestPolicy, Policy
 from drivers.table import DRIVERS, DriverOptions
 from fakes import PC
 
@@ -78,11 +78,31 @@ def test_a_model_that_this_host_cannot_run_gives_no_traits(archive: Path, write_
     assert "there are 486, athlon, Conroe" in told(seen)
 
 
-@pytest.mark.parametrize("other", [replace(PC, arch="aarch64", cpu_models=(("max", "yes"),)), PC])
-def test_whether_a_model_runs_is_told_by_what_lists_models_of_its_architecture(other: DomainCapabilities) -> None:
-    listed = replace(PC, cpu_models=(("Haswell", "no"), ("Penryn", "yes")))
+def test_an_option_is_refused_by_what_libvirt_lists_of_its_architecture_and_by_nothing_else() -> None:
+    guests = (
+        GuestArch("x86_64", (("kvm", "q"),), ("q35",), frozenset({"q35"})),
+        GuestArch("aarch64", (("qemu", "q"),), (), frozenset({"virt-7", "virt-8"})),
+        GuestArch("riscv64", (("qemu", "q"),), ()),
+    )
+    host = Capabilities("x86_64", None, frozenset(), (), guests, "")
+    models = (*((f"m{number}", "yes") for number in range(13)), ("Haswell", "no"))
+    mine = replace(PC, cpu_modes=frozenset({"custom"}), cpu_models=models)
+    other = replace(PC, arch="aarch64", cpu_modes=frozenset({"host-model"}), cpu_models=(("max", "yes"),))
+    machines = dict.fromkeys(("x86_64", "aarch64", "riscv64"), "vax")
+    policy = GuestPolicy(cpu_mode="host-model", cpu_models=("haswell", "Penryn"), machine_types=machines)
 
-    assert unusable_models("x86_64", [listed, other]) == {"Haswell"}
+    check_virt_type(policy, host)
+    with pytest.raises(PolicyError, match="virt_type is kvm, and libvirt offers qemu for aarch64"):
+        check_virt_type(policy, replace(host, arch="aarch64"))
+    assert known_models(policy, "x86_64", ["Penryn"], [mine, other]) == ("Haswell", "Penryn")
+    assert known_models(policy, "x86_64", [], []) == policy.cpu_models
+    with pytest.raises(PolicyError, match=r"no CPU model Penryn for x86_64: there are Haswell, m0, .* and 2 more \("):
+        known_models(policy, "x86_64", [], [mine, other])
+    arm, pc, mode, model = refusals(policy, host, [mine, PC, other])
+    there = [one.rpartition(": there are ")[2] for one in (arm, pc, mode, model)]
+    assert there[:3] == ["virt-7, virt-8", "q35", "custom"]
+    assert there[3].endswith(" and 1 more (virsh domcapabilities)")
+    assert refusals(policy, host, []) == (arm, pc)
 
 
 def test_beside_a_model_that_runs_one_that_does_not_adds_nothing(archive: Path, write_config: Write) -> None:

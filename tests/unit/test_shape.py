@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from drivers.errors import MalformedFact, PolicyError
-from drivers.facts import Cpu, CpuMap, DiskSpace, HostCpu, HostFacts, NumaCell, Versions
+from drivers.facts import Cpu, CpuMap, DiskSpace, DomainCapabilities, HostCpu, HostFacts, NumaCell, Versions
 from drivers.libvirt.shape import EMITTED, shape
+from drivers.libvirt.traits import CPU_FEATURES, DISK_BUSES, VIDEO_MODELS, emitted_traits, root_traits
 from drivers.policy import OF_CELLS, CpuPolicy, DiskPolicy, GuestPolicy, Layout, Policy, Ratio, Ratios
 from drivers.reasons import Reason
 from fakes import FACTS, GIB, PC, offering
+from reportclient.names import standard_traits
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
@@ -96,7 +96,7 @@ def test_power_management_accounts_for_dedicated_cpus_that_are_off() -> None:
 
 
 def test_reserved_disk_is_rounded_up_to_whole_gib() -> None:
-    assert inventories(Policy(disk=DiskPolicy(reserved_mib=1500)))["DISK_GB"].reserved == 2
+    assert inventories(Policy(disk=DiskPolicy(reserved_mib=2049)))["DISK_GB"].reserved == 3
 
 
 @pytest.mark.parametrize(
@@ -151,6 +151,7 @@ def test_traits_come_from_cpu_emulators_and_versions() -> None:
     assert {"HW_ARCH_X86_64", "COMPUTE_ARCH_X86_64", "HW_CPU_X86_AVX", "HW_CPU_X86_SVM", "HW_CPU_X86_AMD_SVM"} <= found
     assert {"COMPUTE_STORAGE_BUS_VIRTIO", "COMPUTE_GRAPHICS_MODEL_VGA", "COMPUTE_NODE", MARKER} <= found
     assert not {"HW_CPU_HYPERTHREADING", "COMPUTE_STORAGE_BUS_SATA", "COMPUTE_NET_VIF_MODEL_IGB"} & found
+    assert not {"COMPUTE_GRAPHICS_MODEL_QXL", "COMPUTE_NET_VIF_MODEL_LAN9118"} & found
 
 
 def test_siblings_mean_hyperthreading() -> None:
@@ -164,8 +165,10 @@ def test_siblings_mean_hyperthreading() -> None:
     [
         (Versions(9_003_000, 8_000_000), "COMPUTE_NET_VIF_MODEL_IGB", True),
         (Versions(9_003_000, 7_999_999), "COMPUTE_NET_VIF_MODEL_IGB", False),
+        (Versions(9_002_999, 8_000_000), "COMPUTE_NET_VIF_MODEL_IGB", False),
         (Versions(10_004_000, 8_002_000), "COMPUTE_SOUND_MODEL_VIRTIO", True),
         (Versions(10_003_999, 8_002_000), "COMPUTE_SOUND_MODEL_VIRTIO", False),
+        (Versions(10_004_000, 8_001_999), "COMPUTE_SOUND_MODEL_VIRTIO", False),
         (Versions(9_000_000, 6_002_000), "COMPUTE_STORAGE_VIRTIO_FS", True),
         (Versions(9_000_000, 6_001_000), "COMPUTE_STORAGE_VIRTIO_FS", False),
     ],
@@ -211,7 +214,7 @@ def test_tpm(policy: bool, versions: frozenset[str], expected: set[str]) -> None
 def test_secure_boot_counts_on_the_hosts_own_architecture_only() -> None:
     trait = "COMPUTE_SECURITY_UEFI_SECURE_BOOT"
 
-    assert trait in traits(hypervisor=offering(replace(PC, secure_boot=True)))
+    assert trait in traits(hypervisor=offering(PC, replace(PC, secure_boot=True)))
     assert trait not in traits(hypervisor=offering(PC, replace(PC, arch="aarch64", secure_boot=True)))
 
 
@@ -223,21 +226,47 @@ def test_an_arm_host_has_its_own_models() -> None:
     assert "COMPUTE_VIOMMU_MODEL_INTEL" not in found
 
 
-@given(
-    st.frozensets(st.sampled_from(("avx", "svm", "vmx", "sha-ni", "x"))),
-    st.builds(Versions, st.integers(0, 20_000_000), st.integers(0, 20_000_000)),
-    st.booleans(),
-    st.sampled_from(("x86_64", "aarch64", "s390x", "unheard-of")),
+def test_a_trait_of_the_cpu_says_where_its_feature_comes_from() -> None:
+    found = root_traits(FACTS, GuestPolicy(cpu_flags={"aes": True, "mmx": False}))
+
+    mode = "[libvirt] cpu_mode is unset, so host-model"
+    assert found["HW_CPU_X86_AESNI"] == Reason("a guest's CPU has aes by cpu_model_extra_flags", mode)
+    assert found["HW_CPU_X86_AVX"] == Reason("a guest's CPU has avx, as libvirt expands it", mode)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "features", "names"),
+    [
+        ("", {"vaes"}, set()),
+        ("", {"vaes", "avx512f"}, {"AVX512VAES", "AVX512F"}),
+        ("AMD", {"pcid", "svm"}, {"SVM", "AMD_SVM"}),
+        ("Intel", {"pcid", "svm"}, {"SVM", "INTEL_PCID"}),
+    ],
 )
-def test_no_trait_is_ever_given_that_could_not_be_taken_back(
-    features: frozenset[str], versions: Versions, tpm: bool, arch: str
+def test_a_feature_gives_no_trait_of_another_vendor_nor_of_avx512_without_that(
+    vendor: str, features: set[str], names: set[str]
 ) -> None:
-    policy = GuestPolicy(virt_type="qemu", tpm=tpm, tpm_secret_security=("user", "host", "deployment"))
-    capabilities = replace(PC, arch=arch, secure_boot=True, tpm_models=frozenset({"tpm-crb"}))
+    found = traits(cpu=Cpu("x86_64", frozenset(features), vendor))
 
-    found = traits(policy, cpu=Cpu(arch, features), hypervisor=offering(capabilities, versions=versions))
+    assert {name for name in found if name.startswith("HW_CPU_")} == {f"HW_CPU_X86_{name}" for name in names}
 
-    assert found <= EMITTED.traits
+
+def test_each_trait_that_may_be_taken_back_is_one_that_some_host_has_and_no_host_has_another() -> None:
+    prefixes = ("HW_ARCH_", "COMPUTE_ARCH_")
+    archs = {name.removeprefix(prefix).lower() for prefix in prefixes for name in standard_traits(prefix)}
+    models = (DISK_BUSES | {"xen"}, VIDEO_MODELS | {"unheard-of"}, True)
+    tpm = frozenset({"tpm-tis", "tpm-crb"}), frozenset({"1.2", "2.0", "default"})
+    offers = [DomainCapabilities(arch, *models, *tpm) for arch in sorted(archs | {"unheard-of"})]
+    everything = offering(*offers, versions=Versions(11_000_000, 10_000_000))
+    cells = (NumaCell(0, 4096, (HostCpu(0, frozenset({0, 1})),)),)
+    hosts = [
+        replace(FACTS, cpu=Cpu(arch, frozenset(CPU_FEATURES)), hypervisor=everything, cells=cells) for arch in archs
+    ]
+
+    found = {name for facts in hosts for name in root_traits(facts, GuestPolicy(virt_type="qemu", tpm=True))}
+
+    assert found == emitted_traits()
+    assert found < EMITTED.traits
 
 
 def test_a_host_without_any_online_cpu_is_not_believed() -> None:

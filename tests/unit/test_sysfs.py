@@ -256,6 +256,7 @@ def test_tables_that_cannot_be_read_leave_only_open_whether_an_interface_is_the_
 def test_tables_of_another_form_are_errors() -> None:
     with pytest.raises(MalformedFact, match="does not begin"):
         parse_routes(Document("garbage\n", "route"))
+    assert parse_routes(Document("", "route")) == parse_routes(Document("Iface\n\n", "route")) == frozenset()
     with pytest.raises(MalformedFact, match="2 fields where six belong"):
         parse_inet6(Document("a b\n", "if_inet6"))
 
