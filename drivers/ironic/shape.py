@@ -169,7 +169,7 @@ def given_traits(traits: Collection[str]) -> frozenset[str]:
     marks = frozenset(name for name in traits if name.startswith(GAVE))
     texts = [name.removeprefix(GAVE) for name in marks]
     hashes = {text[start : start + _HASH] for text in texts for start in range(0, len(text), _HASH)}
-    return marks.union(name for name in traits if _hash(name) in hashes) if marks else marks
+    return marks.union(name for name in traits if _hash(name) in hashes)
 
 
 @lru_cache(1000)

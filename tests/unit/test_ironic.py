@@ -14,9 +14,19 @@ from drivers.errors import DiscoveryError
 from drivers.ironic.client import PAGE, REQUEST_TRIES, IronicClient
 from drivers.ironic.driver import IronicDriver
 from drivers.ironic.nodes import Misfit, Node, parse_class, parse_node
-from drivers.ironic.shape import GAVE, MARKS, given_marks, given_traits, shape_share
+from drivers.ironic.shape import (
+    GAVE,
+    MARKS,
+    given_marks,
+    given_traits,
+    node_classes,
+    on_offer,
+    shape_share,
+    single_classes,
+)
 from fakes import FakeAnswer
 from reportclient.names import is_name
+from reportclient.tree import Inventory, Provider
 
 UUID = "5d2520ea-5bb1-55fe-a423-bcd67dee903f"
 NODE = Node(
@@ -70,6 +80,19 @@ def test_a_provider_shows_which_traits_its_node_gave(count: int) -> None:
     assert len(marks) == (count + 26) // 27
     assert shape_share([replace(NODE, traits=traits)]).providers[UUID].traits == traits | MARKS | marks
     assert all(is_name(name) and name.startswith(GAVE) for name in marks)
+
+
+def test_a_class_is_on_offer_in_a_nodes_form_or_where_none_has_it_as_a_single_one() -> None:
+    form, single = Inventory(total=1, max_unit=1), Inventory(total=1)
+
+    def stands(**stocks: Inventory) -> Provider:
+        return Provider(name=UUID, inventories={"CUSTOM_ONE": single, "CUSTOM_TWO": Inventory(total=2), **stocks})
+
+    both = stands(CUSTOM_GOLD=form, VCPU=form)
+    assert single_classes(both) == {"CUSTOM_GOLD", "CUSTOM_ONE"}
+    assert node_classes(both) == on_offer(both) == {"CUSTOM_GOLD"}
+    assert on_offer(stands(CUSTOM_GOLD=replace(form, reserved=1))) == frozenset()
+    assert on_offer(stands(CUSTOM_RED=replace(single, reserved=1))) == {"CUSTOM_ONE"}
 
 
 @pytest.mark.parametrize(
