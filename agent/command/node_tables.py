@@ -42,17 +42,12 @@ def print_sums(out: Screen, data: ShownNodes) -> None:
 
 def print_pass(out: Screen, data: NodesPass) -> None:
     """Print the sums of a pass, and the nodes that did not stay as they were."""
-    would = "would be " if data.dry_run else ""
-    sums = ", ".join(
-        f"{count} {would if name in ('created', 'changed', 'deleted') else ''}{name}"
-        for name, count in data.summary.items()
-    )
-    out.print(sums or "no nodes")
+    out.print(", ".join(f"{count} {data.told(name)}" for name, count in data.summary.items()) or "no nodes")
     by_outcome: dict[str, list[tuple[str, str]]] = {}
     for one in data.nodes:
         by_outcome.setdefault(one.outcome.value, []).append((one.node, describe_steps(one)))
     for outcome, nodes in by_outcome.items():
-        _print_some(out, f"{would if outcome in ('created', 'changed', 'deleted') else ''}{outcome}", nodes)
+        _print_some(out, data.told(outcome), nodes)
 
 
 def describe_steps(outcome: Ended) -> str:

@@ -114,6 +114,10 @@ class NodesPass:
     summary: Mapping[str, int]  # how many nodes ended with each value of agent.sync.outcome.Status, without zeros
     dry_run: bool
 
+    def told(self, outcome: str) -> str:
+        """Return how an outcome is called: what a dry run only foresees is no fact."""
+        return f"would be {outcome}" if self.dry_run and outcome in ("created", "changed", "deleted") else outcome
+
 
 def shown_plan(plan: Plan, observed: ObservedTree, names: Mapping[str, str] | None = None) -> ShownPlan:
     """Return a plan with the tree before it and its digest."""

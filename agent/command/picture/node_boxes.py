@@ -17,13 +17,11 @@ _ROWS = 500
 
 def of_pass(data: NodesPass, where: str) -> Subject:
     """Return the subject of a pass, or of what one would do: a box for each outcome, and the nodes behind it."""
-    would = "would be " if data.dry_run else ""
-    told = {name: f"{would}{name}" if _ENDS.get(name, " ") != " " else name for name in data.summary}
     differing = [one for one in data.nodes if one.outcome.value != "unchanged"]
     boxes = tuple(
         Box(
-            name=told[name],
-            label=f"{told[name]}: {counted(count, 'node')}",
+            name=data.told(name),
+            label=f"{data.told(name)}: {counted(count, 'node')}",
             mark=_ENDS.get(name, "!"),
             lines=_classes([one for one in differing if one.outcome.value == name]),
         )
@@ -32,13 +30,13 @@ def of_pass(data: NodesPass, where: str) -> Subject:
     shown = f", and {len(differing) - _ROWS} more: --format json has all" if len(differing) > _ROWS else ""
     return Subject(
         node=where,
-        sentence=", ".join(f"{count} {told[name]}" for name, count in data.summary.items()) or "no nodes",
+        sentence=", ".join(f"{count} {data.told(name)}" for name, count in data.summary.items()),
         trees=(("bare metal", Box(name=where, label=counted(len(data.nodes), "node"), mark=" ", below=boxes)),),
         tables=(
             Table(
                 title=f"Nodes that do not stay as they are{shown}",
                 columns=("node", "outcome", "what changes, and why"),
-                rows=tuple((one.node, told[one.outcome.value], describe_steps(one)) for one in differing[:_ROWS]),
+                rows=tuple((one.node, data.told(one.outcome.value), describe_steps(one)) for one in differing[:_ROWS]),
             ),
         ),
     )
