@@ -301,8 +301,7 @@ def print_candidacy(out: Screen, data: ExplainedRequest) -> None:
     refusal = f"placement refuses what was asked: {data.refusal}" if data.refusal else ""
     out.print(Text.assemble((data.node, "bold"), " ", (verdict, style)), refusal)
     for provider, resources in data.gives.items():
-        what = ", ".join(f"{amount} {name}" for name, amount in resources.items())
-        out.print(Text.assemble("  ", (provider, "bold"), f" gives {what}"))
+        out.print(Text.assemble("  ", (provider, "bold"), f" gives {written_amounts(resources)}"))
     for one in data.missing:
         out.print(Text.assemble("  ", (str(one.wish), "bold"), f": {one.why}"))
 
