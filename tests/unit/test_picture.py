@@ -10,7 +10,7 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from agent.audit.decide.findings import Finding, Kind
+from agent.audit.decide.findings import Finding, Kind, Repair
 from agent.audit.heal import Healed
 from agent.command.picture.boxes import GAP, Box, Chip, place_boxes
 from agent.command.picture.node_boxes import of_pass, of_sums
@@ -21,7 +21,7 @@ from agent.command.results import AuditedFinding, NodeSums, ShownNodes
 from agent.errors import ConfigError
 from agent.sync.outcome import Status
 from reportclient.allocations import Allocation, Move, Observed
-from reportclient.plan import EnsureTraits, Operation, Plan, SetInventories
+from reportclient.plan import Delete, EnsureTraits, Operation, Plan, SetInventories
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 GUEST = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70"
@@ -74,8 +74,8 @@ def finding(**fields: Any) -> AuditedFinding:
     return AuditedFinding(finding=told, since="", writes={}, outcome=Healed.REPORTED, why="a person must decide")
 
 
-def ending(node: str, outcome: Status, *steps: Operation, why: str = "") -> Ended:
-    plan = shown_plan(Plan(steps), ObservedTree())
+def ending(node: str, outcome: Status, *steps: Operation, why: str = "", before: Observed = tree()) -> Ended:
+    plan = shown_plan(Plan(steps), before.tree)
     return Ended(node=node, outcome=outcome, notes=(why,) if why else (), plan=plan)
 
 
@@ -115,27 +115,62 @@ def test_boxes_of_a_row_fill_it_with_one_gap_between_them() -> None:
     assert round(row[-1].x + row[-1].width + row[0].x, 3) == 2000
 
 
-def test_as_many_boxes_stand_in_a_row_as_there_is_room_for_and_at_least_one() -> None:
-    box = Box(name="host", label="host", mark=" ", below=tuple(Box(name=n, label=n, mark=" ") for n in "abc"))
+@pytest.mark.parametrize(
+    ("holding", "least"),
+    [
+        pytest.param({}, 176, id="stock"),
+        pytest.param({"chips": (Chip(GUEST, "web-1: 2 VCPU", moves=False),)}, 280, id="guests"),
+        pytest.param({"below": (Box(name="x", label="x", mark=" "),)}, 300, id="boxes"),
+    ],
+)
+def test_as_many_boxes_stand_in_a_row_as_there_is_room_for_and_at_least_one(
+    holding: dict[str, Any], least: float
+) -> None:
+    """The room that the one needs which holds most."""
+    a, b, c = (Box(name=name, label=name, mark=" ") for name in "abc")
+    box = Box(name="host", label="host", mark=" ", below=(a, replace(b, **holding), c))
 
-    def rows(width: float) -> list[int]:
-        ys = [one.y for one in place_boxes(box, 0, 0, width).below]
+    def rows(inner: float) -> list[int]:
+        ys = [one.y for one in place_boxes(box, 0, 0, inner + 16).below]
         return [ys.count(y) for y in sorted(set(ys))]
 
-    assert (rows(2000), rows(400), rows(50)) == ([3], [2, 1], [1, 1, 1])
+    assert (rows(2000), rows(2 * least + GAP), rows(2 * least + GAP - 1)) == ([3], [2, 1], [1, 1, 1])
+    assert rows(34) == [1, 1, 1]
 
 
-def test_a_text_without_room_is_cut_off_in_the_drawing_alone() -> None:
-    chip = Chip(GUEST, "a-guest-with-a-name-of-forty-letters-xxxx: 1000 kbit/s out", moves=True)
+def test_chips_that_just_fit_stand_side_by_side_and_a_longer_one_below() -> None:
+    texts = ("a" * 20, "b" * 20, "c" * 21)
+    chips = tuple(Chip(GUEST, text, moves=False) for text in texts)
 
-    placed = place_boxes(
-        Box(name="a_name_of_forty_letters_that_has_no_blanks", label="b" * 60, mark=" ", chips=(chip,)), 0, 0, 200
-    )
+    placed = place_boxes(Box(name="host", label="host", mark=" ", chips=chips), 0, 0, 16 + 157 + 4 + 157).chips
 
-    [drawn] = placed.chips
-    assert drawn.text == chip.text
-    assert drawn.shown.endswith("…")
-    assert drawn.width <= 200
+    assert [(one.x, one.y, one.width, one.shown) for one in placed] == [
+        (8, 29, 157, ""),
+        (169, 29, 157, ""),
+        (8, 52, pytest.approx(163.95), ""),
+    ]
+
+
+def test_a_text_without_room_is_cut_off_in_the_drawing_and_a_name_is_broken() -> None:
+    chips = tuple(Chip(GUEST, text, moves=True) for text in ("a" * 23, "a" * 24))
+
+    placed = place_boxes(Box(name="b", label="b" * 60, mark=" ", lines=("VCPU 0/8",), chips=chips), 0, 0, 200)
+
+    assert placed.head == ("b" * 26, "b" * 26, "b" * 8)
+    assert [(one.text, one.shown) for one in placed.chips] == [("a" * 23, ""), ("a" * 24, "a" * 22 + "…")]
+    assert placed.chips[0].y == 8 + 4 * 17 + 4
+
+
+@pytest.mark.parametrize(
+    ("label", "head"),
+    [
+        ("to be or not", ("to be or", "not")),
+        ("to be abcdefghijk lm", ("to be", "abcdefgh", "ijk lm")),
+        ("abcdefghij", ("abcdefgh", "ij")),
+    ],
+)
+def test_a_text_is_broken_between_words_and_inside_a_long_one(label: str, head: tuple[str, ...]) -> None:
+    assert place_boxes(Box(name="b", label=label, mark=" "), 0, 0, 10).head == head
 
 
 def test_providers_alike_are_one_box_unless_a_guest_is_there() -> None:
@@ -148,28 +183,108 @@ def test_providers_alike_are_one_box_unless_a_guest_is_there() -> None:
 
 
 def test_an_audit_marks_the_guests_and_providers_with_findings() -> None:
-    subject = of_audit([finding(), finding(consumer=None, provider="host_NUMA0")], AFTER, {GUEST: "db-primary"})
+    repair = Repair(text="write 2 VCPU", operation=Delete("u", "host"))
+    subject = of_audit(
+        [
+            finding(repair=repair),
+            finding(consumer=None, provider="host_NUMA0", expected=None, actual=None, seen="nothing"),
+            finding(consumer=None, provider=None, resource_class=None),
+        ],
+        AFTER,
+        {GUEST: "db-primary"},
+    )
 
-    [(_, root)] = subject.trees
-    assert subject.sentence == "2 findings, 1 consumer"
+    [(title, root)] = subject.trees
+    assert (title, subject.node, subject.names) == ("in placement", "host", {GUEST: "db-primary"})
+    assert subject.sentence == "3 findings, 1 consumer"
     assert of_audit([finding(consumer=None)], AFTER, {}).sentence == "1 finding"
-    assert [chip.wrong for chip in root.chips] == [True]
+    assert [(chip.wrong, chip.moves) for chip in root.chips] == [(True, False)]
     assert [one.mark for one in (root, *root.below)] == [" ", "!"]
-    assert subject.tables[0].rows[0][:5] == (f"db-primary ({GUEST})", "wrong-amount", "VCPU on host", "4", "2")
+    assert subject.tables[0].rows == (
+        (f"db-primary ({GUEST})", "wrong-amount", "VCPU on host", "4", "2", "4 VCPU", "write 2 VCPU"),
+        ("host_NUMA0", "wrong-amount", "VCPU", "", "", "nothing", "a person must decide"),
+        ("", "wrong-amount", "", "4", "2", "4 VCPU", "a person must decide"),
+    )
+
+
+def test_a_tree_in_placement_is_shown_with_what_consumers_have() -> None:
+    rows = (Allocation(OTHER, "host_NUMA0", "VCPU", 1), *AFTER.allocations)
+
+    subject = of_shown(ShownTree(replace(AFTER, allocations=rows), {GUEST: "db-primary"}))
+
+    assert (subject.node, subject.names) == ("host", {GUEST: "db-primary"})
+    assert subject.sentence == "2 providers, and 2 consumers with allocations"
+    [(_, root)] = subject.trees
+    assert [[chip.text for chip in one.chips] for one in every(root)] == [
+        ["db-primary: 5 GiB"],
+        ["db-primary: 2 VCPU", "5b607fad: 1 VCPU"],
+    ]
+    assert [one.lines for one in every(root)] == [
+        ("DISK_GB 5/90 (2 reserved)",),
+        ("VCPU 3/8 (1 reserved, ratio 4)",),
+    ]
+    assert subject.tables[0].rows == (
+        (f"db-primary ({GUEST})", "5 DISK_GB", "host"),
+        (f"db-primary ({GUEST})", "2 VCPU", "host_NUMA0"),
+        (OTHER, "1 VCPU", "host_NUMA0"),
+    )
+
+
+def test_a_conversion_shows_both_trees_and_whose_accounting_is_rewritten() -> None:
+    (move,) = PLAN.moves
+    data = conversion()
+    plan = replace(PLAN, moves=(replace(move, consumer="a"), replace(move, consumer=OTHER), move))
+
+    subject = of_conversion(replace(data, shown=replace(data.shown, plan=plan)), ("too much goes",))
+
+    assert (subject.refusals, subject.digest, subject.names) == (("too much goes",), "d1g357", {GUEST: "db-primary"})
+    assert subject.links == tuple((one, "host", "host_NUMA0") for one in ("a", OTHER, GUEST))
+    assert [title for title, _ in subject.trees] == ["before", "after"]
+    assert [[(one.mark, [chip.moves for chip in one.chips]) for one in every(root)] for _, root in subject.trees] == [
+        [(" ", [True])],
+        [("~", [True]), ("+", [True])],
+    ]
+    row = ("2 VCPU", "host", "host_NUMA0", "pinned to CPUs 0-3 in cell 0")
+    assert subject.tables[0].rows == ((f"db-primary ({GUEST})", *row), (OTHER, *row), ("a", *row))
+
+
+def test_the_sums_of_a_plan_say_why_they_differ() -> None:
+    five, eight = Inventory(total=5), Inventory(total=8)
+    stays = {"A": five, "H": eight}
+    before = tree(seen("host", "r", None, **stays, C=five, D=five, E=eight, F=eight, G=eight), host={"H": 1})
+    after = tree(
+        seen("host", "r", None, **stays, B=five, D=eight, E=five, F=replace(eight, reserved=2), G=VCPU), host={"H": 2}
+    )
+
+    _, table = of_conversion(conversion(before=before, after=after), ()).tables
+
+    reserved = "by what is reserved on its providers, and by their ratios"
+    assert table.rows == (
+        ("A", "5", "5", "5", "5", "0", ""),
+        ("B", "0", "5", "0", "5", "0", "the class is new in this tree"),
+        ("C", "5", "0", "5", "0", "0", "the class is gone from this tree"),
+        ("D", "5", "8", "5", "8", "0", "the host offers +3"),
+        ("E", "8", "5", "8", "5", "0", "the host offers -3"),
+        ("F", "8", "8", "8", "6", "0", f"2 less {reserved}"),
+        ("G", "8", "8", "8", "32", "0", f"24 more {reserved}"),
+        ("H", "8", "8", "8", "8", "1 → 2", "the same amount, used otherwise"),
+    )
 
 
 def test_a_pass_over_bare_metal_is_drawn_as_sums() -> None:
-    made = ending("n1", Status.CREATED, SetInventories("u", "n1", {"CUSTOM_GOLD": Inventory(total=1)}))
+    stock = SetInventories("u", "n1", {"CUSTOM_GOLD": Inventory(total=1)})
+    stood = tree(seen("n1", "u", None, CUSTOM_OLD=DISK))
+    made = ending("n1", Status.CREATED, EnsureTraits(("CUSTOM_A",)), stock, before=stood)
     same, lost = ending("n2", Status.UNCHANGED), ending("n3", Status.FAILED, why="placement is gone")
+    data = NodesPass((made, same, lost), {"created": 1, "unchanged": 1, "failed": 1}, True)
 
-    subject = of_pass(
-        NodesPass((made, same, lost), {"created": 1, "unchanged": 1, "failed": 1}, True), "https://ironic"
-    )
+    subject = of_pass(data, "https://ironic")
 
     [(_, root)] = subject.trees
     assert subject.sentence == "1 would be created, 1 unchanged, 1 failed"
+    assert of_pass(replace(data, dry_run=False), "").sentence == "1 created, 1 unchanged, 1 failed"
     assert [(one.label, one.mark, one.lines) for one in root.below] == [
-        ("would be created: 1 node", "+", ("CUSTOM_GOLD: 1 node",)),
+        ("would be created: 1 node", "+", ("CUSTOM_GOLD: 1 node", "CUSTOM_OLD: 1 node")),
         ("unchanged: 1 node", " ", ()),
         ("failed: 1 node", "!", ()),
     ]
@@ -190,6 +305,17 @@ def test_of_very_many_nodes_that_differ_the_first_are_in_the_table(count: int, m
 @pytest.mark.parametrize(("before", "after"), [(tree(), AFTER), (BEFORE, tree())])
 def test_a_plan_that_makes_or_ends_a_tree_is_that_of_its_root(before: Observed, after: Observed) -> None:
     assert of_conversion(conversion(before=before, after=after), ()).node == "host"
+
+
+def test_what_comes_from_another_tree_or_goes_to_one_has_no_link() -> None:
+    (move,) = PLAN.moves
+    data = conversion()
+    plan = replace(PLAN, moves=(replace(move, from_provider="pool"), move, replace(move, to_provider="pool")))
+
+    subject = of_conversion(replace(data, shown=replace(data.shown, plan=plan, names=None)), ())
+
+    assert subject.names == {}
+    assert page("plan", [subject]).count('class="link ') == 1
 
 
 def test_a_page_needs_nothing_from_elsewhere_and_escapes_what_guests_are_called() -> None:

@@ -38,6 +38,7 @@ class Box:
 
     name: str
     label: str  # the name as it is written: without that of the root, or those of several alike
+    head: tuple[str, ...] = ()  # the label in lines, once it is placed
     mark: str  # as ``agent.command.changes.Mark``
     lines: tuple[str, ...] = ()
     chips: tuple[Chip, ...] = ()
@@ -57,11 +58,12 @@ class Box:
 def place_boxes(box: Box, x: float, y: float, width: float) -> Box:
     """Return the box and all in it with their places; it is as high as it must be."""
     inner = width - 2 * PAD
+    head = tuple(_wrapped(box.label, inner))
     lines = tuple(part for line in box.lines for part in _wrapped(line, inner))
-    down = y + PAD + LINE * len(_wrapped(box.label, inner)) + LINE * len(lines) + 4
-    chips, down = _place_chips(box.chips, x + PAD, down, inner)
+    chips, down = _place_chips(box.chips, x + PAD, y + PAD + LINE * len(head + lines) + 4, inner)
     below, down = _place_below(box.below, x + PAD, down, inner)
-    return replace(box, lines=lines, chips=chips, below=below, x=x, y=y, width=width, height=down - y + PAD / 2)
+    placed = replace(box, head=head, lines=lines, chips=chips, below=below)
+    return replace(placed, x=x, y=y, width=width, height=down - y + PAD / 2)
 
 
 def _place_chips(chips: Sequence[Chip], x: float, y: float, width: float) -> tuple[tuple[Chip, ...], float]:
@@ -69,7 +71,7 @@ def _place_chips(chips: Sequence[Chip], x: float, y: float, width: float) -> tup
     right = x
     for chip in chips:
         fitting = _shortened(chip, width)
-        if found and right + fitting.width > x + width:
+        if right + fitting.width > x + width:
             right, y = x, y + _CHIP + _CHIP_GAP
         found.append(replace(fitting, x=right, y=y))
         right += fitting.width + _CHIP_GAP
@@ -110,11 +112,6 @@ def _wrapped(text: str, width: float) -> list[str]:
         while len(lines[-1]) > most:
             lines[-1:] = [lines[-1][:most], lines[-1][most:]]
     return lines
-
-
-def label_lines(box: Box) -> list[str]:
-    """Return the label of a placed box in the lines that it takes."""
-    return _wrapped(box.label, box.width - 2 * PAD)
 
 
 def corners(box: Box) -> Mapping[tuple[str, str], Chip]:

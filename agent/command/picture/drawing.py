@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from agent.command.picture.boxes import LINE, PAD, Box, Chip, corners, label_lines, place_boxes
+from agent.command.picture.boxes import LINE, PAD, Box, Chip, corners, place_boxes
 from agent.command.picture.subjects import Subject
 
 WIDTH = 1340.0
@@ -22,24 +22,26 @@ def draw(subject: Subject, guests: dict[str, int], *, style: str = "") -> str:
     ``guests`` numbers the guests of the whole picture; new ones are added. With ``style`` the drawing stands alone.
     """
     each = (WIDTH - _BETWEEN * (len(subject.trees) - 1)) / len(subject.trees)
-    placed = [
-        place_boxes(root, number * (each + _BETWEEN), _TOP, each) for number, (_, root) in enumerate(subject.trees)
-    ]
-    height = max((box.y + box.height for box in placed), default=_TOP) + PAD
+    placed = {
+        title: place_boxes(root, number * (each + _BETWEEN), _TOP, each)
+        for number, (title, root) in enumerate(subject.trees)
+    }
+    height = max(box.y + box.height for box in placed.values()) + PAD
     names = f"drawing{' tall' if height > WIDTH else ''}{' long' if height > _PAGE else ''}"
     attributes = {"viewBox": f"-2 0 {WIDTH + 4:g} {height:.0f}", "class": names, "role": "group"}
     svg = Element("svg", {**attributes, "aria-label": clean_text(f"provider tree of {subject.node}")})
     if style:
         svg.set("xmlns", _SVG)
         SubElement(svg, "style").text = style
-    for (title, _), box in zip(subject.trees, placed, strict=True):
+    for title, box in placed.items():
         _text(svg, box.x + PAD, _TOP - PAD, f"{subject.node}, {title}", "title")
-    for box in placed:
+    for box in placed.values():
         for one in box.every():
             _draw_box(svg, one)
     if len(placed) == 2:
-        _draw_links(svg, subject, placed[0], placed[1], guests)
-    for box in placed:
+        before, after = placed.values()
+        _draw_links(svg, subject, before, after, guests)
+    for box in placed.values():
         for one in box.every():
             for chip in one.chips:
                 _draw_chip(svg, chip, one, subject, guests)
@@ -52,7 +54,7 @@ def _draw_box(svg: Element, box: Box) -> None:
     place_ = {"x": _n(box.x), "y": _n(box.y), "width": _n(box.width), "height": _n(box.height), "rx": "5"}
     SubElement(group, "rect", place_)
     down = box.y + PAD + LINE - 5
-    for line in label_lines(box):
+    for line in box.head:
         _text(group, box.x + PAD, down, line, "name")
         down += LINE
     for line in box.lines:

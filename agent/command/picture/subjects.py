@@ -91,7 +91,7 @@ def of_audit(found: Sequence[AuditedFinding], tree: Observed, names: Mapping[str
             one.seen,
             one.repair.text if one.repair else why,
         )
-        for one, why in zip(findings, (one.why for one in found), strict=True)
+        for one, why in ((each.finding, each.why) for each in found)
     )
     return Subject(
         node=_root(tree),
