@@ -13,6 +13,7 @@ import pytest
 from agent.audit.decide.findings import Finding, Kind, Repair
 from agent.audit.heal import Healed
 from agent.command.picture.boxes import GAP, Box, Chip, place_boxes
+from agent.command.picture.drawing import COLOURS, draw
 from agent.command.picture.node_boxes import of_pass, of_sums
 from agent.command.picture.page import page, write_picture
 from agent.command.picture.subjects import Subject, of_audit, of_conversion, of_shown
@@ -166,20 +167,35 @@ def test_a_text_without_room_is_cut_off_in_the_drawing_and_a_name_is_broken() ->
     [
         ("to be or not", ("to be or", "not")),
         ("to be abcdefghijk lm", ("to be", "abcdefgh", "ijk lm")),
-        ("abcdefghij", ("abcdefgh", "ij")),
+        ("abcdefghijklmnop", ("abcdefgh", "ijklmnop")),
     ],
 )
 def test_a_text_is_broken_between_words_and_inside_a_long_one(label: str, head: tuple[str, ...]) -> None:
     assert place_boxes(Box(name="b", label=label, mark=" "), 0, 0, 10).head == head
 
 
+@pytest.mark.parametrize(
+    ("lines", "kinds"),
+    [(74, "drawing"), (75, "drawing tall"), (153, "drawing tall"), (154, "drawing tall long")],
+)
+def test_a_drawing_that_is_tall_or_longer_than_a_sheet_says_so(lines: int, kinds: str) -> None:
+    root = Box(name="host", label="host", mark=" ", lines=("VCPU 0/8",) * lines)
+
+    drawing = fromstring(draw(Subject(node="host", sentence="", trees=(("in placement", root),)), {}))
+
+    assert (drawing.get("class"), [one.get("width") for one in drawing.iter("rect")]) == (kinds, ["1340"])
+
+
 def test_providers_alike_are_one_box_unless_a_guest_is_there() -> None:
     cards = [seen(f"host_card{n}", f"u{n}", VCPU=VCPU) for n in range(5)]
-    shown = Observed(ObservedTree((*AFTER.tree, *cards)), AFTER.allocations)
+    cells = [seen(f"host_cell{n}", f"c{n}", FPGA=DISK) for n in range(2)]
+    used = [seen(f"host_used{n}", f"v{n}", VCPU=VCPU) for n in range(2)]
+    inner = [seen(f"host_cell{n}_pf", f"p{n}", f"host_cell{n}", VGPU=DISK) for n in range(2)]
+    shown = tree(seen("host", "r", None), *cards, *cells, *used, *inner, host_used0={"VCPU": 2}, host_used1={"VCPU": 2})
 
     [(_, root)] = of_shown(ShownTree(shown, {})).trees
 
-    assert [one.label for one in root.below] == ["NUMA0", "card0, card1 … card4 (5 alike)"]
+    assert [one.label for one in root.below] == ["card0, card1 … card4 (5 alike)", "cell0", "cell1", "used0", "used1"]
 
 
 def test_an_audit_marks_the_guests_and_providers_with_findings() -> None:
@@ -339,7 +355,9 @@ def test_a_picture_of_several_nodes_is_no_single_drawing(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.svg", "two.html"]
     drawing = fromstring((tmp_path / "one.svg").read_text())
     assert drawing.tag == "{http://www.w3.org/2000/svg}svg"
-    assert ":has(.g0:is(:hover,:focus))" in (drawing.findtext("{http://www.w3.org/2000/svg}style") or "")
+    style = drawing.findtext("{http://www.w3.org/2000/svg}style") or ""
+    assert ":has(.g0:is(:hover,:focus))" in style
+    assert {*re.findall(r"\.c(\d+)\{", style)} == {*map(str, range(COLOURS))}
 
 
 def test_a_picture_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:

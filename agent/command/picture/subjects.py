@@ -103,7 +103,7 @@ def of_audit(found: Sequence[AuditedFinding], tree: Observed, names: Mapping[str
 
 
 def _root(observed: Observed) -> str:
-    return next((one.name for one in observed.tree if one.provider.parent is None), "")
+    return observed.tree.root.name if observed.tree.root else ""
 
 
 def _called(consumer: str, names: Mapping[str, str]) -> str:
@@ -122,9 +122,7 @@ def _tree(
     providers, used = observed.tree.by_name, usages(observed.allocations)
     root = _root(observed)
     chips: dict[str, list[Chip]] = {}
-    for consumer, held in sorted(
-        by_consumer(observed.allocations).items(), key=lambda one: (names.get(one[0], "~"), one[0])
-    ):
+    for consumer, held in sorted(by_consumer(observed.allocations).items(), key=lambda one: names.get(one[0], "~")):
         called = names.get(consumer, consumer[:8])
         for provider, resources in held.items():
             chip = Chip(consumer, f"{called}: {_short(resources)}", consumer in moving, consumer in wrong)
