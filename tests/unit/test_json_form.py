@@ -7,9 +7,10 @@ from typing import Any, get_args
 
 import pytest
 
+from agent.command.plan_results import Ended, ShownTree, shown_plan
 from agent.sync.json_form import KINDS, encode, encode_kept, encode_operation
 from agent.sync.outcome import Status
-from reportclient.allocations import Move
+from reportclient.allocations import Move, Observed
 from reportclient.plan import (
     Create,
     Delete,
@@ -168,6 +169,28 @@ def test_a_kept_plan_has_the_providers_before_it_and_after_it() -> None:
 
 def test_each_operation_has_a_kind() -> None:
     assert KINDS.keys() == set(get_args(Operation))
+
+
+def test_an_ended_pass_has_the_keys_of_its_plan_and_names_only_where_the_host_was_asked() -> None:
+    nothing = ObservedTree()
+    one = Ended(
+        node="host",
+        outcome=Status.UNSAFE,
+        notes=(),
+        plan=shown_plan(Plan(()), nothing, {}),
+        reserving=shown_plan(Plan(()), nothing),
+    )
+
+    form = encode(one)
+
+    assert form.keys() == {"node", "outcome", "notes", "digest", "operations", "moves", "names", "reserving"}
+    assert form["reserving"].keys() == {"digest", "operations", "moves"}
+
+
+def test_a_shown_tree_has_its_providers_beside_the_names_of_guests() -> None:
+    form = encode(ShownTree(Observed(ObservedTree()), {"guest": "web-1"}))
+
+    assert form == {"providers": {}, "allocations": {}, "names": {"guest": "web-1"}, "conditions": []}
 
 
 def test_a_desired_provider_is_told_without_its_name() -> None:
