@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import fromstring
@@ -107,15 +106,6 @@ def test_what_is_in_a_box_lies_inside_it_and_apart_from_its_siblings() -> None:
                 assert before.x + before.width + after.width > outer.x + outer.width - 24
 
 
-def test_boxes_of_a_row_fill_it_with_one_gap_between_them() -> None:
-    box = Box(name="host", label="host", mark=" ", below=tuple(Box(name=n, label=n, mark=" ") for n in "abc"))
-
-    row = place_boxes(box, 0, 0, 2000).below
-
-    assert {round(after.x - before.x - before.width, 3) for before, after in pairwise(row)} == {GAP}
-    assert round(row[-1].x + row[-1].width + row[0].x, 3) == 2000
-
-
 @pytest.mark.parametrize(
     ("holding", "least"),
     [
@@ -186,7 +176,7 @@ def test_a_drawing_that_is_tall_or_longer_than_a_sheet_says_so(lines: int, kinds
     assert (drawing.get("class"), [one.get("width") for one in drawing.iter("rect")]) == (kinds, ["1340"])
 
 
-def test_providers_alike_are_one_box_unless_a_guest_is_there() -> None:
+def test_providers_alike_are_one_box_unless_a_guest_or_another_one_is_there() -> None:
     cards = [seen(f"host_card{n}", f"u{n}", VCPU=VCPU) for n in range(5)]
     cells = [seen(f"host_cell{n}", f"c{n}", FPGA=DISK) for n in range(2)]
     used = [seen(f"host_used{n}", f"v{n}", VCPU=VCPU) for n in range(2)]
@@ -244,24 +234,6 @@ def test_a_tree_in_placement_is_shown_with_what_consumers_have() -> None:
         (f"db-primary ({GUEST})", "2 VCPU", "host_NUMA0"),
         (OTHER, "1 VCPU", "host_NUMA0"),
     )
-
-
-def test_a_conversion_shows_both_trees_and_whose_accounting_is_rewritten() -> None:
-    (move,) = PLAN.moves
-    data = conversion()
-    plan = replace(PLAN, moves=(replace(move, consumer="a"), replace(move, consumer=OTHER), move))
-
-    subject = of_conversion(replace(data, shown=replace(data.shown, plan=plan)), ("too much goes",))
-
-    assert (subject.refusals, subject.digest, subject.names) == (("too much goes",), "d1g357", {GUEST: "db-primary"})
-    assert subject.links == tuple((one, "host", "host_NUMA0") for one in ("a", OTHER, GUEST))
-    assert [title for title, _ in subject.trees] == ["before", "after"]
-    assert [[(one.mark, [chip.moves for chip in one.chips]) for one in every(root)] for _, root in subject.trees] == [
-        [(" ", [True])],
-        [("~", [True]), ("+", [True])],
-    ]
-    row = ("2 VCPU", "host", "host_NUMA0", "pinned to CPUs 0-3 in cell 0")
-    assert subject.tables[0].rows == ((f"db-primary ({GUEST})", *row), (OTHER, *row), ("a", *row))
 
 
 def test_the_sums_of_a_plan_say_why_they_differ() -> None:
@@ -326,11 +298,12 @@ def test_a_plan_that_makes_or_ends_a_tree_is_that_of_its_root(before: Observed, 
 def test_what_comes_from_another_tree_or_goes_to_one_has_no_link() -> None:
     (move,) = PLAN.moves
     data = conversion()
-    plan = replace(PLAN, moves=(replace(move, from_provider="pool"), move, replace(move, to_provider="pool")))
+    coming, going = replace(move, from_provider="pool"), replace(move, to_provider="pool")
+    plan = replace(PLAN, moves=(coming, going, replace(move, consumer="a"), move))
 
     subject = of_conversion(replace(data, shown=replace(data.shown, plan=plan, names=None)), ())
 
-    assert subject.names == {}
+    assert (subject.names, [row[0] for row in subject.tables[0].rows]) == ({}, [*[GUEST] * 3, "a"])
     assert page("plan", [subject]).count('class="link ') == 1
 
 
