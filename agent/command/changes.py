@@ -97,12 +97,12 @@ def _sides(observed: Observed) -> dict[str, _Side]:
 
 def _row(name: str, depth: int, parent: str | None, old: _Side | None, new: _Side | None) -> Row:
     stock = tuple(_stock_changes(old, new))
-    traits = tuple(_trait_changes(old, new))
     if old is None:
         return Row(names=(name,), depth=depth, parent=parent, mark="+", stock=stock)
     if new is None:
         return Row(names=(name,), depth=depth, parent=parent, mark="-", stock=stock)
     was, now = old.seen.provider, new.seen.provider
+    traits = tuple(_trait_changes(was.traits, now.traits))
     named = (f"was called {was.name}",) if was.name != name else ()
     above = (f"was under {was.parent}",) if was.parent != now.parent and not named else ()
     groups = ("aggregates",) if was.aggregates != now.aggregates else ()
@@ -141,9 +141,8 @@ def terms_of(stock: Inventory) -> str:
     return f" ({', '.join(told)})" if told else ""
 
 
-def _trait_changes(old: _Side | None, new: _Side | None) -> Iterator[str]:
-    was, now = (side.seen.provider.traits if side else frozenset() for side in (old, new))
-    for sign, names in (("+", sorted(now - was)), ("-", sorted(was - now) if new else [])):
+def _trait_changes(was: frozenset[str], now: frozenset[str]) -> Iterator[str]:
+    for sign, names in (("+", sorted(now - was)), ("-", sorted(was - now))):
         if len(names) > _TRAITS_SHOWN:
             yield f"{sign}{len(names)} traits"
         else:
