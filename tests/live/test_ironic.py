@@ -243,31 +243,6 @@ def test_an_endpoint_override_serves_without_keystone_as_in_novas_configuration(
     assert [one["ok"] for one in done.json["checks"] if one["check"] == "placement"] == [True]
 
 
-def test_a_provider_that_nova_left_is_taken_over_and_keeps_what_others_added(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    (node,) = available(server, "novas", 1)
-    send = ByHand(placement_server.url).send
-    send("POST", "/resource_providers", {"name": node, "uuid": node})
-    for name in ("CUSTOM_GOLD", "CUSTOM_OLD"):
-        send("PUT", f"/resource_classes/{name}")
-    stock = {"resource_provider_generation": 0, "inventories": {"CUSTOM_OLD": {"total": 1, "max_unit": 1}}}
-    send("PUT", f"/resource_providers/{node}/inventories", stock)
-    body = {"resource_provider_generation": 1, "traits": ["OWNER_NOVA", "HW_GPU_API_VULKAN"]}
-    send("PUT", f"/resource_providers/{node}/traits", body)
-    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "novas"})
-
-    assert agent.sums("plan") == {"changed": 1}
-    assert agent.sums() == {"changed": 1}
-
-    assert reserved(send, node) == {"CUSTOM_GOLD": 0}
-    assert set(send("GET", f"/resource_providers/{node}/traits")["traits"]) == {
-        "OWNER_NOVA",
-        "HW_GPU_API_VULKAN",
-        *MARKS,
-    }
-
-
 def novas(send: Callable[..., Any], node: str, traits: list[str], **classes: dict[str, Any]) -> str:
     """Make a node's provider with one unit of these classes, unless given; return the path of its inventories."""
     send("POST", "/resource_providers", {"name": node, "uuid": node})
@@ -281,6 +256,25 @@ def novas(send: Callable[..., Any], node: str, traits: list[str], **classes: dic
     send("PUT", f"/resource_providers/{node}/inventories", body)
     send("PUT", f"/resource_providers/{node}/traits", {"resource_provider_generation": 1, "traits": traits})
     return f"/resource_providers/{node}/inventories"
+
+
+def test_a_provider_that_nova_left_is_taken_over_and_keeps_what_others_added(
+    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    (node,) = available(server, "novas", 1)
+    send = ByHand(placement_server.url).send
+    novas(send, node, ["OWNER_NOVA", "HW_GPU_API_VULKAN"], CUSTOM_OLD={})
+    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "novas"})
+
+    assert agent.sums("plan") == {"changed": 1}
+    assert agent.sums() == {"changed": 1}
+
+    assert reserved(send, node) == {"CUSTOM_GOLD": 0}
+    assert set(send("GET", f"/resource_providers/{node}/traits")["traits"]) == {
+        "OWNER_NOVA",
+        "HW_GPU_API_VULKAN",
+        *MARKS,
+    }
 
 
 def test_a_provider_with_another_owners_mark_is_not_taken_over(
@@ -664,33 +658,6 @@ def kill_server(port: int) -> None:
     ]
     assert listening[0].pid is not None
     os.killpg(os.getpgid(listening[0].pid), signal.SIGKILL)
-
-
-def test_a_node_that_somebody_changed_meanwhile_is_written_all_the_same(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    uuids = available(server, "touched", 20)
-    culprit, send = uuids[17], ByHand(placement_server.url).send
-    base = f"/resource_providers/{culprit}"
-    asked: list[str] = []
-
-    def change_it_first(request: Request, forward: Forward) -> Answer:
-        if request.method == "PUT" and request.path == f"{base}/inventories":
-            if not asked:
-                before = send("GET", f"{base}/traits")
-                send("PUT", f"{base}/traits", {**before, "traits": [*before["traits"], "HW_CPU_X86_AVX"]})
-            asked.append(request.path)
-        return forward(request)
-
-    with Proxy(placement_server.url, hook=change_it_first) as providers:
-        agent = nodes_agent(tmp_path, server.url, providers.url, ironic={"shard": "touched"})
-
-        assert agent.sums() == {"created": 19, "changed": 1}  # its provider stood when it was planned again
-        assert agent.sums() == {"unchanged": 20}
-
-    assert len(asked) == 2
-    assert all(reserved(send, uuid) == {"CUSTOM_GOLD": 0} for uuid in uuids)
-    assert "HW_CPU_X86_AVX" in send("GET", f"{base}/traits")["traits"]
 
 
 def test_placement_that_is_slow_is_waited_for(

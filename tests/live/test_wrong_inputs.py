@@ -361,22 +361,6 @@ def test_an_archive_that_is_not_there(write_config: Write, tmp_path: Path) -> No
 # -- this machine's own files -----------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_for_the_state_file(
-    report: Callable[..., Result], placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    """A file system of one page, filled: placement is not written, as the pass could not be remembered."""
-    full = tmp_path / "full"
-    full.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(full)], check=True)
-    try:
-        refused = report(noauth(placement_server.url), "sync", agent={"state_directory": full})
-    finally:
-        subprocess.run(["umount", str(full)], check=True)
-
-    is_refused(refused, "No space left", "nothing was sent to placement")
-    assert providers(placement_server) == []
-
-
 @contextmanager
 def mounted(folder: Path, options: str) -> Iterator[Path]:
     """A small file system of its own in this folder, for as long as the context lasts."""
@@ -386,6 +370,17 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_for_the_state_file(
+    report: Callable[..., Result], placement_server: PlacementServer, tmp_path: Path
+) -> None:
+    """A file system of one page, filled: placement is not written, as the pass could not be remembered."""
+    with mounted(tmp_path / "full", "size=16k") as full:
+        refused = report(noauth(placement_server.url), "sync", agent={"state_directory": full})
+
+    is_refused(refused, "No space left", "nothing was sent to placement")
+    assert providers(placement_server) == []
 
 
 def state_checked(done: Result) -> tuple[bool, str]:
