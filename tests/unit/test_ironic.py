@@ -28,6 +28,7 @@ from fakes import FakeAnswer
 from reportclient.names import is_name
 from reportclient.tree import Inventory, Provider
 
+Texts = dict[str, str]  # resource classes by uuid
 UUID = "5d2520ea-5bb1-55fe-a423-bcd67dee903f"
 NODE = Node(
     uuid=UUID,
@@ -136,43 +137,28 @@ def test_a_node_that_cannot_be_reported_says_why_and_the_others_go_on(change: di
     assert why in share.misfits[UUID].why
 
 
-def test_the_most_used_of_two_resource_classes_with_one_placement_class_stays() -> None:
-    names = ["gold-x", "gold-x", "gold.x", "silver"]
-    nodes = [replace(NODE, uuid=uuid_of(number), resource_class=name) for number, name in enumerate(names)]
-
-    share = shape_share(nodes)
-
-    assert set(share.misfits) == {uuid_of(2)}
-    assert share.misfits[uuid_of(2)].why.startswith(
-        "its resource class 'gold.x' would become CUSTOM_GOLD_X in placement, and so would the resource class 'gold-x'"
-    )
-    assert share == shape_share(reversed(nodes))
-
-
-def stays(
-    text: str, reported: dict[str, str], listed: dict[str, str], standing: set[str], every: dict[str, str]
-) -> bool:
+def first_of(text: str, reported: Texts, listed: Texts, standing: set[str], every: Texts) -> str:
     """
-    Return whether a resource class of some that collide stays, by counting nodes.
+    Return, of a resource class and those that collide with it, the one that counts most.
 
     ``every`` are those of other agents too, if any of theirs collides; then it does not count who was reported.
     """
     was = {uuid: one for uuid, one in reported.items() if listed.get(uuid, one) == one and one != "silver"}
 
-    def weight(one: str, known: dict[str, str]) -> tuple[int, int, int, str]:
+    def weight(one: str, known: Texts) -> tuple[int, int, int, str]:
         counted = [*was.values()] if every == listed else []
         stand = [what for uuid, what in known.items() if uuid in standing]
         return -counted.count(one), -stand.count(one), -[*every.values()].count(one), one
 
     rivals = {*every.values(), *was.values()} - {text}
-    return all(weight(text, listed) < weight(one, every) for one in rivals)
+    return min([weight(text, listed), *(weight(one, every) for one in rivals)])[-1]
 
 
 def test_of_resource_classes_that_collide_the_one_stays_that_counts_most() -> None:
     """First as reported, then by nodes that stand, then by nodes; other agents' nodes count against ours."""
     draw = random.Random(1)
 
-    def drawn(names: tuple[str, ...], most: int) -> dict[str, str]:
+    def drawn(names: tuple[str, ...], most: int) -> Texts:
         return {uuid_of(draw.randrange(9)): draw.choice(names) for _ in range(draw.randrange(most))}
 
     misfit = replace(NODE, uuid=uuid_of(9), resource_class="go-ld", traits=frozenset({"x"}))
@@ -186,9 +172,15 @@ def test_of_resource_classes_that_collide_the_one_stays_that_counts_most() -> No
         share = shape_share(nodes, reported=reported, standing=standing, elsewhere=elsewhere)
 
         every = listed | {uuid: text for uuid, text in others.items() if uuid not in listed and text != "silver"}
-        expected = {uuid: text for uuid, text in listed.items() if stays(text, reported, listed, standing, every)}
-        assert (share.spellings, set(share.providers)) == (expected, set(expected))
-        assert {uuid for uuid, one in share.misfits.items() if one.collides} == set(listed) - set(expected)
+        first = {uuid: first_of(text, reported, listed, standing, every) for uuid, text in listed.items()}
+        stay = {uuid: text for uuid, text in listed.items() if first[uuid] == text}
+        assert (share.spellings, set(share.providers)) == (stay, set(stay))
+        assert {uuid: one.why.partition(" of other")[0] for uuid, one in share.misfits.items() if one.collides} == {
+            uuid: f"its resource class {text!r} would become CUSTOM_GO_LD in placement, and so would the resource "
+            f"class {first[uuid]!r}"
+            for uuid, text in listed.items()
+            if uuid not in stay
+        }
 
 
 @pytest.mark.parametrize(
