@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from agent.allocations.decide.fit import Claimant, misfits
+from agent.allocations.decide.fit import Claimant, misfits, others_stock
 from drivers.facts import Tenant
 from drivers.libvirt.shape import shape
 from drivers.policy import DevicePolicy, Policy
 from hardware import at, card, guest_with, host
 from reportclient.allocations import Allocation, Holding, Slots
-from reportclient.tree import Inventory, Provider, ProviderTree
+from reportclient.ownership import Names, Ownership
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 NAMES = {"r": "host", "n": "host_nic"}
 MEMORY = Inventory(total=1000, reserved=100, min_unit=64, max_unit=512, step_size=32)
@@ -76,6 +77,7 @@ def test_what_the_claimant_keeps_is_judged_with_its_request() -> None:
         "host gives MEMORY_MB only in amounts from 64 to 512, and 64 are asked for in addition to the 512 that the "
         "consumer keeps",
     )
+    assert asked({"r": {"MEMORY_MB": 32}}, claimant=Claimant("mine", {"r": {"MEMORY_MB": 64}})) == ()
 
 
 def test_of_what_guests_have_and_what_is_allocated_the_greater_is_told_and_allocations_where_both_agree() -> None:
@@ -130,6 +132,22 @@ def test_a_unit_that_is_reserved_is_not_taken_from_the_rest() -> None:
     assert misfits({"n": {"VF": 1}}, NAMES, tree, (), units, reserved=reserved) == ()
     assert misfits({"n": {"VF": 2}}, NAMES, tree, (), units, reserved=reserved) == (
         "host_nic can give 1 VF, of which 0 are allocated: 2 are asked for",
+    )
+
+
+def test_what_no_driver_of_this_host_reports_is_for_placement_alone_to_judge() -> None:
+    """A class of another service, and one that a file adds; but not what a driver reports too, or did."""
+    stock = {name: Inventory(total=1) for name in ("VCPU", "THEIRS", "OF_A_FILE", "OF_BOTH", "GONE")}
+    root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=stock))
+    now = ProviderTree((Provider(name="host", inventories={name: stock[name] for name in ("VCPU", "OF_BOTH")}),))
+    files = {"host": Names(frozenset({"OF_A_FILE", "OF_BOTH"}))}
+    ours = Ownership(emitted=Names(frozenset({"VCPU", "GONE"})), configured=files)
+
+    theirs = others_stock(ObservedTree((root,)), now, ours, files)
+
+    assert theirs == {("host", "THEIRS"), ("host", "OF_A_FILE")}
+    assert misfits({"r": dict.fromkeys(stock, 1)}, NAMES, now, (), (), theirs=theirs) == (
+        "host has no GONE on this host now",
     )
 
 

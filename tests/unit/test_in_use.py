@@ -60,11 +60,12 @@ def test_a_guest_that_placement_does_not_know_has_no_migration() -> None:
 
 USES = Holdings(
     guests=frozenset({"guest"}),
-    units=(Holding("guest", "host_card", "VGPU", 1),),
-    floats=(Float("guest", "VCPU", 2, ("host",), ""),),
+    units=(Holding("guest", "host_card", "VGPU", 1), Holding("another", "host_card", "VGPU", 1)),
+    floats=(Float("guest", "VCPU", 2, ("host",), ""), Float("another", "VCPU", 2, ("host",), "")),
     known={"guest": GuestState(active=True)},
     told=frozenset({"VCPU", "PCPU", "VGPU"}),
 )
+ONLY_DEVICES, ONLY_CPUS = (replace(USES, told=frozenset(told)) for told in ({"VGPU"}, {"VCPU", "PCPU"}))
 
 
 @pytest.mark.parametrize(
@@ -76,6 +77,8 @@ USES = Holdings(
         pytest.param({"root": {"VCPU": 4}}, {"root": {"VCPU": 2}}, USES, "", id="more than it uses"),
         pytest.param(HERE, {"root": {"VCPU": 2, "VGPU": 1}}, USES, "1 VGPU on host_card", id="on another provider"),
         pytest.param({"root": {"VCPU": 1}}, {"root": {"VCPU": 1}}, USES, "", id="less than it uses, from before"),
+        pytest.param({"card": {"VGPU": 2}}, {"card": {"VGPU": 1}}, ONLY_DEVICES, "", id="another guest's device"),
+        pytest.param(HERE, {"card": {"VGPU": 1}}, ONLY_CPUS, "2 PCPU or VCPU", id="only CPUs are told"),
         pytest.param(HERE, {}, replace(USES, known={"guest": GuestState(active=False)}), "", id="it is shut off"),
         pytest.param(HERE, {}, replace(USES, known={}), "", id="it is not here"),
         pytest.param({"root": {"DISK_GB": 5}}, {}, USES, "5 DISK_GB on host", id="what the hypervisor does not tell"),

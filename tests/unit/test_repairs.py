@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from agent.allocations.decide.fit import misfits, others_stock
 from agent.audit.audit import witness
 from agent.audit.decide.findings import Finding, Kind
 from agent.audit.heal import Healed, HealPolicy, heal
@@ -332,26 +331,3 @@ def test_a_hand_over_judges_the_layout_that_stands(make: Any) -> None:
     world.take(force=True)
     world.change(layout="numa")
     assert hand_over_node(world.node(), force=True).status is Status.CHANGED
-
-
-def test_a_request_fits_where_only_others_stock_is_not_this_hosts(make: Any) -> None:
-    """Bandwidth of Neutron's and a class of provider.yaml are not the driver's; a card that is gone is."""
-    world: World = make()
-    world.take()
-    world.put_child(":NIC Switch agent", "CUSTOM_OWNER_NEUTRON", "NET_BW_EGR_KILOBIT_PER_SEC")
-    world.put_class("CUSTOM_LICENSE")
-    world.take()
-    agent, gpu = child(world, "NIC Switch agent"), child(world, "20_00_0")
-    node = world.node()
-    world.change_card("seen", 2, False)
-    survey, observed = world.driver.survey("host"), node.client.observe(ROOT)
-    tree, holdings = world.driver.shape(survey, world.setup.policy(), observed)
-    left = node.state_file(ROOT).read(node.where)
-    theirs = others_stock(observed, tree, node.ownership(survey, tree, observed, left), left.configured)
-    names = {seen.uuid: seen.name for seen in observed}
-
-    def ask(request: dict[str, dict[str, int]]) -> tuple[str, ...]:
-        return misfits(request, names, tree, node.client.allocations(observed), holdings.units, theirs=theirs)
-
-    assert ask({ROOT: {"VCPU": 1, "CUSTOM_LICENSE": 1}, agent: {"NET_BW_EGR_KILOBIT_PER_SEC": 1}}) == ()
-    assert ask({gpu: {"VGPU": 1}}) == ("host_pci_0000_20_00_0 has no VGPU on this host now",)

@@ -53,9 +53,10 @@ def test_a_merge_takes_away_what_the_caller_had_and_leaves_the_rest(
     assert merge_set(HELD, before, request_) == after
 
 
-def test_a_merge_of_more_than_there_is_fails() -> None:
-    with pytest.raises(ValueError, match="it has less than 3 VCPU on provider here"):
-        merge_set(HELD, {HERE: {"VCPU": 3}}, {})
+@pytest.mark.parametrize(("place", "amount"), [(HERE, 3), (THERE, 1)])
+def test_a_merge_of_more_than_there_is_fails(place: str, amount: int) -> None:
+    with pytest.raises(ValueError, match=f"it has less than {amount} VCPU on provider {place}"):
+        merge_set(HELD, {place: {"VCPU": amount}}, {})
 
 
 @pytest.mark.parametrize(
@@ -74,11 +75,26 @@ def test_an_evacuated_guest_keeps_what_it_has_on_the_host_that_is_down(request_:
     assert evacuated_set(HELD, request_, SHARED) == after
 
 
-def test_a_shared_disk_goes_with_the_guest_of_a_move_and_the_migration_keeps_the_host() -> None:
-    migration, guest = moved_sets(HELD, {THERE: {"VCPU": 2}}, SHARED)
+@pytest.mark.parametrize(
+    ("held", "request_", "kept"),
+    [
+        pytest.param(HELD, {THERE: {"VCPU": 2}}, {HERE: {"VCPU": 2}}, id="to another host"),
+        pytest.param(HELD, {HERE: {"VCPU": 2}}, {HERE: {"VCPU": 2}}, id="to its own host"),
+        pytest.param(
+            {**HELD, FASTER: {"CUSTOM_X": 1}},
+            {THERE: {"VCPU": 2}, STORAGE: {"DISK_GB": 30}},
+            HELD,
+            id="to a larger disk",
+        ),
+    ],
+)
+def test_shared_storage_goes_with_the_guest_of_a_move_and_the_migration_keeps_the_rest(
+    held: Slots, request_: Slots, kept: Slots
+) -> None:
+    migration, guest = moved_sets(held, request_, SHARED)
 
-    assert migration == {HERE: {"VCPU": 2}}
-    assert guest == {THERE: {"VCPU": 2}, STORAGE: {"DISK_GB": 20}}
+    assert migration == kept
+    assert guest == {uuid: resources for uuid, resources in held.items() if uuid in SHARED} | {**request_}
 
 
 def test_a_migration_keeps_all_where_only_that_tells_the_way_back() -> None:

@@ -53,7 +53,7 @@ def uncovered(guest: str, before: Slots, after: Slots, names: Mapping[str, str],
         parts += _parts(short)
         used = sum(amount for (_, name), amount in uses.items() if name in kind)
         lack = min(sum(mine.values()), used) - sum(amount for (_, name), amount in left.items() if name in kind)
-        parts += [f"{lack} {' or '.join(sorted(kind))}"] if kind <= told and not short and lack > 0 else []
+        parts += [f"{lack} {' or '.join(sorted(kind))}"] if not short and lack > 0 else []
     return _twice(f"guest {guest}", parts)
 
 
@@ -83,7 +83,6 @@ def _user(consumer: Consumer, names: Mapping[str, str], running: Mapping[str, Co
     if consumer.kind not in (None, MIGRATION):
         return ""
     for guest, own in running.items():
-        is_kin = own and (own.project, own.user) == (consumer.project, consumer.user)
-        if own and is_kin and names.keys().isdisjoint(own.slots):
+        if own and (own.project, own.user) == (consumer.project, consumer.user) and names.keys().isdisjoint(own.slots):
             return f"guest {guest}, whose allocations here {consumer.uuid} may keep,"
     return ""
