@@ -31,7 +31,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def most_alike(name: str, known: Iterable[str], likeness: float = PLAIN) -> str:
     """Return the known name that ``name`` resembles most, at least by ``likeness`` (0 to 1); empty: there is none."""
-    return next(iter(get_close_matches(name, [*known], 1, likeness)), "")
+    return next(iter(get_close_matches(name, [*known], cutoff=likeness)), "")
 
 
 def _meant(error: jsonschema.ValidationError) -> str:

@@ -15,7 +15,7 @@ from agent.form_errors import form_error, nearest
         ({"heal": [], "graces_s": 5}, "('graces_s' was unexpected): is grace_s meant?"),
         ({"heal": [], "colour": 5}, "('colour' was unexpected)"),
         ({"heal": [], "limit": 0}, "limit: 0 is less than the minimum of 1"),
-        ({"heal": [], "untyped": "yes" * 400}, f"untyped: '{'yes' * 150}"),
+        ({"heal": [], "untyped": "yes" * 400}, f": '{'yes' * 166}y"),
         ({"heal": ["orphan"]}, "heal[0]: 'orphan' is not one of ["),
         ({"heal": ["orphan"]}, "]: is orphaned meant?"),
     ],
