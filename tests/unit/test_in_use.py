@@ -9,6 +9,7 @@ from reportclient.allocations import Consumer, Float, GuestState, Holding, Holdi
 
 NAMES = {"root": "host", "card": "host_card"}
 HERE: Slots = {"root": {"VCPU": 2}, "card": {"VGPU": 1}, "storage": {"DISK_GB": 5}}
+MORE: Slots = {"card": {"VGPU": 1}, "root": {"VCPU": 2, "DISK_GB": 5}}
 ELSEWHERE: Slots = {"other": {"VCPU": 2}}
 
 
@@ -60,8 +61,8 @@ def test_a_guest_that_placement_does_not_know_has_no_migration() -> None:
 
 USES = Holdings(
     guests=frozenset({"guest"}),
-    units=(Holding("guest", "host_card", "VGPU", 1), Holding("another", "host_card", "VGPU", 1)),
-    floats=(Float("guest", "VCPU", 2, ("host",), ""), Float("another", "VCPU", 2, ("host",), "")),
+    units=(Holding("guest", "host_card", "VGPU", 1), Holding("another", "host_card", "VGPU", 2)),
+    floats=(Float("guest", "VCPU", 2, ("host",), ""), Float("another", "VCPU", 3, ("host",), "")),
     known={"guest": GuestState(active=True)},
     told=frozenset({"VCPU", "PCPU", "VGPU"}),
 )
@@ -72,6 +73,7 @@ ONLY_DEVICES, ONLY_CPUS = (replace(USES, told=frozenset(told)) for told in ({"VG
     ("before", "after", "holdings", "lost"),
     [
         pytest.param(HERE, {}, USES, "2 PCPU or VCPU, 1 VGPU on host_card", id="all goes"),
+        pytest.param(MORE, {}, USES, "5 DISK_GB on host, 2 PCPU or VCPU, 1 VGPU on host_card", id="and its disk here"),
         pytest.param(HERE, {**HERE, "root": {"VCPU": 1}}, USES, "1 PCPU or VCPU", id="a float that shrinks"),
         pytest.param(HERE, {**HERE, "root": {"PCPU": 2}}, USES, "", id="the other class of CPUs"),
         pytest.param({"root": {"VCPU": 4}}, {"root": {"VCPU": 2}}, USES, "", id="more than it uses"),
