@@ -11,7 +11,6 @@ from dataclasses import replace
 from random import Random
 from typing import TypeVar
 
-from agent.audit.decide.findings import Finding
 from agent.audit.decide.guests import NOBODY, find_all
 from agent.audit.decide.snapshot import Configured, Providers, Snapshot, kin, suspects
 from agent.nova.answers import NovaMigration, NovaServer, NovaWitness
@@ -152,9 +151,7 @@ class Audited:
         user = self.dice.choice(("u", "u", "u", "u", "v", NOBODY))
         project = NOBODY if user == NOBODY and self.odds(0.5) else "p"
         if slots:
-            self.consumers[uuid] = Consumer(
-                uuid=uuid, generation=len(self.consumers), project=project, user=user, kind=kind, slots=slots
-            )
+            self.consumers[uuid] = Consumer(uuid=uuid, generation=7, project=project, user=user, kind=kind, slots=slots)
 
     def _tree(self, places: tuple[str, ...], rows: tuple[Allocation, ...], rooms: tuple[int, ...]) -> ObservedTree:
         """Return a tree that has room for what is allocated of it, and here and there for more."""
@@ -202,7 +199,7 @@ class Audited:
                 place = dice.choice(("nova-host", "nova-host", "another-nova-host", None))
                 status = dice.choice(("ACTIVE", "SHUTOFF", *STATES))
                 servers[uuid] = NovaServer(
-                    uuid=uuid, status=status, host=place, task="deleting" if self.odds(0.1) else None
+                    uuid=uuid, status=status, host=place, task=dice.choice((*9 * [None], "deleting"))
                 )
             if self.odds(0.15 if uuid in self.known else 0.4):
                 name = uuid if uuid not in self.known else f"move of {uuid}"
@@ -235,6 +232,7 @@ class Audited:
             offered={name: frozenset(self.some(functions, 0.4)) for name in self.some((*CARDS, "host_gone"), 0.5)},
             odd=OddStock(sentences={name: f"{name} is odd" for name in self.some(names, 0.1)}),
         )
+        standing = dice.choice(("devices", "devices", "devices", "cells"))
         ours = replace(OURS, adopted=frozenset(self.some(names, 0.3)))
         return Snapshot(
             tree=tree,
@@ -253,9 +251,7 @@ class Audited:
                 cards=dict.fromkeys(functions[1:3], functions[0]) if self.odds(0.8) else {},
             ),
             configured=Configured(
-                layout="devices",
-                standing="cells" if self.odds(0.2) else "devices",
-                disputed={"VCPU": (8, 4)} if self.odds(0.2) else {},
+                layout="devices", standing=standing, disputed={"VCPU": (8, 4)} if self.odds(0.2) else {}
             ),
         )
 
@@ -288,13 +284,9 @@ def _observed(several: Iterable[Provider]) -> ObservedTree:
 
 def told_of(number: int) -> tuple[str, str]:
     """What an audit says of the guests of a host, and of the providers of another one."""
-    of_guests, of_providers = Audited(number).guests(), Audited(number).providers()
-    read = f"reads {sorted(suspects(of_guests) | kin(of_guests))}\n"
-    return read + _text(find_all(of_guests)), _text(find_all(of_providers))
-
-
-def _text(found: Iterable[Finding]) -> str:
-    return "".join(f"{one.key} {sorted(one.consumers)} {one}\n" for one in found)
+    hosts = Audited(number).guests(), Audited(number).providers()
+    first, second = ("".join(f"{one.key} {sorted(one.consumers)} {one}\n" for one in find_all(host)) for host in hosts)
+    return f"reads {sorted(suspects(hosts[0]) | kin(hosts[0]))}\n{first}", second
 
 
 def line_of(number: int) -> str:

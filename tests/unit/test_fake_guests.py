@@ -64,6 +64,7 @@ def test_a_mixed_fleet_has_guests_of_every_kind() -> None:
     assert len({guest.uuid for host in hosts for guest in host.guests}) == sum(len(host.guests) for host in hosts)
     assert make_hosts(4, seed=0, shape="mixed") == hosts
     assert make_hosts(4, seed=1, shape="mixed") != hosts
+    assert make_hosts(1, seed=0, shape="small")[0].kinds == ("plain",)
 
 
 def test_guests_have_vfs_for_ports_only_on_hosts_of_that_shape() -> None:
