@@ -96,7 +96,7 @@ class Audited:
                 foreign=frozenset({OTHERS}),
                 present=frozenset(tree.by_name),
             ),
-            configured=Configured(disputed={"VCPU": (8, 4)} if self.odds(0.2) else {}),
+            configured=Configured(disputed=dict.fromkeys(self.some(OF_GUESTS[:3], dice.choice((0, 0, 0.7))), (8, 4))),
             typed=self.odds(0.5),
             beside_nova=self.odds(0.3),
         )

@@ -130,7 +130,7 @@ def test_a_stopped_server_without_rows_is_missing_by_nova_s_word_alone(
     assert find_all(replace(asked, nova=SILENT)) == ()
     assert find_all(replace(asked, nova=told(rests, migrations=(move("post-migrating", "stranger"),)))) == ()
     moving = snapshot(guests={"stranger": replace(RUNS, migrating=True)})
-    allocated_meanwhile = snapshot(consumer("stranger"), guests={"stranger": OFF})
+    allocated_meanwhile = snapshot(consumer("stranger", {ROOT: LARGE}), guests={"stranger": OFF})
     for other in (moving, allocated_meanwhile):
         assert find_all(replace(other, doubted=asked.doubted, nova=told(rests))) == ()
 
