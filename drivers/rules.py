@@ -13,8 +13,8 @@ from reportclient.reserve import check_length
 from reportclient.tree import MAX_INT
 
 PARTS = (("domain", 4, 0xFFFF), ("bus", 2, 0xFF), ("slot", 2, 0x1F), ("function", 1, 0x7))
-SWITCHES = {"true": True, "1": True, "yes": True, "on": True, "t": True, "y": True,
-            "false": False, "0": False, "no": False, "off": False, "f": False, "n": False}  # fmt: skip
+ON, OFF = ("true", "1", "yes", "on", "t", "y"), ("false", "0", "no", "off", "f", "n")
+SWITCHES = dict.fromkeys(ON, True) | dict.fromkeys(OFF, False)
 TAGS = ("devname", "vendor_id", "product_id", "address", "resource_class", "traits", "physical_network", "managed",
         "remote_managed", "trusted", "one_time_use", "live_migratable", "resource_class_attribute",
         "bandwidth", "expect")  # fmt: skip
@@ -149,7 +149,7 @@ def _only_address(parts: list[str]) -> PciAddress | None:
 def _split(address: str) -> list[str]:
     """Split ``bus:slot.function`` into its four parts: full-width hex digits, and ``*`` for a missing or empty part."""
     place, _, function = address.partition(".")
-    fields = place.split(":") if place else []
+    fields = place.split(":")
     if len(fields) > 3:
         raise ValueError(f"has the address {address!r}, with more than domain, bus and slot before the dot")
     texts = [*["*"] * (3 - len(fields)), *(field.strip() or "*" for field in fields), function.strip() or "*"]
@@ -175,15 +175,16 @@ def _parse_id(record: Mapping[str, object], name: str) -> str | None:
 
 def _parse_attribute(record: Mapping[str, object]) -> str | None:
     text = _text(record, "resource_class_attribute")
-    if text and not ATTRIBUTE.fullmatch(text):
+    if not text:
+        return None
+    if not ATTRIBUTE.fullmatch(text):
         raise ValueError(f"has {text!r} as resource_class_attribute, which must be a file below the device's folder")
-    if text and _parse_id(record, "vendor_id") is None:
+    if _parse_id(record, "vendor_id") is None:
         raise ValueError(
             "has resource_class_attribute but no vendor_id: add the vendor_id of the cards whose driver makes that file"
         )
-    if text:
-        check_length(normalise_class(f"{text.split('/')[0]}_{MAX_INT}"))
-    return text or None
+    check_length(normalise_class(f"{text.split('/')[0]}_{MAX_INT}"))
+    return text
 
 
 def _parse_bandwidth(value: object) -> Bandwidth | None:
@@ -201,7 +202,7 @@ def _parse_expect(value: object) -> int | None:
     text = str(value)
     if value is None:
         return None
-    if not (text.isdecimal() and len(text) <= 5 and int(text)):
+    if not (re.fullmatch(r"\d{1,5}", text) and int(text)):
         raise ValueError(f"has expect {text[:40]!r}, which must be a number of devices, at least 1")
     return int(text)
 
@@ -210,7 +211,7 @@ def _parse_kbps(value: object) -> int | None:
     if value == "link":
         return None
     text = str(value)
-    if not (text.isdecimal() and len(text) <= 10 and 0 < int(text) <= MAX_KBPS):
+    if not (re.fullmatch(r"\d{1,10}", text) and 0 < int(text) <= MAX_KBPS):
         raise ValueError(f"has the bandwidth {value!r}, which must be link, or kbit/s from 1 to {MAX_KBPS}")
     return int(text)
 

@@ -733,7 +733,7 @@ def test_neutrons_rules_are_accepted_as_in_nova_and_left_out_where_they_do_not_f
     assert "is left to Neutron and is not reported, as in nova" in told[0]
 
 
-@pytest.mark.parametrize("record", [{"devname": "ens1"}, {"devname": "ens1", "product_id": "1515"}])
+@pytest.mark.parametrize("record", [{"devname": "ens1"}, {"devname": "ens1", "vendor_id": "1", "product_id": "1"}])
 def test_a_card_that_a_rule_without_effect_names_is_not_discovered(record: dict[str, object]) -> None:
     quiet = DevicePolicy(rules=parse_rules([json.dumps(record | NEUTRONS)], report=False), discover_all=True)
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from agent.settings.devices import parse_mdev_rules, parse_pages, parse_rules
-from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, ReservedPages, RulePlace
+from drivers.pci import PciAddress
+from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, ReservedPages, RuleNetwork, RulePlace
 from drivers.rules import matches, parse_rule, rule_attributes
 from hardware import card, plain
 from reportclient.ownership import MARKER, SET
@@ -22,6 +23,7 @@ from reportclient.tree import MAX_INT
         pytest.param({"vendor_id": "8086", "product_id": "1533"}, True, id="ids"),
         pytest.param({"vendor_id": "0x8086"}, True, id="ids with 0x"),
         pytest.param({"vendor_id": "*", "product_id": "1528"}, False, id="another product"),
+        pytest.param({"vendor_id": "15b3", "product_id": "1533"}, False, id="another vendor"),
         pytest.param({"address": "0000:05:00.0"}, True, id="address"),
         pytest.param({"address": "5:0.0"}, True, id="short address"),
         pytest.param({"address": "05:00.1"}, False, id="another function"),
@@ -99,7 +101,10 @@ def test_the_one_address_of_a_pf_means_its_vfs_and_those_of_no_other(address: ob
         ),
         pytest.param({"expect": 0}, "expect '0', which must be a number of devices, at least 1", id="expects none"),
         pytest.param({"expect": "all"}, "expect 'all', which must be a number", id="expects no number"),
+        pytest.param({"expect": "1" * 5000}, "expect '1+', which must be a number", id="expects too many"),
         pytest.param({"bandwidth": "fast"}, "'fast', which must be link, or kbit/s", id="bandwidth"),
+        pytest.param({"bandwidth": 0}, "0, which must be link, or kbit/s from 1", id="no bandwidth"),
+        pytest.param({"bandwidth": 2**31}, "kbit/s from 1 to 2147483647", id="more than placement takes"),
         pytest.param({"bandwidth": {"egress": 1}}, "does not name egress and ingress", id="half a bandwidth"),
     ],
 )
@@ -147,6 +152,46 @@ def test_a_rule_that_counts_for_nothing_is_refused_where_nova_does_not_start(
         parse_rules([json.dumps(record)], report=False)
 
 
+def test_each_key_of_a_rule_counts() -> None:
+    record = {
+        "vendor_id": "0x8086",
+        "product_id": "533",
+        "address": "FFFF:ff:1f.7",
+        "traits": "fast, HW_NIC_SRIOV,",
+        "physical_network": "net",
+        "bandwidth": "link",
+        "one_time_use": "No",
+        "live_migratable": True,
+        "remote_managed": 1,
+        "expect": "12345",
+    }
+
+    rule = parse_rule(record | {"resource_class": "nic"}, 7)
+
+    assert rule == DeviceRule(
+        number=7,
+        vendor_id="8086",
+        product_id="0533",
+        place=RulePlace(address=rule.place.address, exact=PciAddress(0xFFFF, 0xFF, 0x1F, 7)),
+        resource_class="CUSTOM_NIC",
+        traits=frozenset({"CUSTOM_FAST", "HW_NIC_SRIOV"}),
+        network=RuleNetwork(name="net", bandwidth=Bandwidth()),
+        one_time_use=False,
+        live_migratable=True,
+        remote_managed=True,
+        expect=12345,
+    )
+    by_file = parse_rule(record | {"resource_class_attribute": "nvidia/type"}, 7)
+    assert by_file == replace(rule, resource_class=None, class_attribute="nvidia/type")
+
+
+@pytest.mark.parametrize(
+    ("words", "means"), [("true 1 yes on t y TRUE", True), ("false 0 no off f n False", False)], ids=["on", "off"]
+)
+def test_a_switch_is_read_as_in_nova(words: str, means: bool) -> None:
+    assert {parse_rule({"one_time_use": word}, 1).one_time_use for word in words.split(" ")} == {means}
+
+
 def test_an_empty_devname_is_none() -> None:
     assert parse_rule({"devname": "", "vendor_id": "8086"}, 1) == DeviceRule(number=1, vendor_id="8086")
 
@@ -162,7 +207,9 @@ def test_rules_tell_the_files_of_each_vendors_driver_that_must_be_read() -> None
             {"vendor_id": "8086"},
         )
     )
-    policy = DevicePolicy(report=True, rules=(first, second, other, plain_one))
+    policy = DevicePolicy(
+        report=True, rules=(first, second, other, plain_one, DeviceRule(number=1, class_attribute="x"))
+    )
 
     assert rule_attributes(policy) == {
         "10de": frozenset({"nvidia/type", "nvidia/size"}),
@@ -183,6 +230,7 @@ def test_the_longest_class_fits_a_trait_with_the_largest_amount() -> None:
     [
         pytest.param("link", Bandwidth(), id="link"),
         pytest.param(1000, Bandwidth(1000, 1000), id="one number"),
+        pytest.param({"egress": 1, "ingress": 2**31 - 1}, Bandwidth(1, 2**31 - 1), id="least and most"),
         pytest.param({"egress": 10, "ingress": "link"}, Bandwidth(10, None), id="each its own"),
     ],
 )
