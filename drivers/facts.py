@@ -197,6 +197,11 @@ class PciFunction:
         return self.pf is not None
 
     @property
+    def counted_on(self) -> PciAddress:
+        """Return the address of the function that offers this one: its PF, or itself."""
+        return self.pf or self.address
+
+    @property
     def links(self) -> tuple[NetDevice, ...]:
         """Interfaces of this function, without those that only represent VFs on a switch in the card (switchdev)."""
         return tuple(net for net in self.net_devices if net.represents is None)

@@ -161,10 +161,10 @@ def _fits(place: str, name: str, amount: int, left: Mapping[Slot, int], limits: 
 
 def _branch(provider: str, parents: Mapping[str, str | None]) -> str:
     """Return the child of the root that is this provider or above it; the root for the root itself."""
-    above = parents.get(provider)
-    while above and parents.get(above):
-        provider, above = above, parents[above]
-    return provider
+    path = [provider]
+    while above := parents.get(path[-1]):
+        path.append(above)
+    return path[-2:][0]
 
 
 def _fill(demand: Demand, parts: Iterable[tuple[str, int]]) -> Iterator[Parcel]:

@@ -23,12 +23,7 @@ class Parcel:
 
 def staying(parcel: Parcel) -> Parcel:
     """Return the parcel with its own provider as its destination."""
-    changed = parcel.to_class != parcel.resource_class
-    return replace(
-        parcel,
-        to_provider=parcel.provider,
-        because=f"the provider offers it as {parcel.to_class} now" if changed else "",
-    )
+    return replace(parcel, to_provider=parcel.provider, because=f"the provider offers it as {parcel.to_class} now")
 
 
 def conversions(

@@ -20,7 +20,7 @@ def away(policy: DevicePolicy, standing: BySuffix, here: Iterable[str]) -> dict[
     then a person withdrew it.
     """
     said = reserved_by_operator_on(standing.root)
-    missing = {name: amount for name, amount in said.items() if name not in {*here, *NO_DEVICES}}
+    missing = {name: amount for name, amount in said.items() if name not in here}
     return {
         name: (
             Inventory(total=amount, reserved=amount, max_unit=amount),

@@ -25,14 +25,14 @@ def _sev_stock(facts: HostFacts, standing: BySuffix) -> list[DeviceStock]:
     """
     offers = _offers(facts)
     guests = max((offer.sev_guests for offer in offers), default=0)
-    es_guests = max((offer.sev_es_guests for offer in offers), default=0)
     kernel = facts.cpu.sev
+    if not guests or (kernel is not None and not kernel.sev):
+        return []
+    es_guests = max(offer.sev_es_guests for offer in offers)
     snp = kernel is not None and kernel.sev_snp
     can_snp = snp and any("sev-snp" in offer.launch_security for offer in offers)
     es = kernel is not None and kernel.sev_es and not snp and facts.hypervisor.versions.hypervisor >= QEMU_SEV_ES
     kinds = (("amd_sev", guests, True), ("amd_sev_es", es_guests, es), ("amd_sev_snp", es_guests, can_snp))
-    if not guests or (kernel is not None and not kernel.sev):
-        return []
     reason = "libvirt's domain capabilities: {} guests of {} at a time"
     rule = "kvm_amd was loaded with it, and QEMU and libvirt support it"
     return [

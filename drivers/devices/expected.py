@@ -42,11 +42,9 @@ class Short:
 
 def short_rules(facts: HostFacts, policy: DevicePolicy) -> tuple[Short, ...]:
     """Return the rules with fewer devices than they expect: those of PCI devices first."""
-    if not (any(one.expect for one in policy.rules) or any(one.expect for one in policy.mdevs)):
-        return ()
     functions = {function.address: function for function in facts.devices.functions}
     counts: dict[int, int] = {}
-    for address, rule in rules_by_function(functions, policy).items() if policy.report else ():
+    for address, rule in rules_by_function(functions, policy).items():
         counts[rule.number] = counts.get(rule.number, 0) + (by_rule(functions[address], rule) is not None)
     made = _mdevs_by_type(facts, policy.mdevs)
     of_pci = ((one, one.expect, counts.get(one.number, 0)) for one in policy.rules if policy.report)
@@ -58,7 +56,7 @@ def short_rules(facts: HostFacts, policy: DevicePolicy) -> tuple[Short, ...]:
 def expected_slots(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> frozenset[tuple[str, str]]:
     """Return (suffix, class) of the stock in placement that a rule expects and that is not all there."""
     rules = short_rules(facts, policy)
-    stood = (("", standing.root), *standing.children) if rules else ()
+    stood = (("", standing.root), *standing.children)
     names = {suffix for suffix, _ in stood if suffix}
     return frozenset(
         (suffix, name)

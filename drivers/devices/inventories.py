@@ -81,12 +81,13 @@ def _with_shares_of_rest(
     devices: list[DeviceStock], stood: Mapping[str, Inventory], standing: BySuffix
 ) -> list[DeviceStock]:
     """Return the devices; those with an unknown amount get equal parts of the rest of the total."""
-    for name in sorted(frozenset().union(*(device.untold for device in devices)) & stood.keys()):
+    for name, stock in sorted(stood.items()):
         silent = [number for number, one in enumerate(devices) if name in one.untold and not _has(one, name, standing)]
-        rest = stood[name].total - sum(one.inventories[name][0].total for one in devices if name in one.inventories)
+        shown = sum(one.inventories[name][0].total for one in devices if name in one.inventories)
+        rest = max(0, stock.total - shown)
         for place, number in enumerate(silent):
-            part = max(0, rest) // len(silent) + (place < max(0, rest) % len(silent))
-            devices[number] = _with_reserved_part(devices[number], name, part) if part else devices[number]
+            if part := rest // len(silent) + (place < rest % len(silent)):
+                devices[number] = _with_reserved_part(devices[number], name, part)
     return devices
 
 

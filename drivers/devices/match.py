@@ -29,6 +29,16 @@ class Match:
     rule: DeviceRule | None
     resource_class: str
 
+    @property
+    def network(self) -> str | None:
+        """Return the physical network whose ports get the function; None: it is not Neutron's."""
+        return self.rule.network.name if self.rule else None
+
+    @property
+    def once(self) -> bool:
+        """Return whether its first guest uses it up for good; it is the only function of its provider then."""
+        return bool(self.rule and self.rule.one_time_use)
+
 
 def rules_by_function(
     functions: Mapping[PciAddress, PciFunction], policy: DevicePolicy
@@ -94,8 +104,8 @@ def _card_fits(
             f"[pci] device_spec rule {rule.number} has remote_managed for {function.address}, which is no VF: only VFs "
             f"can have it: add their product_id to the rule"
         )
-    pf = functions.get(function.pf or function.address)
-    return bool(function.serial_number or (pf and pf.serial_number))
+    card = functions.get(function.counted_on)
+    return bool(function.serial_number or (card and card.serial_number))
 
 
 def by_rule(function: PciFunction, rule: DeviceRule) -> Match | None:
@@ -107,7 +117,7 @@ def by_rule(function: PciFunction, rule: DeviceRule) -> Match | None:
 def by_itself(
     function: PciFunction,
     functions: Mapping[PciAddress, PciFunction],
-    spoken_of: Container[PciAddress],
+    spoken_of: Container[PciAddress | None],
     policy: DevicePolicy,
 ) -> Match | None:
     """Return a VF of a network card, with ``discover = all``; None where a rule is about its card, on purpose then."""
@@ -128,11 +138,10 @@ def offered_together(address: PciAddress, matched: list[Match], facts: HostFacts
     Raises:
         PolicyError: the functions are such that nova refuses to offer them together, or cannot migrate live here.
     """
-    refusal, others = _refusal(address, matched), without_neutrons(matched)
-    if refusal and len(others) < len(matched):
-        matched, refusal = others, _refusal(address, others)
-    if refusal:
-        raise PolicyError(refusal)
+    if _refusal(address, matched):
+        matched = without_neutrons(matched)
+        if refusal := _refusal(address, matched):
+            raise PolicyError(refusal)
     _check_live(matched, facts)
     return matched
 
@@ -155,13 +164,13 @@ def by_provider(
     for address, rule in sorted(ruled.items()):
         function = functions[address]
         if match := by_rule(function, rule):
-            groups.setdefault(function.pf or address, []).append(match)
+            groups.setdefault(function.counted_on, []).append(match)
     return groups
 
 
 def without_neutrons(matched: Iterable[Match]) -> list[Match]:
     """Return the functions whose rule names no physical network."""
-    return [match for match in matched if not (match.rule and match.rule.network.name)]
+    return [match for match in matched if not match.network]
 
 
 def _refusal(address: PciAddress, matched: list[Match]) -> str:
@@ -180,7 +189,7 @@ def _refusal(address: PciAddress, matched: list[Match]) -> str:
                 f"[pci] device_spec rule {match.rule.number} has one_time_use for {match.function.address}, a VF: "
                 f"only PFs and plain devices can have it"
             )
-    networks = sorted({match.rule.network.name for match in matched if match.rule and match.rule.network.name})
+    networks = sorted({match.network for match in matched if match.network})
     if nameless := [name for name in networks if not network_trait(name)]:
         return (
             f"[pci] device_spec has {nameless[0][:40]!r} as a physical_network, and no trait can be made of it: use "

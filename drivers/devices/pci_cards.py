@@ -40,7 +40,7 @@ class _Use:
 
     held: frozenset[PciAddress]  # by <hostdev> and <interface type='hostdev'>: their drivers are away from the host
     given: frozenset[PciAddress]  # those, and the functions of interfaces that guests have whole
-    divided: frozenset[PciAddress]  # mediated devices exist on them, offered or not
+    divided: frozenset[PciAddress | None]  # mediated devices exist on them, offered or not
     unbooked: frozenset[PciAddress]  # as the function of this name
 
 
@@ -56,12 +56,12 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> lis
     functions = {function.address: function for function in facts.devices.functions}
     ruled = rules_by_function(functions, policy)
     hidden = unknown_cards(functions, policy, ruled) if policy.report else {}
-    spoken_of = {functions[address].pf or address for address in (*ruled, *hidden)} | _perhaps_ruled(facts, policy)
+    spoken_of = {functions[address].counted_on for address in (*ruled, *hidden)} | _perhaps_ruled(facts, policy)
     ruled = ruled if policy.report else {}
     groups = by_provider(ruled, functions)
     for function in facts.devices.functions:
         if match := by_itself(function, functions, spoken_of, policy):
-            groups.setdefault(function.pf or function.address, []).append(match)
+            groups.setdefault(function.counted_on, []).append(match)
     together = {address: offered_together(address, matched, facts) for address, matched in sorted(groups.items())}
     use = _use_of(facts, chain.from_iterable(together.values()))
     stock = {
@@ -118,24 +118,20 @@ def _pci_provider(
         inventories=inventories,
         traits=traits | (marks(why, before) if away else short(before, totals)),
         members={str(match.function.address): match.resource_class for match in matched},
-        reserved=frozenset(
-            str(one.function.address)
-            for one in matched
-            if one.function.address in away or (one.rule and one.rule.one_time_use)
-        ),
-        hardware=_hardware(address, matched, owner),
-        once=any(match.rule and match.rule.one_time_use for match in matched),
+        reserved=frozenset(str(one.function.address) for one in matched if one.function.address in away or one.once),
+        hardware=_hardware(address, matched),
+        once=matched[0].once,
         ill=why,
         untold=untold,
         novas=any(match.rule and match.rule.novas for match in matched),
     )
 
 
-def _perhaps_ruled(facts: HostFacts, policy: DevicePolicy) -> frozenset[PciAddress]:
+def _perhaps_ruled(facts: HostFacts, policy: DevicePolicy) -> frozenset[PciAddress | None]:
     """Return the cards with a VF that is odd, and that a rule would match if it were like another VF of its card."""
     alike = {one.pf: one for one in facts.devices.functions if one.pf}
     odd = (replace(alike[one.pf], address=one.address) for one in facts.devices.odd if one.address and one.pf in alike)
-    return frozenset(one.pf for one in odd if one.pf and any(matches(rule, one) for rule in policy.rules))
+    return frozenset(one.pf for one in odd if any(matches(rule, one) for rule in policy.rules))
 
 
 def _use_of(facts: HostFacts, matched: Iterable[Match]) -> _Use:
@@ -145,7 +141,7 @@ def _use_of(facts: HostFacts, matched: Iterable[Match]) -> _Use:
     return _Use(
         held=held,
         given=held.union(*(passed_through(guest, functions) for guest in facts.guests)),
-        divided=frozenset(one.address for one in facts.devices.mdev_parents if one.address and one.name in parents),
+        divided=frozenset(one.address for one in facts.devices.mdev_parents if one.name in parents),
         unbooked=unbooked(facts, matched),
     )
 
@@ -160,18 +156,14 @@ def _in_use(function: PciFunction, use: _Use) -> str | None:
     return f"a guest has its PF {function.pf}" if function.pf in use.held else None
 
 
-def _hardware(address: PciAddress, matched: list[Match], owner: PciFunction) -> frozenset[str]:
+def _hardware(address: PciAddress, matched: list[Match]) -> frozenset[str]:
     """Return the addresses of the offered functions, of their PF, and of all VFs of a PF that is offered whole."""
-    whole = any(match.function.address == owner.address for match in matched)
-    functions = (address, *(match.function.address for match in matched), *(owner.vfs if whole else ()))
-    return frozenset(map(str, functions))
+    return frozenset(map(str, (address, *(match.function.address for match in matched), *matched[0].function.vfs)))
 
 
 def _used_for_good(matched: list[Match], held: frozenset[PciAddress]) -> dict[str, int]:
     """Return the amount of used one-time devices, by class: they count as reserved by an operator (as in nova)."""
-    once = [match for match in matched if match.rule and match.rule.one_time_use]
-    used = {match.resource_class for match in once if match.function.address in held}
-    return {name: sum(match.resource_class == name for match in matched) for name in used}
+    return {match.resource_class: 1 for match in matched if match.once and match.function.address in held}
 
 
 def _told(sick: Mapping[PciAddress, str]) -> str:
@@ -199,8 +191,7 @@ def _reserved(
     others do (as in nova).
     """
     ill = sum(match.function.address in sick for match in members)
-    once = any(match.rule and match.rule.one_time_use for match in members)
-    if once and any(match.function.address in held for match in members):
+    if members[0].once and members[0].function.address in held:
         return len(members), "; a guest has it, so it is reserved for good"
     gone = sum(match.function.address in away for match in members)
     note = f"; {ill} of them unhealthy" if ill else ""
@@ -256,9 +247,9 @@ def _silent(
         if not rule.class_attribute or function.is_pf:
             continue
         if rule.class_attribute not in dict(function.attributes):
-            found.setdefault(function.pf or address, []).append(function)
+            found.setdefault(function.counted_on, []).append(function)
     for address in sorted(hidden):
-        found.setdefault(functions[address].pf or address, []).append(functions[address])
+        found.setdefault(functions[address].counted_on, []).append(functions[address])
     return found
 
 

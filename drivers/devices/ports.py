@@ -45,9 +45,9 @@ def unbooked(facts: HostFacts, matched: Iterable[Match]) -> frozenset[PciAddress
         left.subtract({name: amount or 0 for name, amount in (tenant.overridden or {}).items()})
         counts = Counter[tuple[PciAddress, str]]()  # by card and class
         for match in has:
-            slot = match.function.pf or match.function.address, match.resource_class
+            slot = match.function.counted_on, match.resource_class
             # A port with the vnic_type direct-physical is no interface of the guest.
-            of_port = match.function.address in ports or (match.rule and match.rule.network.name)
+            of_port = match.function.address in ports or match.network
             if of_port and counts[slot] < left[match.resource_class]:
                 counts[slot] += 1
                 found.add(match.function.address)

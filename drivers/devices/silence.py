@@ -18,7 +18,7 @@ def untyped(facts: HostFacts, policy: DevicePolicy) -> frozenset[str]:
     functions = {function.address: function for function in facts.devices.functions}
     ruled = rules_by_function(functions, policy) if any(rule.class_attribute for rule in policy.rules) else {}
     return frozenset(
-        nova_name(str(functions[address].pf or address))
+        nova_name(str(functions[address].counted_on))
         for address, rule in ruled.items()
         if rule.class_attribute in dict(functions[address].attributes) and by_rule(functions[address], rule) is None
     )

@@ -54,7 +54,7 @@ def _reason(one: PciFunction, rule: DeviceRule, ruled: _Ruled, hidden: _Ruled) -
         return f"rule {ruled[one.address].number} matches {{address}} first"
     return (
         f"remote_managed needs the serial number of the card, and libvirt shows none in the vital product data (VPD) "
-        f"of {one.pf or one.address} and of its VF {{address}}: look at virsh nodedev-dumpxml"
+        f"of {one.counted_on} and of its VF {{address}}: look at virsh nodedev-dumpxml"
     )
 
 

@@ -91,9 +91,11 @@ def test_units_that_are_allocated_as_the_other_class_already_take_no_more() -> N
         pytest.param({"A": 2}, {"B": 1}, [], id="the sums differ"),
         pytest.param({"A": 1, "B": 1}, {"C": 1, "D": 1}, [], id="several into several: nothing tells which"),
         pytest.param({"A": 1}, {"X": 1}, [], id="a class that it may not become"),
+        pytest.param({"A": 2, "Z": 1}, {"C": 1, "D": 1}, [], id="one into several, of which another may become one"),
+        pytest.param({"A": 1, "Z": 2}, {"C": 9, "D": 3}, [], id="several into one, of which one may become another"),
     ],
 )
 def test_a_class_becomes_another_only_where_the_sums_allow_one_answer(
     surplus: dict[str, int], missing: dict[str, int], found: list[tuple[str, str, int]]
 ) -> None:
-    assert conversions(surplus, missing, lambda _, other: other != "X") == found
+    assert conversions(surplus, missing, lambda name, other: other != "X" and name + other != "ZC") == found
