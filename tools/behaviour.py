@@ -88,9 +88,9 @@ class World:
         except ValueError:
             return None
 
-    def set_up(self, act: Callable[["ByHand"], object]) -> None:
+    def set_up(self, act: Callable[[Any], object]) -> None:
         """Write to placement by hand."""
-        code, _, err, _ = self._forked(lambda _: act(ByHand(self.folder / "kept")))
+        code, _, err, _ = self._forked(lambda _: act(by_hand(self.folder / "kept")))
         assert not code, err
 
     def _forked(self, act: Callable[[list[str]], object]) -> tuple[int, str, str, list[str]]:
@@ -104,19 +104,22 @@ class World:
         return code, out, err, requests.splitlines()
 
 
-class ByHand:
-    """Requests by hand to a placement in this process, as ``beds.by_hand`` sends them to one with an address."""
+def by_hand(folder: Path) -> Any:
+    """Requests by hand to a placement in this process, as those of the recorded code to one with an address."""
+    from agent.connect.embedded import open_application
+    from beds.by_hand import ByHand
 
-    def __init__(self, folder: Path) -> None:
-        from agent.connect.embedded import open_application
+    session = open_application(folder, "http://placement")
 
-        self._session = open_application(folder, "http://placement")
+    class InProcess(ByHand):
+        def send(self, method: str, path: str, body: object = None, *, version: str = "1.39") -> Any:
+            spoken = f"placement {version.removeprefix('placement ')}"
+            headers = {"X-Auth-Token": "admin", "X-Roles": "service", "OpenStack-API-Version": spoken}
+            answer = session.request(method, f"http://placement{path}", json=body, headers=headers)
+            assert answer.status_code < 300, answer.text
+            return answer.json() if answer.text else None
 
-    def send(self, method: str, path: str, body: object = None, *, version: str = "placement 1.39") -> Any:
-        headers = {"X-Auth-Token": "admin", "X-Roles": "service", "OpenStack-API-Version": version}
-        answer = self._session.request(method, f"http://placement{path}", json=body, headers=headers)
-        assert answer.status_code < 300, answer.text
-        return answer.json() if answer.text else None
+    return InProcess("")
 
 
 def _become(act: Callable[[list[str]], object], folder: Path, out: Path, err: Path, requests: Path) -> None:
@@ -282,7 +285,7 @@ def case(path: Path, world: World) -> None:
             world.run(verb)
 
 
-def _step(placement: ByHand, after: dict[str, Any]) -> None:
+def _step(placement: Any, after: dict[str, Any]) -> None:
     """Allocations become those of a step, as far as placement has what they need."""
     from beds import cases
 
@@ -333,7 +336,7 @@ def new_placement(scratch: Path) -> Path:
     """The database of a placement that is empty, to be copied."""
     pid = os.fork()
     if not pid:
-        _become(lambda _: ByHand(scratch) and None, scratch, *(scratch / name for name in ("o", "e", "r")))
+        _become(lambda _: by_hand(scratch) and None, scratch, *(scratch / name for name in ("o", "e", "r")))
     os.waitpid(pid, 0)
     return scratch / "placement.sqlite"
 

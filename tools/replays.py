@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import behaviour
-from behaviour import LAYOUTS, ROOT, ByHand, World
+from behaviour import LAYOUTS, ROOT, World
 
 TARGET = ROOT / "tests/replays"
 NAMES = UUID(int=44)
@@ -28,7 +28,7 @@ DEEDS = 3  # of each kind, at most, before a case is saved
 class Meddler:
     """Others who write to a tree: what they do follows from a name."""
 
-    def __init__(self, name: str, placement: ByHand) -> None:
+    def __init__(self, name: str, placement: Any) -> None:
         self._dice = random.Random(name)
         self._send = placement.send
         self._rows = self._send("GET", "/resource_providers")["resource_providers"]

@@ -81,27 +81,21 @@ def set_by_hand(placement: str, after: dict[str, Any], *, traits: bool) -> None:
 
     What the step has on providers that are not there yet is left out.
     """
-    send = ByHand(placement).send
-    uuids = {one["name"]: one["uuid"] for one in send("GET", "/resource_providers")["resource_providers"]}
+    by_hand = ByHand(placement)
+    uuids = {name: one["uuid"] for name, one in by_hand.providers().items()}
     held = {
         consumer
         for uuid in uuids.values()
-        for consumer in send("GET", f"/resource_providers/{uuid}/allocations")["allocations"]
+        for consumer in by_hand.send("GET", f"/resource_providers/{uuid}/allocations")["allocations"]
     }
     wanted = {str(uuid5(NAMESPACE_DNS, name)): slots for name, slots in after["allocations"].items()}
     for consumer in held - wanted.keys():
-        send("DELETE", f"/allocations/{consumer}")
+        by_hand.send("DELETE", f"/allocations/{consumer}")
     for consumer in wanted.keys() - held:
-        slots = {uuids[name]: {"resources": amounts} for name, amounts in wanted[consumer].items()}
-        record = {"allocations": slots, "project_id": "p", "user_id": "u", "consumer_generation": None}
-        send("PUT", f"/allocations/{consumer}", record | {"consumer_type": "INSTANCE"})
+        by_hand.claim(consumer, {uuids[name]: amounts for name, amounts in wanted[consumer].items()})
     for name in after["providers"].keys() & uuids.keys() if traits else ():
         custom = [trait for trait in after["providers"][name]["traits"] or () if trait.startswith("CUSTOM_")]
-        body = send("GET", f"/resource_providers/{uuids[name]}/traits")
-        for trait in custom:
-            send("PUT", f"/traits/{trait}")
-        body["traits"] = sorted({*body["traits"], *custom})
-        send("PUT", f"/resource_providers/{uuids[name]}/traits", body)
+        by_hand.add_traits(uuids[name], *custom)
 
 
 def _capabilities(host: dict[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from beds.process import LOOPBACK, BedError, Child, free_port, run, start, stop
+from beds.process import LOOPBACK, BedError, Child, free_port, run, start, stop, wait_until
 
 USER, POOL = "nova", "vms"
 DISK_GIB = 10
@@ -126,11 +125,7 @@ class Ceph:
 
     def wait(self, holds: Callable[[Any], bool]) -> None:
         """Until what ``ceph df`` answers holds: the manager counts every few seconds."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not holds(found := self.ask("df")):
-            if time.monotonic() > deadline:
-                raise BedError(f"Ceph in {self.folder} still answers {found}")
-            time.sleep(0.5)
+        wait_until(lambda: holds(self.ask("df")), PATIENCE_S, lambda: f"Ceph answers {self.ask('df')}", pause_s=0.5)
 
     def _make_key(self, name: str, file: Path, *caps: str) -> None:
         self._tell("auth", "get-or-create", name, *caps, "-o", str(file))

@@ -3,14 +3,13 @@
 import os
 import pwd
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from beds.process import LOOPBACK, BedError, free_port, run, start, stop, tail
+from beds.process import LOOPBACK, BedError, free_port, run, start, stop, wait_until_listens
 
 POSTGRESQL = Path("/usr/lib/postgresql")
 NOBODY = "nobody"  # neither server runs as root
@@ -32,7 +31,7 @@ def postgresql(directory: Path) -> Iterator[str]:
             [*_as_nobody(), str(binaries / "postgres"), "-D", str(data), *options], directory=directory, log=log
         )
         try:
-            _wait_for_port(port, log)
+            wait_until_listens(port, log)
             _create(f"postgresql://placement@{LOOPBACK}:{port}/postgres")
             yield f"postgresql://placement:secret@{LOOPBACK}:{port}/placement"
         finally:
@@ -56,7 +55,7 @@ def mariadb(directory: Path, *names: str) -> Iterator[str]:
             log=log,
         )
         try:
-            _wait_for_port(port, log)
+            wait_until_listens(port, log)
             _create_mysql(f"{data}/sock", ("placement", *names), directory, log)
             yield f"mysql://placement:secret@{LOOPBACK}:{port}/placement"
         finally:
@@ -88,17 +87,6 @@ def _owned(directory: Path) -> Iterator[tuple[Path, Path]]:
             os.chown(data, owner.pw_uid, owner.pw_gid)
             Path(folder).chmod(0o711)
         yield data, directory / "server.log"
-
-
-def _wait_for_port(port: int, log: Path, timeout: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection((LOOPBACK, port), timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise BedError(f"nothing listens on port {port} after {timeout} s:\n{tail(log)}")
 
 
 def _create(url: str) -> None:

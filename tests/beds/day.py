@@ -13,7 +13,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,17 @@ from typing import Any
 from keystoneauth1.adapter import Adapter
 
 from beds import databases, keystone, placement
+from beds.by_hand import ByHand
 from beds.guests import GuestSpec, domain_xml
-from beds.keystone import ADMIN, AGENT, PLACEMENT, logged_in
+from beds.keystone import ADMIN, AGENT, PLACEMENT, logged_in, login_options
 from beds.placement import KeystoneAuth
 from beds.process import free_port
 from beds.proxy import Answer, Forward, Proxy, Request, pass_on
-from beds.service import Service, a_clock_to_set, end, serving
+from beds.service import Service, a_clock_to_set, end, mounted, serving
 from beds.synthetic.bed import EMULATOR, Host
 from beds.synthetic.hosts import T4_TYPES
 from beds.synthetic.model import Gpu, Nic
+from beds.upgrades import write_config
 
 HERE = Path(__file__).parent
 HOUR_S = 60.0
@@ -73,8 +75,8 @@ class Day:
         self.database = databases.with_driver(enter(databases.postgresql(self.folder / "database")))
         self.server = self._start_placement()
         session = enter(logged_in(self.identity, PLACEMENT))
-        self.placement = Adapter(session, endpoint_override=self.placement_url, default_microversion="1.39",
-                                 service_type="placement")  # fmt: skip
+        self.by_hand = ByHand(Adapter(session, endpoint_override=self.placement_url, service_type="placement",
+                                      connect_retries=3, status_code_retries=3))  # fmt: skip
         self.clock = self.folder / "clock"
         self.clock.write_text("0", encoding="utf-8")
         self.log = self.folder / "agent.log"
@@ -85,17 +87,7 @@ class Day:
             "libvirt": {"connection_uri": self.host.libvirtd.uri, "virt_type": "qemu"},
             "pci": {"discover": "all"},
             "devices": {"enabled_mdev_types": "nvidia-222"},
-            "placement": {
-                "auth_type": "password",
-                "auth_url": f"{inside[1]}/v3",
-                "username": AGENT.username,
-                "password": AGENT.password,
-                "project_name": AGENT.project,
-                "user_domain_id": "default",
-                "project_domain_id": "default",
-                "endpoint_override": inside[0],
-                "timeout": 10,
-            },
+            "placement": login_options(f"{inside[1]}/v3", AGENT, endpoint_override=inside[0], timeout=10),
             "agent": {
                 "state_directory": self.state,
                 "interval": 1,
@@ -110,7 +102,7 @@ class Day:
             serving(self.folder / "service", self.conf, host=self.host, state=self.state, environment=preload)
         )
         self.service.wait(lambda: self.service.passes() >= 1, PATIENCE_S)
-        self.stack.callback(self._end_guests)
+        self.stack.callback(self.host.libvirtd.destroy_all)
 
     # -- what an ordinary day has --------------------------------------------------------------------------------------
 
@@ -128,30 +120,25 @@ class Day:
         if len(self.guests) >= ROOM:
             return self.end_guest()
         identity, name = str(uuid.uuid4()), f"guest-{self.done['start_guest']}-{self.random.randrange(10**6)}"
-        (root,) = self.send("GET", f"/resource_providers?name={self.host.machine.name}")["resource_providers"]
-        body = {
-            "allocations": {root["uuid"]: {"resources": {"VCPU": 1, "MEMORY_MB": 32}}},
-            "project_id": "p",
-            "user_id": "u",
-            "consumer_generation": None,
-            "consumer_type": "INSTANCE",
-        }
-        self.send("PUT", f"/allocations/{identity}", body)
-        self.virsh("create", "/dev/stdin", text=domain_xml(identity, name, GuestSpec(), emulator=str(EMULATOR)))
+        root = self.by_hand.providers()[self.host.machine.name]
+        self.by_hand.claim(identity, {root["uuid"]: {"VCPU": 1, "MEMORY_MB": 32}})
+        self.host.libvirtd.virsh(
+            "create", "/dev/stdin", text=domain_xml(identity, name, GuestSpec(), emulator=str(EMULATOR))
+        )
         self.guests[identity] = name
         return None
 
     def end_guest(self) -> None:
         if self.guests:
             identity, _ = self.guests.popitem()
-            self.virsh("destroy", identity)
-            self.send("DELETE", f"/allocations/{identity}")
+            self.host.libvirtd.virsh("destroy", identity)
+            self.by_hand.send("DELETE", f"/allocations/{identity}")
 
     def lose_guest(self) -> None:
         """Its service dies before it lets go of the allocation: an audit is to find that."""
         if self.guests:
             identity, _ = self.guests.popitem()
-            self.virsh("destroy", identity)
+            self.host.libvirtd.virsh("destroy", identity)
 
     def plug_card(self) -> None:
         files = self.host.files
@@ -251,7 +238,7 @@ class Day:
             time.sleep(HOUR_S / 6)
             assert self.tree() == before
             self.stack.callback(end, self.host.restart_libvirtd())
-            self.stack.callback(self._end_guests)  # before it ends
+            self.stack.callback(self.host.libvirtd.destroy_all)  # before it ends
 
     def change_password(self) -> None:
         with self.incident("the password changed in Keystone, and ten minutes later here with SIGHUP"):
@@ -283,18 +270,13 @@ class Day:
 
     def tree(self) -> dict[str, Any]:
         """Each provider's stock in placement, by name."""
-        rows = self.send("GET", "/resource_providers")["resource_providers"]
-        stocks = {row["name"]: self.send("GET", f"/resource_providers/{row['uuid']}/inventories") for row in rows}
-        return {
-            name: {kind: one["total"] for kind, one in stock["inventories"].items()} for name, stock in stocks.items()
-        }
+        stocks = {name: self.by_hand.stock(row["uuid"]) for name, row in self.by_hand.providers().items()}
+        return {name: {kind: one["total"] for kind, one in stock.items()} for name, stock in stocks.items()}
 
     def wanted(self) -> dict[str, Any]:
         """The same as the host has it."""
-        config = self.folder / "discover.conf"
         groups = {name: self.conf[name] for name in ("libvirt", "pci", "devices")}
-        config.write_text("".join(f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in group.items())
-                                  for name, group in groups.items()))  # fmt: skip
+        config = write_config(groups, self.folder / "discover.conf")
         found = self.host.run("discover", "--config-file", config, "--format", "json").json["providers"]
         return {
             name: {kind: stock["total"] for kind, stock in one["inventories"].items()} for name, one in found.items()
@@ -302,34 +284,16 @@ class Day:
 
     def holders(self) -> set[str]:
         """Who holds anything in placement."""
-        rows = self.send("GET", "/resource_providers")["resource_providers"]
         found: set[str] = set()
-        for row in rows:
-            found |= self.send("GET", f"/resource_providers/{row['uuid']}/allocations")["allocations"].keys()
+        for row in self.by_hand.providers().values():
+            held = self.by_hand.send("GET", f"/resource_providers/{row['uuid']}/allocations")
+            found |= held["allocations"].keys()
         return found
 
     def figures(self) -> dict[str, int]:
         """Memory (KiB), threads, sockets and other file descriptors of the service."""
         service = self.service
         return {**service.memory_kib(), "threads": service.threads(), **service.lasting()}
-
-    def send(self, method: str, path: str, body: object = None) -> Any:
-        more: dict[str, Any] = {"json": body} if body else {}
-        answer = self.placement.request(path, method, raise_exc=False, connect_retries=3, status_code_retries=3, **more)
-        assert answer.status_code < 300, answer.text
-        return answer.json() if answer.text else None
-
-    def virsh(self, *arguments: str, text: str = "") -> None:
-        command = ["virsh", "-q", "-c", self.host.libvirtd.uri, *arguments]
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-
-    def _end_guests(self) -> None:
-        """They would outlive their libvirtd."""
-        for identity in self.guests:
-            subprocess.run(
-                ["virsh", "-c", self.host.libvirtd.uri, "destroy", identity], capture_output=True, check=False
-            )
 
     def _lines(self) -> list[str]:
         return self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
@@ -346,12 +310,6 @@ class Day:
         return own
 
 
-@contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
+def small_disk(folder: Path) -> AbstractContextManager[Path]:
     """A file system of its own, to be mounted before a host's namespaces are made, which see it then."""
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={STATE_BYTES}", "tmpfs", str(folder)], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
+    return mounted(folder, f"size={STATE_BYTES}")

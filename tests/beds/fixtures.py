@@ -26,16 +26,7 @@ class Cloud:
     @property
     def login(self) -> dict[str, object]:
         """How the agent's user logs in, as [placement] has it."""
-        return {
-            "auth_type": "password",
-            "auth_url": self.keystone.url,
-            "username": keystone.AGENT.username,
-            "password": keystone.AGENT.password,
-            "project_name": keystone.AGENT.project,
-            "user_domain_id": "default",
-            "project_domain_id": "default",
-            "cafile": str(self.keystone.cafile),
-        }
+        return keystone.login_options(self.keystone.url, keystone.AGENT, cafile=str(self.keystone.cafile))
 
 
 @pytest.fixture(scope="session")

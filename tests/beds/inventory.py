@@ -212,16 +212,15 @@ def units(placement: ByHand, hosts: list[FleetHost]) -> dict[str, Any]:
 
 def trees(placement: ByHand) -> Iterator[tuple[str, Any]]:
     """Each provider with its parent, its inventories and its allocations, without generations."""
-    rows = placement.send("GET", "/resource_providers")["resource_providers"]
-    names = {row["uuid"]: row["name"] for row in rows}
-    for row in rows:
-        path = f"/resource_providers/{row['uuid']}"
-        held = placement.send("GET", f"{path}/allocations")["allocations"]
+    rows = placement.providers()
+    names = {row["uuid"]: name for name, row in rows.items()}
+    for name, row in rows.items():
+        held = placement.send("GET", f"/resource_providers/{row['uuid']}/allocations")["allocations"]
         yield (
-            row["name"],
+            name,
             {
                 "parent": names.get(row["parent_provider_uuid"]),
-                "inventories": placement.send("GET", f"{path}/inventories")["inventories"],
+                "inventories": placement.stock(row["uuid"]),
                 "allocations": {consumer: one["resources"] for consumer, one in held.items()},
             },
         )

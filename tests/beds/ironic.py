@@ -1,14 +1,12 @@
 """A real Ironic with fake hardware on a SQLite file of its own, from the virtual environment ``.ironic``."""
 
 import json
-import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,17 @@ import requests
 
 from beds import template
 from beds.placement import KeystoneAuth, authtoken
-from beds.process import LOOPBACK, BedError, Child, free_port, run, start, stop, tail
+from beds.process import (
+    LOOPBACK,
+    Child,
+    free_port,
+    run,
+    start,
+    stop,
+    tail,
+    wait_until,
+    wait_until_answers,
+)
 from beds.tls import Certificates
 
 BIN = Path(__file__).parents[2] / ".ironic" / "bin"
@@ -65,14 +73,12 @@ class IronicServer:
         """Provision steps one after the other, each to its end, for instance manage, provide, active."""
         for target in targets:
             self.send("PUT", f"/v1/nodes/{node}/states/provision", {"target": target})
-            deadline = time.monotonic() + PATIENCE_S
-            while True:
-                state = self.send("GET", f"/v1/nodes/{node}?fields=provision_state,target_provision_state,last_error")
-                if state["target_provision_state"] is None:
-                    break
-                if time.monotonic() > deadline:
-                    raise BedError(f"{node} does not get over {target}: {state}")
-                time.sleep(0.02)
+            wait_until(
+                lambda: self._states(node)["target_provision_state"] is None, PATIENCE_S, lambda: self._states(node)
+            )
+
+    def _states(self, node: str) -> Any:
+        return self.send("GET", f"/v1/nodes/{node}?fields=provision_state,target_provision_state,last_error")
 
 
 @contextmanager
@@ -123,15 +129,6 @@ def ironic_template(cache: Path) -> Path:
     return template.cached_as(cache, version, _make_template, Path(__file__))
 
 
-def pause(server: IronicServer) -> None:
-    """Let it hang until ``resume``: it takes connections and answers nothing."""
-    os.killpg(server.child.process.pid, signal.SIGSTOP)
-
-
-def resume(server: IronicServer) -> None:
-    os.killpg(server.child.process.pid, signal.SIGCONT)
-
-
 def _make_template(made: Path) -> None:
     configuration = made / "ironic.conf"
     configuration.write_text(_configuration(made, free_port(), None, None), encoding="utf-8")
@@ -145,26 +142,13 @@ def _make_template(made: Path) -> None:
 
 def _wait(server: IronicServer) -> None:
     """Its API answers before its conductor has told of its drivers, and nodes need those."""
-    deadline = time.monotonic() + PATIENCE_S
-    table = server.directory / DATABASE
-    while time.monotonic() < deadline:
-        if server.child.process.poll() is not None:
-            raise BedError(f"Ironic ended with {server.child.process.returncode}:\n{tail(server.child.log)}")
-        with sqlite3.connect(table) as database:
-            if _listens(server) and database.execute("SELECT 1 FROM conductor_hardware_interfaces").fetchone():
-                return
-        time.sleep(0.05)
-    raise BedError(f"{server.url}: no driver within {PATIENCE_S} s:\n{tail(server.child.log)}")
-
-
-def _listens(server: IronicServer) -> bool:
-    with requests.Session() as http:
-        http.trust_env = False
-        try:
-            http.get(f"{server.url}/", timeout=2, verify=str(server.cafile) if server.cafile else True)
-        except requests.RequestException:
-            return False
-    return True
+    wait_until_answers(server.child, server.url, cafile=server.cafile)
+    with closing(sqlite3.connect(server.directory / DATABASE)) as database:
+        wait_until(
+            lambda: database.execute("SELECT 1 FROM conductor_hardware_interfaces").fetchone(),
+            PATIENCE_S,
+            lambda: f"{tail(server.child.log)}\n{server.url} has no driver",
+        )
 
 
 def _configuration(

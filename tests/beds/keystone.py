@@ -97,6 +97,20 @@ def serving(
         yield server
 
 
+def login_options(url: str, login: Login, **more: object) -> dict[str, object]:
+    """How a service logs in, as a group of its configuration has it; ``url`` is Keystone's, with ``/v3``."""
+    return {
+        "auth_type": "password",
+        "auth_url": url,
+        "username": login.username,
+        "password": login.password,
+        "project_name": login.project,
+        "user_domain_id": "default",
+        "project_domain_id": "default",
+        **more,
+    }
+
+
 @contextmanager
 def logged_in(server: KeystoneServer, login: Login | ApplicationCredential = AGENT) -> Iterator[Session]:
     """A keystoneauth session which closes its connections in the end."""

@@ -81,6 +81,24 @@ class Libvirtd:
         """What to put before a command that shall run in its mount and network namespaces."""
         return ("nsenter", f"--target={self.pid}", "--mount", "--net", "--uts", "--")
 
+    def virsh(self, *arguments: str, text: str = "", check: bool = True) -> str:
+        """
+        What virsh says of this host.
+
+        Raises:
+            BedError: it was refused, and ``check`` is set.
+        """
+        command = ["virsh", "-q", "-c", self.uri, *arguments]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=False)
+        if check and done.returncode:
+            raise BedError(f"virsh {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def destroy_all(self) -> None:
+        """End all guests, which would outlive it."""
+        for uuid in self.virsh("list", "--uuid", check=False).split():
+            self.virsh("destroy", uuid, check=False)
+
 
 @contextmanager
 def serving(

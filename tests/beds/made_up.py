@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent.connect.choice import Choice, open_driver
 from agent.settings.read import Settings, load_settings
-from beds.by_hand import ByHand
+from beds.by_hand import ByHand, claim_body
 from beds.upgrades import write_config
 from drivers.fake.archives import write_archive
 from drivers.fake.hosts import CLASSES, MDEV_TYPE, Allocations, FakeGuest, FakeHost, Shape
@@ -27,31 +27,15 @@ def stock_of(host: FakeHost) -> dict[tuple[str, str], int]:
     }
 
 
-def use_of(host: FakeHost) -> dict[tuple[str, str, str], int]:
-    """What each guest has of each provider and class in the layout devices."""
-    return {
-        (guest.uuid, provider, name): amount
-        for guest in host.guests
-        for provider, amounts in host.allocations(guest).items()
-        for name, amount in amounts.items()
-    }
-
-
 def claim(placement: ByHand, host: FakeHost, guests: Iterable[FakeGuest]) -> None:
     """Write what nova's scheduler would for guests that are about to start."""
     rows = placement.send("GET", f"/resource_providers?in_tree={host.identity}")["resource_providers"]
     uuids = {row["name"]: row["uuid"] for row in rows}
-    owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE", "consumer_generation": None}
-    body = {
-        guest.uuid: owner
-        | {
-            "allocations": {
-                uuids[provider]: {"resources": amounts} for provider, amounts in host.allocations(guest).items()
-            }
-        }
+    slots = {
+        guest.uuid: {uuids[provider]: amounts for provider, amounts in host.allocations(guest).items()}
         for guest in guests
     }
-    placement.send("POST", "/allocations", body)
+    placement.send("POST", "/allocations", {uuid: claim_body(held) for uuid, held in slots.items()})
 
 
 def release(placement: ByHand, guest: FakeGuest) -> None:

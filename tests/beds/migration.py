@@ -15,6 +15,7 @@ from beds import libvirtd
 from beds.guests import METADATA, GuestSpec, domain_xml
 from beds.libvirtd import Libvirtd
 from beds.process import BedError
+from beds.upgrades import write_config
 
 SOURCE, DESTINATION = "source.test", "destination.test"  # with a dot: a bare name libvirt would ask the resolver for
 STREAM = "migration.sock"  # in /var/lib/libvirt, which is another folder for each of the two
@@ -38,43 +39,23 @@ class Host:
             "placement": {"auth_type": "none", "endpoint": placement_url},
             "agent": {"state_directory": self.folder / "state"},
         }
-        path = self.folder / "agent.conf"
-        lines = []
-        for group in usual | groups:
-            lines.append(f"[{group}]")
-            lines += [
-                f"{option} = {value}" for option, value in {**usual.get(group, {}), **groups.get(group, {})}.items()
-            ]
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        return path
+        laid_over = {name: {**usual.get(name, {}), **groups.get(name, {})} for name in usual | groups}
+        return write_config(laid_over, self.folder / "agent.conf")
 
     def guests(self) -> dict[str, str]:
         """Every guest by uuid: ``running``, or ``paused``, as one is that has yet to arrive."""
-        states = ("running", "paused")
-        return {one: state for state in states for one in self.virsh("list", "--uuid", f"--state-{state}").split()}
+        listed = {state: self.libvirtd.virsh("list", "--uuid", f"--state-{state}") for state in ("running", "paused")}
+        return {one: state for state, uuids in listed.items() for one in uuids.split()}
 
     def start(self, guest: str, *, vcpus: int = 1, memory_mib: int = 128, project: str = "p", user: str = "u") -> None:
         """A guest without a disk, of that uuid, which nova's metadata tell of; it ends with its host."""
         metadata = METADATA.format(vcpus=vcpus, memory_mib=memory_mib, project=project, user=user)
         spec = GuestSpec(vcpus=vcpus, memory_mib=memory_mib, metadata=metadata)
-        self.virsh("create", "/dev/stdin", text=domain_xml(guest, _name(guest), spec))
+        self.libvirtd.virsh("create", "/dev/stdin", text=domain_xml(guest, _name(guest), spec))
 
     def process(self, guest: str) -> int:
         """The process id of a guest's QEMU on this host."""
         return int((self.libvirtd.socket.parent / "qemu" / f"{_name(guest)}.pid").read_text())
-
-    def virsh(self, *arguments: str, text: str = "") -> str:
-        """
-        What virsh says on this host.
-
-        Raises:
-            BedError: it was refused.
-        """
-        command = ["virsh", "-q", "-c", self.libvirtd.uri, *arguments]
-        done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-        if done.returncode:
-            raise BedError(f"virsh {' '.join(arguments)} on {self.hostname}: {done.stderr.strip()}")
-        return done.stdout
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +213,10 @@ def _end(virsh: "subprocess.Popen[str]") -> None:
 def _host(folder: Path, hostname: str, cache: Path) -> Iterator[Host]:
     identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, hostname))
     with libvirtd.serving(folder / "libvirtd", name=hostname, host_uuid=identity, cache=cache) as server:
-        host = Host(hostname, server, folder)
         try:
-            yield host
+            yield Host(hostname, server, folder)
         finally:
-            for guest in host.guests():
-                host.virsh("destroy", guest)
+            server.destroy_all()
 
 
 def _name(guest: str) -> str:

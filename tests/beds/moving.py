@@ -11,6 +11,7 @@ from agent.audit.audit import witness
 from agent.audit.decide.findings import Finding
 from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal
 from agent.state.audit_memory import write_memory
+from beds.by_hand import claim_body
 from beds.worlds import DEDICATED, ROOT, Style, Truth, World
 from drivers.facts import Tenant
 from reportclient.allocations import AllocationRequest
@@ -47,13 +48,8 @@ class MovingWorld(World):
         self.take()
         assert self.is_well, self.told
         for uuid, (name, totals) in STOCK.items():
-            self._send("POST", "/resource_providers", {"name": name, "uuid": uuid})
-            stock = {each: {"total": total} for each, total in totals.items()}
-            body = {"resource_provider_generation": 0, "inventories": stock}
-            self._send("PUT", f"/resource_providers/{uuid}/inventories", body)
-        self._send("PUT", "/traits/MISC_SHARES_VIA_AGGREGATE")
-        body = {"resource_provider_generation": 1, "traits": ["MISC_SHARES_VIA_AGGREGATE"]}
-        assert self._send("PUT", f"/resource_providers/{STORAGE}/traits", body).status_code == 200
+            self.by_hand.add_provider(name, uuid, stock={each: {"total": total} for each, total in totals.items()})
+        self.by_hand.add_traits(STORAGE, "MISC_SHARES_VIA_AGGREGATE")
         self.operations = Operations(PlacementClient(Transport(self.crashing, where="placement")), pause=lambda: None)
 
     def _look(self) -> None:
@@ -182,13 +178,7 @@ class MovingWorld(World):
         """A consumer's allocations anew, whoever wrote them last."""
         self._send("DELETE", f"/allocations/{consumer}")
         if slots:
-            body = {
-                "allocations": {uuid: {"resources": resources} for uuid, resources in slots.items()},
-                "project_id": project,
-                "user_id": "user",
-                "consumer_generation": None,
-                **({"consumer_type": kind} if kind else {}),
-            }
+            body = claim_body(slots, kind, project=project, user="user")
             spoken = "1.39" if kind else "1.37"
             self.memory.request(f"/allocations/{consumer}", "PUT", json=body, microversion=spoken)
 

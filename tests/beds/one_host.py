@@ -18,15 +18,15 @@ from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import foresee, run_pass
+from beds.by_hand import ByHand
 from beds.histories import ModelDriver
 from beds.memory import MemoryPlacement
 from configured import changed
 from drivers.facts import HostFacts, ServiceSigns
 from drivers.policy import DevicePolicy, Layout, Policy
 from reportclient.client import PlacementClient
-from reportclient.names import is_custom
 from reportclient.ownership import OWNER_NOVA
-from reportclient.payload import encode_inventories
+from reportclient.payload import encode_inventory
 from reportclient.transport import Transport
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree
 
@@ -165,14 +165,12 @@ class OneHost:
 
     def set_by_hand(self, suffix: str, resource_class: str, **changes: object) -> None:
         """What an operator sets of one class: ``reserved``, ``allocation_ratio``."""
-        stock = self._seen(suffix).provider.inventories[resource_class]
-        self._put_stock(suffix, resource_class, replace(stock, **changes))  # type: ignore[arg-type]
+        self.by_hand.change_stock(self._seen(suffix).uuid, **{resource_class: changes})
 
     def add_by_hand(self, suffix: str, resource_class: str, total: int) -> None:
         """A class that somebody else puts on a provider."""
-        if resource_class.startswith("CUSTOM_"):
-            self.send("PUT", f"/resource_classes/{resource_class}")
-        self._put_stock(suffix, resource_class, Inventory(total=total))
+        record = encode_inventory(Inventory(total=total))
+        self.by_hand.change_stock(self._seen(suffix).uuid, **{resource_class: record})
 
     def make_as_nova(self, suffix: str, resource_class: str, total: int = 4) -> str:
         """A child that nova makes, in place of ours if there is one; return its uuid."""
@@ -181,15 +179,10 @@ class OneHost:
         if ours := tree.by_name.get(name):
             above = tree.by_name[ours.provider.parent or ""].uuid
             self.send("DELETE", f"/resource_providers/{ours.uuid}")
-        self.send("POST", "/resource_providers", {"name": name, "uuid": uuid, "parent_provider_uuid": above})
+        self.by_hand.add_provider(name, uuid, parent=above)
         self.add_by_hand(suffix, resource_class, total)
         self.put_trait(suffix, OWNER_NOVA)
         return uuid
-
-    def _put_stock(self, suffix: str, resource_class: str, stock: Inventory) -> None:
-        seen = self._seen(suffix)
-        body = encode_inventories({**seen.provider.inventories, resource_class: stock}, seen.generation)
-        self.send("PUT", f"/resource_providers/{seen.uuid}/inventories", body)
 
     def forget(self) -> None:
         """The state on this host's disk is lost."""
@@ -197,16 +190,11 @@ class OneHost:
 
     def remove_traits(self, suffix: str, *traits: str) -> None:
         """Traits that an operator takes off a provider."""
-        self._put_traits(suffix, self.traits(suffix) - set(traits))
+        self.by_hand.remove_traits(self._seen(suffix).uuid, *traits)
 
     def add_traits(self, suffix: str, *traits: str) -> None:
         """Traits that another service, or an operator, puts on a provider."""
-        self._put_traits(suffix, self.traits(suffix).union(traits))
-
-    def _put_traits(self, suffix: str, traits: frozenset[str]) -> None:
-        seen = self._seen(suffix)
-        body = {"traits": sorted(traits), "resource_provider_generation": seen.generation}
-        self.send("PUT", f"/resource_providers/{seen.uuid}/traits", body)
+        self.by_hand.add_traits(self._seen(suffix).uuid, *traits)
 
     def traits(self, suffix: str = "") -> frozenset[str]:
         """All traits of a provider; empty where there is none."""
@@ -215,9 +203,8 @@ class OneHost:
 
     def put_trait(self, suffix: str, name: str, *, away: bool = False) -> None:
         """Somebody else's trait, put on a provider or taken away."""
-        if is_custom(name):
-            self.send("PUT", f"/traits/{name}")
-        self._put_traits(suffix, self.traits(suffix) - {name} if away else self.traits(suffix) | {name})
+        put = self.by_hand.remove_traits if away else self.by_hand.add_traits
+        put(self._seen(suffix).uuid, name)
 
     def write_provider_config(
         self, suffix: str, resource_class: str, total: int, reserved: int = 0, *, traits: Iterable[str] = ()
@@ -239,23 +226,13 @@ class OneHost:
             self.send("DELETE", f"/allocations/{consumer}")
             return
         stands = self.tree().by_name
-        body = {
-            "allocations": {stands[self._name(one)].uuid: {"resources": dict(each)} for one, each in slots.items()},
-            "project_id": "p",
-            "user_id": "u",
-            "consumer_generation": self.send("GET", f"/allocations/{consumer}").get("consumer_generation"),
-            "consumer_type": "MIGRATION" if consumer == MIGRATION else "INSTANCE",
-        }
-        self.send("PUT", f"/allocations/{consumer}", body)
+        held = {stands[self._name(one)].uuid: each for one, each in slots.items()}
+        self.by_hand.claim(consumer, held, "MIGRATION" if consumer == MIGRATION else "INSTANCE")
 
     def claim_abroad(self, consumer: str, amounts: Mapping[str, int]) -> None:
         """What a guest holds on another host, which this agent does not report."""
-        self.send("POST", "/resource_providers", {"name": "abroad", "uuid": ABROAD})
-        stock = {name: {"total": 1000} for name in amounts}
-        body = {"resource_provider_generation": 0, "inventories": stock}
-        self.send("PUT", f"/resource_providers/{ABROAD}/inventories", body)
-        claim = {"allocations": {ABROAD: {"resources": dict(amounts)}}, "project_id": "p", "user_id": "u"}
-        self.send("PUT", f"/allocations/{consumer}", claim | {"consumer_generation": None, "consumer_type": "INSTANCE"})
+        self.by_hand.add_provider("abroad", ABROAD, stock={name: {"total": 1000} for name in amounts})
+        self.by_hand.claim(consumer, {ABROAD: amounts})
 
     def held(self, consumer: str = GUEST) -> dict[str, dict[str, int]]:
         """What a guest holds: provider -> class -> amount."""
@@ -284,9 +261,11 @@ class OneHost:
 
     def send(self, method: str, url: str, body: Any = None) -> Any:
         """Send a request as somebody else than the agent does, and return the answer's body."""
-        answer = self.sender.placement.request(url, method, json=body, microversion="1.39")
-        assert answer.status_code < 300, f"{method} {url}: {answer.status_code} {json.dumps(answer.body)}"
-        return answer.body
+        return self.by_hand.send(method, url, body)
+
+    @property
+    def by_hand(self) -> ByHand:
+        return ByHand(self.sender.placement)
 
 
 def begun(folder: Path, facts: HostFacts, devices: DevicePolicy, layout: Layout = "devices", **changes: Any) -> OneHost:

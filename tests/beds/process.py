@@ -5,8 +5,8 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -100,6 +100,34 @@ def wait_until_answers(child: Child, url: str, *, cafile: Path | None = None, ti
                 return
             time.sleep(0.02)
     raise BedError(f"{url}: no answer within {timeout} s:\n{tail(child.log)}")
+
+
+def wait_until(
+    holds: Callable[[], object], patience_s: float, complaint: Callable[[], object], *, pause_s: float = 0.05
+) -> None:
+    """
+    Wait until something holds.
+
+    Raises:
+        BedError: it did not within ``patience_s``; ``complaint`` says what there was instead.
+    """
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        if time.monotonic() > deadline:
+            raise BedError(f"{complaint()} after {patience_s:g} s")
+        time.sleep(pause_s)
+
+
+def wait_until_listens(port: int, log: Path, patience_s: float = 30.0) -> None:
+    """Wait until somebody takes connections to a port of loopback; who writes ``log`` is to be blamed."""
+
+    def listens() -> bool:
+        with suppress(OSError):
+            socket.create_connection((LOOPBACK, port), timeout=1).close()
+            return True
+        return False
+
+    wait_until(listens, patience_s, lambda: f"{tail(log)}\nnothing listens on port {port}")
 
 
 def stop(child: Child, *, patience: float = 5.0) -> None:

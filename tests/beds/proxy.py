@@ -66,6 +66,33 @@ def pass_on(request: Request, forward: Forward) -> Answer:
     return forward(request)
 
 
+def slowly(seconds: float) -> Hook:
+    """A hook that passes a request on after so long."""
+
+    def wait(request: Request, forward: Forward) -> Answer:
+        time.sleep(seconds)
+        return forward(request)
+
+    return wait
+
+
+def losing(end: str) -> Hook:
+    """A hook that carries out a write whose path has this end, and then hangs up."""
+
+    def lose(request: Request, forward: Forward) -> Answer:
+        answer = forward(request)
+        if request.method != "GET" and request.path.endswith(end):
+            raise ConnectionError("it was processed")
+        return answer
+
+    return lose
+
+
+def refusing(part: str, answer: Answer = Answer(403)) -> Hook:
+    """A hook that gives this answer wherever a path has this part."""
+    return lambda request, forward: answer if part in request.path else forward(request)
+
+
 @dataclass
 class Cache:
     """

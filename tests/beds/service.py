@@ -169,8 +169,19 @@ def made_up(folder: Path, placement: Mapping[str, object], **agent: object) -> d
     }
 
 
-def noauth(url: str) -> dict[str, object]:
-    return {"auth_type": "none", "endpoint": url, "timeout": 10}
+def noauth(url: str, **more: object) -> dict[str, object]:
+    return {"auth_type": "none", "endpoint": url, "timeout": 10, **more}
+
+
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
+    """A small file system of its own in this folder, for as long as the context lasts."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def end(process: "subprocess.Popen[Any]") -> None:

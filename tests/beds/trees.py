@@ -7,9 +7,6 @@ from uuid import NAMESPACE_DNS, uuid5
 
 from beds.by_hand import ByHand
 
-TYPES_KNOWN = "placement 1.39"
-TYPES_UNKNOWN = "placement 1.37"  # consumers made at this one are of unknown type, as those of nova's own client
-
 Record = dict[str, Any]
 
 
@@ -29,37 +26,28 @@ def lay_down(placement: ByHand, providers: Mapping[str, Any]) -> None:
 
 def add_consumer(placement: ByHand, name: str, consumer: Mapping[str, Any]) -> None:
     """``{"project", "user", "type" or null, "allocations": {PROVIDER: {CLASS: AMOUNT}}}``."""
-    uuids = {one["name"]: one["uuid"] for one in placement.send("GET", "/resource_providers")["resource_providers"]}
-    slots = {uuids[name]: {"resources": resources} for name, resources in consumer["allocations"].items()}
-    body = {
-        "allocations": slots,
-        "project_id": consumer.get("project", "project"),
-        "user_id": consumer.get("user", "user"),
-        "consumer_generation": None,
-    }
-    kind = consumer.get("type", "INSTANCE")
-    if kind is None:
-        placement.send("PUT", f"/allocations/{identity(name)}", body, version=TYPES_UNKNOWN)
-    else:
-        placement.send("PUT", f"/allocations/{identity(name)}", body | {"consumer_type": kind})
+    uuids = {name: one["uuid"] for name, one in placement.providers().items()}
+    slots = {uuids[name]: resources for name, resources in consumer["allocations"].items()}
+    owner = {key: consumer.get(key, key) for key in ("project", "user")}
+    placement.claim(identity(name), slots, consumer.get("type", "INSTANCE"), **owner)
 
 
 def read_back(placement: ByHand, consumers: Iterable[str]) -> Record:
     """All providers, and these consumers by their names in a story, as they stand, without generations and uuids."""
-    rows = placement.send("GET", "/resource_providers")["resource_providers"]
-    names = {row["uuid"]: row["name"] for row in rows}
+    rows = placement.providers()
+    names = {row["uuid"]: name for name, row in rows.items()}
     providers = {
-        row["name"]: {
+        name: {
             "parent": names.get(row["parent_provider_uuid"]),
             "inventories": _totals(placement, row["uuid"]),
             "traits": sorted(
-                name
-                for name in placement.send("GET", f"/resource_providers/{row['uuid']}/traits")["traits"]
-                if row["parent_provider_uuid"] or name.startswith(("CUSTOM_", "OWNER_", "MISC_"))
+                trait
+                for trait in placement.traits(row["uuid"])
+                if row["parent_provider_uuid"] or trait.startswith(("CUSTOM_", "OWNER_", "MISC_"))
             ),
             "aggregates": placement.send("GET", f"/resource_providers/{row['uuid']}/aggregates")["aggregates"],
         }
-        for row in sorted(rows, key=lambda row: str(row["name"]))
+        for name, row in sorted(rows.items())
     }
     return {
         "providers": providers,
@@ -106,8 +94,5 @@ def _add_provider(
 
 
 def _totals(placement: ByHand, own: str) -> Record:
-    stock = placement.send("GET", f"/resource_providers/{own}/inventories")["inventories"]
-    return {
-        name: {"total": one["total"], "reserved": one["reserved"], "allocation_ratio": one["allocation_ratio"]}
-        for name, one in sorted(stock.items())
-    }
+    kept = ("total", "reserved", "allocation_ratio")
+    return {name: {key: one[key] for key in kept} for name, one in sorted(placement.stock(own).items())}

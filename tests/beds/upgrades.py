@@ -55,7 +55,7 @@ class Upgrade:
         self.before = self.data["before"]
         self.placement = ByHand(url)
         self._url = url
-        self._folder = folder
+        self.folder = folder
         archive = write_host(self.data, folder)
         self.options = ("--host", archive, "--config-file", self.configured(self.data["config"]))
         lay_down(self.placement, self.before["providers"])
@@ -69,15 +69,40 @@ class Upgrade:
     def configured(self, conf: Mapping[str, Mapping[str, Any]], name: str = "agent.conf") -> Path:
         own = {
             "placement": {"auth_type": "none", "endpoint": self._url},
-            "agent": {"state_directory": str(self._folder / "state"), **conf.get("agent", {})},
+            "agent": {"state_directory": str(self.folder / "state"), **conf.get("agent", {})},
         }
-        return write_config({**conf, **own}, self._folder / name)
+        return write_config({**conf, **own}, self.folder / name)
 
     def run(self, verb: str, *more: object) -> Result:
         return run_agent(verb, *self.options, *more, "--format", "json")
 
     def stands(self) -> Any:
         return read_back(self.placement, self.before["consumers"])
+
+
+def recorded_host(
+    url: str,
+    folder: Path,
+    *,
+    story: str = "01-flat-vgpu-to-gpus",
+    guests: Mapping[str, Mapping[str, Any]] | None = None,
+    providers: Mapping[str, Any] | None = None,
+    consumers: Mapping[str, Any] | None = None,
+    synced: bool = True,
+    **groups: Mapping[str, Any],
+) -> Upgrade:
+    """
+    A story's host with other guests, of 512 MiB unless they say more, and with other options in these groups.
+
+    A consumer without ``allocations`` is its allocations; ``synced``: the host is up to date before consumers come.
+    """
+    data = Story(UPGRADES / story).data
+    config = data["config"] | {name: data["config"].get(name, {}) | dict(group) for name, group in groups.items()}
+    rows = {name: one if "allocations" in one else {"allocations": one} for name, one in (consumers or {}).items()}
+    data["config"], data["first"] = config, config if synced else None
+    data["guests"] = {name: {"memory_mib": 512, **guest} for name, guest in (guests or {}).items()}
+    data["before"] = {"providers": providers or {}, "consumers": rows}
+    return Upgrade(data, url, folder)
 
 
 def write_host(story: Mapping[str, Any], folder: Path) -> Path:

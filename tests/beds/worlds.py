@@ -27,6 +27,7 @@ from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome
 from agent.sync.pool_node import pool_nodes
 from agent.sync.run import run_pass
+from beds.by_hand import ByHand, claim_body
 from beds.histories import Clock, Crash, Crashing
 from beds.memory import MemoryPlacement
 from configured import changed
@@ -321,13 +322,7 @@ class World:
         if truth is None:
             return
         slots = self._rows_for(truth, cell)
-        body = {
-            "allocations": {uuid: {"resources": resources} for uuid, resources in slots.items()},
-            "project_id": f"project of {truth.guest.uuid}",
-            "user_id": "user",
-            "consumer_generation": None,
-            "consumer_type": "INSTANCE",
-        }
+        body = claim_body(slots, project=f"project of {truth.guest.uuid}", user="user")
         if self._send("PUT", f"/allocations/{truth.guest.uuid}", body).status_code < 300:
             sums: dict[str, int] = {}
             for resources in slots.values():
@@ -368,40 +363,29 @@ class World:
     def put_trait(self, name: str) -> None:
         """An operator's trait on the root."""
         self._make_root()
-        self._send("PUT", f"/traits/{name}")
-        body = self._send("GET", f"/resource_providers/{ROOT}/traits").json()
-        self._send("PUT", f"/resource_providers/{ROOT}/traits", body | {"traits": sorted({*body["traits"], name})})
+        self.by_hand.add_traits(ROOT, name)
         self.others[f"trait {name}"] = True
 
     def put_class(self, name: str) -> None:
         """An operator's stock on the root."""
         self._make_root()
-        self._send("PUT", f"/resource_classes/{name}")
-        body = self._send("GET", f"/resource_providers/{ROOT}/inventories").json()
-        body["inventories"][name] = {"total": 5, "reserved": 1}
-        self._send("PUT", f"/resource_providers/{ROOT}/inventories", body)
+        self.by_hand.change_stock(ROOT, **{name: {"total": 5, "reserved": 1}})
         self.others[f"class {name}"] = True
 
     def put_aggregate(self) -> None:
         """Another service's aggregate on the root."""
         self._make_root()
-        body = self._send("GET", f"/resource_providers/{ROOT}/aggregates").json()
-        self._send("PUT", f"/resource_providers/{ROOT}/aggregates", body | {"aggregates": [str(UUID(int=7))]})
+        self.by_hand.set_aggregates(ROOT, str(UUID(int=7)))
         self.others["aggregate"] = True
 
     def put_child(self, suffix: str, owner: str, resource_class: str) -> None:
         """Another service's provider below the root, whatever it is called."""
         self._make_root()
         name, uuid = f"{self.setup.name}{suffix}", str(UUID(int=500 + len(self.others)))
-        body = {"name": name, "uuid": uuid, "parent_provider_uuid": ROOT}
-        if self._send("POST", "/resource_providers", body).status_code >= 300:
+        if name in self._uuids():
             return  # the agent has one of that name
-        self._send("PUT", f"/resource_classes/{resource_class}")
-        self._send("PUT", f"/traits/{owner}")
-        stock = {"resource_provider_generation": 0, "inventories": {resource_class: {"total": 2}}}
-        generation = self._send("PUT", f"/resource_providers/{uuid}/inventories", stock).json()
-        generation = {"resource_provider_generation": generation["resource_provider_generation"]}
-        self._send("PUT", f"/resource_providers/{uuid}/traits", generation | {"traits": [owner]})
+        self.by_hand.add_provider(name, uuid, parent=ROOT, stock={resource_class: {"total": 2}})
+        self.by_hand.add_traits(uuid, owner)
         self.others[f"child {uuid}"] = True
 
     @contextmanager
@@ -482,28 +466,23 @@ class World:
 
     def _make_root(self) -> None:
         if ROOT not in self._names():
-            self._send("POST", "/resource_providers", {"name": self.setup.name, "uuid": ROOT})
+            self.by_hand.add_provider(self.setup.name, ROOT)
 
     def lay_down_as_nova(self) -> None:
         """The tree of this host as nova makes it, in the layout devices: children of random uuids, its own marks."""
         desired, _ = self.driver.shape(self.driver.survey(self.setup.name), self.setup.policy(), None)
-        for trait in {trait for one in desired for trait in one.traits} | {OWNER_NOVA}:
-            self._send("PUT", f"/traits/{trait}")
+        self._send("PUT", f"/traits/{MARKER}")  # placement knows it, as another host has it
         for number, one in enumerate(desired):
             uuid = str(UUID(int=900 + number)) if one.parent else ROOT
-            parent = {"parent_provider_uuid": ROOT} if one.parent else {}
-            self._send("POST", "/resource_providers", {"name": one.name, "uuid": uuid, **parent})
             stock = {name: encode_inventory(stock) for name, stock in one.inventories.items()}
-            for name in stock:
-                self._send("PUT", f"/resource_classes/{name}")
-            body = {"resource_provider_generation": 0, "inventories": stock}
-            self._send("PUT", f"/resource_providers/{uuid}/inventories", body)
-            traits = sorted((one.traits - {MARKER}) | {OWNER_NOVA})
-            body = {"resource_provider_generation": 1, "traits": traits}
-            answer = self._send("PUT", f"/resource_providers/{uuid}/traits", body)
-            assert answer.status_code < 300, answer.body
+            self.by_hand.add_provider(one.name, uuid, parent=ROOT if one.parent else None, stock=stock)
+            self.by_hand.add_traits(uuid, OWNER_NOVA, *one.traits - {MARKER})
 
     # What stands
+
+    @property
+    def by_hand(self) -> ByHand:
+        return ByHand(self.memory)
 
     def tree(self) -> dict[str, tuple[str, str | None]]:
         """uuid -> (name, parent's uuid)."""

@@ -1,6 +1,5 @@
 """``adopt``: a host whose compute_id was lost finds its tree again by its name and by what its guests hold."""
 
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,9 @@ from typing import Any
 import pytest
 
 from beds.by_hand import ByHand
+from beds.guests import GuestSpec
 from beds.placement import PlacementServer
-from beds.synthetic.bed import EMULATOR, Host
+from beds.synthetic.bed import Host
 from beds.synthetic.hosts import QUEENS_FIRST
 from beds.synthetic.model import Machine
 
@@ -37,17 +37,10 @@ class Lab:
         return known
 
     def hold(self, guest: str, root: str) -> None:
-        rows = {root: {"resources": {"VCPU": 1, "MEMORY_MB": 32}}}
-        who = {"project_id": "p", "user_id": "u", "consumer_generation": None, "consumer_type": "INSTANCE"}
-        self.placement.send("PUT", f"/allocations/{guest}", {"allocations": rows, **who})
+        self.placement.claim(guest, {root: {"VCPU": 1, "MEMORY_MB": 32}})
 
     def other_root(self, name: str) -> str:
-        other = str(uuid.uuid4())
-        self.placement.send("POST", "/resource_providers", {"name": name, "uuid": other})
-        stock = {"VCPU": {"total": 4}, "MEMORY_MB": {"total": 4096}}
-        body = {"inventories": stock, "resource_provider_generation": 0}
-        self.placement.send("PUT", f"/resource_providers/{other}/inventories", body)
-        return other
+        return self.placement.add_provider(name, stock={"VCPU": {"total": 4}, "MEMORY_MB": {"total": 4096}})
 
     def kept(self) -> str:
         path = self.home / "compute_id"
@@ -74,13 +67,8 @@ def lab(
 
 @pytest.fixture
 def guest(lab: Lab) -> Iterator[str]:
-    own = str(uuid.uuid4())
-    xml = f"""<domain type='qemu'><name>adopted</name><uuid>{own}</uuid><memory unit='MiB'>32</memory><vcpu>1</vcpu>
-    <os><type arch='x86_64' machine='q35'>hvm</type></os><devices><emulator>{EMULATOR}</emulator>
-    <memballoon model='none'/></devices></domain>"""
-    lab.host.virsh("create", "/dev/stdin", text=xml)
-    yield own
-    lab.host.virsh("destroy", own)
+    with lab.host.running(GuestSpec()) as own:
+        yield own
 
 
 def test_name_and_guests_tell_the_tree_and_the_next_pass_finds_it(lab: Lab, guest: str) -> None:

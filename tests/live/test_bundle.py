@@ -78,11 +78,11 @@ class Lab:
     @contextmanager
     def with_a_guest(self) -> Iterator[None]:
         own = str(uuid.uuid4())
-        self.host.virsh("create", "/dev/stdin", text=DOMAIN % own)
+        self.host.libvirtd.virsh("create", "/dev/stdin", text=DOMAIN % own)
         try:
             yield
         finally:
-            self.host.virsh("destroy", own)
+            self.host.libvirtd.virsh("destroy", own)
 
     def bundle(self, *options: str) -> Any:
         return self.host.run("bundle", self.folder / "bundle.tar.gz", "--config-file", self.config, *options)

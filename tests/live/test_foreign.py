@@ -1,6 +1,7 @@
 """What others put below and on a host's root stays theirs, whatever it looks like."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,29 +9,27 @@ import pytest
 
 from beds.placement import PlacementServer
 from beds.trees import identity
-from beds.upgrades import UPGRADES, Story, Upgrade
+from beds.upgrades import Upgrade, recorded_host
 
 pytestmark = pytest.mark.live
 
 ROOT, CARD = "four-cells", "four-cells_pci_0000_06_00_0"
+Lab = Callable[..., Upgrade]
 UNUSED = "four-cells_0000:01:00.0"  # a device of the host that no rule offers
 
 
-def lab(server: PlacementServer, folder: Path, *, synced: bool = True, **groups: Mapping[str, Any]) -> Upgrade:
-    """A recorded host without guests in the layout ``devices``, and a placement that holds it, or nothing."""
-    data = Story(UPGRADES / "01-flat-vgpu-to-gpus").data
-    data["config"] = {**data["config"], **groups}
-    data["guests"] = {}
-    data["before"] = {"providers": {}, "consumers": {}}
-    if synced:
-        data["first"] = data["config"]
-    return Upgrade(data, server.url, folder)
+@pytest.fixture
+def lab(placement_server: PlacementServer, tmp_path: Path) -> Lab:
+    """Makes a recorded host without guests in the layout ``devices``, and a placement that holds it, or nothing."""
+    return partial(recorded_host, placement_server.url, tmp_path)
 
 
-def root_of(one: Upgrade) -> dict[str, Any]:
-    rows = one.placement.send("GET", f"/resource_providers?name={ROOT}")["resource_providers"]
-    found: dict[str, Any] = rows[0]
-    return found
+@pytest.fixture
+def provider_config(tmp_path: Path) -> Path:
+    """A folder for the operator's files."""
+    folder = tmp_path / "provider_config"
+    folder.mkdir()
+    return folder
 
 
 def provider(one: Upgrade, name: str) -> dict[str, Any] | None:
@@ -38,11 +37,9 @@ def provider(one: Upgrade, name: str) -> dict[str, Any] | None:
     return found
 
 
-def test_a_providers_other_owner_is_believed_whatever_else_it_carries(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    one = lab(placement_server, tmp_path)
-    one.placement.add_child(root_of(one), UNUSED, "VGPU", 4, "OWNER_CYBORG")
+def test_a_providers_other_owner_is_believed_whatever_else_it_carries(lab: Lab) -> None:
+    one = lab()
+    one.placement.add_child(identity(ROOT), UNUSED, "VGPU", 4, "OWNER_CYBORG")
     before = provider(one, UNUSED)
 
     done = one.run("sync")
@@ -50,13 +47,10 @@ def test_a_providers_other_owner_is_believed_whatever_else_it_carries(
     assert (done.code, provider(one, UNUSED)) == (0, before)
 
 
-def test_a_device_that_another_owner_reports_is_not_reported_twice(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    one = lab(placement_server, tmp_path, synced=False)
-    own = {"name": ROOT, "uuid": identity("four-cells")}
-    one.placement.send("POST", "/resource_providers", own)
-    one.placement.add_child(own, CARD, "VGPU", 4, "OWNER_CYBORG")
+def test_a_device_that_another_owner_reports_is_not_reported_twice(lab: Lab) -> None:
+    one = lab(synced=False)
+    root = one.placement.add_provider(ROOT, identity(ROOT))
+    one.placement.add_child(root, CARD, "VGPU", 4, "OWNER_CYBORG")
     before = one.stands()
 
     done = one.run("sync")
@@ -66,23 +60,14 @@ def test_a_device_that_another_owner_reports_is_not_reported_twice(
     assert "OWNER_CYBORG" in done.err
 
 
-def test_a_provider_yaml_names_a_child_of_novas_by_the_uuid_that_it_has(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
+def test_a_provider_yaml_names_a_child_of_novas_by_the_uuid_that_it_has(lab: Lab, provider_config: Path) -> None:
     """Nova gives its children random uuids, which stay when they are taken over."""
-    folder = tmp_path / "provider_config"
-    folder.mkdir()
-    compute = {"layout": "devices", "provider_config_location": str(folder)}
-    one = lab(placement_server, tmp_path, synced=False, compute=compute)
-    own = {"name": ROOT, "uuid": identity("four-cells")}
-    one.placement.send("POST", "/resource_providers", own)
-    one.placement.add_child(own, CARD, "VGPU", 16, "OWNER_NOVA")
-    card = one.placement.send("GET", f"/resource_providers?name={CARD}")["resource_providers"][0]
-    one.placement.send("PUT", "/resource_classes/CUSTOM_LICENCE")
-    stock = {"resource_provider_generation": card["generation"], "resource_class": "CUSTOM_LICENCE", "total": 3}
-    one.placement.send("POST", f"/resource_providers/{card['uuid']}/inventories", stock)
-    (folder / "a.yaml").write_text(
-        f"meta: {{schema_version: '1.0'}}\nproviders:\n  - identification: {{uuid: {card['uuid']}}}\n"
+    one = lab(synced=False, compute={"provider_config_location": provider_config})
+    root = one.placement.add_provider(ROOT, identity(ROOT))
+    card = one.placement.add_child(root, CARD, "VGPU", 16, "OWNER_NOVA")
+    one.placement.change_stock(card, CUSTOM_LICENCE={"total": 3})
+    (provider_config / "a.yaml").write_text(
+        f"meta: {{schema_version: '1.0'}}\nproviders:\n  - identification: {{uuid: {card}}}\n"
         f"    inventories: {{additional: [{{CUSTOM_LICENCE: {{total: 3}}}}]}}\n"
     )
 
@@ -95,48 +80,38 @@ def test_a_provider_yaml_names_a_child_of_novas_by_the_uuid_that_it_has(
     assert one.run("sync").json["outcome"] == "unchanged"
 
 
-def test_traits_that_only_devices_get_from_us_stay_on_a_root(placement_server: PlacementServer, tmp_path: Path) -> None:
-    one = lab(placement_server, tmp_path)
+def test_traits_that_only_devices_get_from_us_stay_on_a_root(lab: Lab) -> None:
+    one = lab()
     names = ["CUSTOM_PHYSNET_PUBLIC", "HW_NIC_SRIOV", "COMPUTE_MANAGED_PCI_DEVICE", "HW_PCI_LIVE_MIGRATABLE"]
-    one.placement.send("PUT", "/traits/CUSTOM_PHYSNET_PUBLIC")
-    path = f"/resource_providers/{root_of(one)['uuid']}/traits"
-    stands = one.placement.send("GET", path)
-    one.placement.send("PUT", path, stands | {"traits": [*stands["traits"], *names]})
+    one.placement.add_traits(identity(ROOT), *names)
 
     done = one.run("sync")
 
     assert (done.code, done.json["outcome"]) == (0, "unchanged")
-    assert set(names) <= set(one.placement.send("GET", path)["traits"])
+    assert set(names) <= one.placement.traits(identity(ROOT))
 
 
-def test_a_trait_of_ours_goes_from_a_child_though_nobody_remembers_it(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    one = lab(placement_server, tmp_path, pci={"discover": "all"})
-    name = f"{ROOT}_0000:81:00.0"
-    rows = one.placement.send("GET", f"/resource_providers?name={name}")["resource_providers"]
-    path = f"/resource_providers/{rows[0]['uuid']}/traits"
-    stands = one.placement.send("GET", path)
-    one.placement.send("PUT", path, stands | {"traits": [*stands["traits"], "HW_PCI_LIVE_MIGRATABLE"]})
+def test_a_trait_of_ours_goes_from_a_child_though_nobody_remembers_it(lab: Lab) -> None:
+    one = lab(pci={"discover": "all"})
+    card = one.placement.providers()[f"{ROOT}_0000:81:00.0"]["uuid"]
+    before = one.placement.traits(card)
+    one.placement.add_traits(card, "HW_PCI_LIVE_MIGRATABLE")
 
     assert one.run("sync").json["outcome"] == "changed"
-    assert set(one.placement.send("GET", path)["traits"]) == set(stands["traits"])
+    assert one.placement.traits(card) == before
 
 
 def test_a_provider_yaml_adds_to_another_services_provider_and_takes_only_that_away(
-    placement_server: PlacementServer, tmp_path: Path
+    lab: Lab, provider_config: Path
 ) -> None:
-    folder = tmp_path / "provider_config"
-    folder.mkdir()
-    compute = {"layout": "devices", "provider_config_location": str(folder)}
-    one = lab(placement_server, tmp_path, compute=compute)
+    one = lab(compute={"provider_config_location": provider_config})
     name = f"{ROOT}:agent:br0"
-    one.placement.add_child(root_of(one), name, "NET_BW_EGR_KILOBIT_PER_SEC", 1000, "OWNER_CYBORG")
+    one.placement.add_child(identity(ROOT), name, "NET_BW_EGR_KILOBIT_PER_SEC", 1000, "OWNER_CYBORG")
     before = provider(one, name)
     assert before
     head = "meta: {schema_version: '1.0'}\n"
     added = "traits: {additional: [CUSTOM_FAST]}, inventories: {additional: [{CUSTOM_LICENCE: {total: 3}}]}"
-    (folder / "a.yaml").write_text(f"{head}providers: [{{identification: {{name: '{name}'}}, {added}}}]\n")
+    (provider_config / "a.yaml").write_text(f"{head}providers: [{{identification: {{name: '{name}'}}, {added}}}]\n")
 
     assert one.run("sync").json["outcome"] == "changed"
 
@@ -148,6 +123,6 @@ def test_a_provider_yaml_adds_to_another_services_provider_and_takes_only_that_a
     }
     assert set(stands["traits"]) == {*before["traits"], "CUSTOM_FAST"}
     assert one.run("sync").json["outcome"] == "unchanged"
-    (folder / "a.yaml").write_text(head)
+    (provider_config / "a.yaml").write_text(head)
     assert one.run("sync").json["outcome"] == "changed"
     assert provider(one, name) == before

@@ -124,7 +124,7 @@ def cloud(hosts: Hosts, guest: str, placement_server: PlacementServer, tmp_path:
     for config in configs:
         synced = run_agent("sync", "--config-file", config)
         assert synced.code == 0, synced
-    roots = {row["name"]: row["uuid"] for row in placement.send("GET", "/resource_providers")["resource_providers"]}
+    roots = {name: row["uuid"] for name, row in placement.providers().items()}
     source, destination = map(Agent, hosts, configs, (roots[host.hostname] for host in hosts))
     made = TwoHosts(source, destination, placement, guest, str(uuid.uuid4()), tmp_path)
     here = write_request(tmp_path, source.provider)
@@ -144,12 +144,12 @@ def test_both_hosts_tell_of_a_guest_that_migrates(hosts: Hosts, guest: str) -> N
     before = [host.guests() for host in hosts]
     with migrating(source, destination, guest) as migration:
         between = [host.guests() for host in hosts]
-        job = source.virsh("domjobinfo", guest)
+        job = source.libvirtd.virsh("domjobinfo", guest)
         migration.let_go()
     after = [host.guests() for host in hosts]
     migrate(destination, source, guest)
 
-    assert [host.virsh("hostname").strip() for host in hosts] == [source.hostname, destination.hostname]
+    assert [host.libvirtd.virsh("hostname").strip() for host in hosts] == [source.hostname, destination.hostname]
     assert before == [{guest: "running"}, {}]
     assert between == [{guest: "running"}, {guest: "paused"}]
     assert "Outgoing migration" in job

@@ -1,7 +1,7 @@
 """Consumers over which others stumble when a host changes its shape: each is converted, or refused with one line."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,11 @@ from beds.golden import LAYOUTS
 from beds.guests import METADATA, GuestSpec, add_guests
 from beds.placement import PlacementServer
 from beds.trees import add_consumer, identity
-from beds.upgrades import UPGRADES, Story, Upgrade, write_config
+from beds.upgrades import UPGRADES, Story, Upgrade, recorded_host, write_config
 
 pytestmark = pytest.mark.live
 
+Lab = Callable[..., Upgrade]
 FIRST, SECOND = "four-cells_pci_0000_06_00_0", "four-cells_pci_0000_86_00_0"
 ON_FIRST = "c2177883-f1bb-47f0-914d-32a22e3a8804"  # a mediated device of each card
 ON_SECOND = "1b20d080-1b54-4048-85b3-a6a62d165c01"
@@ -27,20 +28,23 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
-def lab(server: PlacementServer, folder: Path, guests: Mapping[str, list[str]], **consumers: Any) -> Upgrade:
-    """A flat host whose guests have these mediated devices, and these consumers: provider -> resources."""
-    data = Story(UPGRADES / "01-flat-vgpu-to-gpus").data
-    root = data["before"]["providers"]["four-cells"]
-    data["config"]["agent"] = {**data["config"].get("agent", {}), "audit_grace": 0}
-    data["guests"] = {name: {"mdevs": mdevs, "memory_mib": 512} for name, mdevs in guests.items()}
-    data["before"] = {
-        "providers": {"four-cells": root, **ELSEWHERE},
-        "consumers": {
-            name: consumer if "allocations" in consumer else {"allocations": consumer}
-            for name, consumer in consumers.items()
-        },
-    }
-    return Upgrade(data, server.url, folder)
+@pytest.fixture
+def lab(placement_server: PlacementServer, tmp_path: Path) -> Lab:
+    """Makes a flat host whose guests have these mediated devices, and these consumers: provider -> resources."""
+    flat = Story(UPGRADES / "01-flat-vgpu-to-gpus").data["before"]["providers"]["four-cells"]
+
+    def make(guests: Mapping[str, list[str]], **consumers: Any) -> Upgrade:
+        return recorded_host(
+            placement_server.url,
+            tmp_path,
+            guests={name: {"mdevs": mdevs} for name, mdevs in guests.items()},
+            providers={"four-cells": flat, **ELSEWHERE},
+            consumers=consumers,
+            synced=False,
+            agent={"audit_grace": 0},
+        )
+
+    return make
 
 
 def converted(found: Upgrade) -> Any:
@@ -71,13 +75,9 @@ def but_for_reserved(tree: dict[str, Any]) -> dict[str, Any]:
     return tree
 
 
-def test_a_guest_with_a_vgpu_in_the_middle_of_a_migration_keeps_its_card(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
+def test_a_guest_with_a_vgpu_in_the_middle_of_a_migration_keeps_its_card(lab: Lab) -> None:
     """It runs here and has its allocations at its destination already; what it has here is its migration's."""
     found = lab(
-        placement_server,
-        tmp_path,
         {"guest": [ON_SECOND]},
         migration={"type": "MIGRATION", "allocations": {"four-cells": WHOLE}},
         guest={"other-host": WHOLE},
@@ -89,10 +89,8 @@ def test_a_guest_with_a_vgpu_in_the_middle_of_a_migration_keeps_its_card(
     }
 
 
-def test_two_migrations_of_guests_that_are_alike_are_refused(placement_server: PlacementServer, tmp_path: Path) -> None:
+def test_two_migrations_of_guests_that_are_alike_are_refused(lab: Lab) -> None:
     found = lab(
-        placement_server,
-        tmp_path,
         {"a": [ON_FIRST], "b": [ON_SECOND]},
         m1={"four-cells": WHOLE},
         m2={"four-cells": WHOLE},
@@ -108,15 +106,8 @@ def test_two_migrations_of_guests_that_are_alike_are_refused(placement_server: P
 
 
 @pytest.mark.parametrize("here", [True, False], ids=["still defined here", "gone from here"])
-def test_an_evacuated_guest_with_allocations_on_two_hosts_is_converted(
-    here: bool, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    found = lab(
-        placement_server,
-        tmp_path,
-        {"evacuated": [ON_SECOND]} if here else {},
-        evacuated={"four-cells": WHOLE, "other-host": WHOLE},
-    )
+def test_an_evacuated_guest_with_allocations_on_two_hosts_is_converted(here: bool, lab: Lab) -> None:
+    found = lab({"evacuated": [ON_SECOND]} if here else {}, evacuated={"four-cells": WHOLE, "other-host": WHOLE})
 
     after = converted(found)["evacuated"]
 
@@ -125,10 +116,8 @@ def test_an_evacuated_guest_with_allocations_on_two_hosts_is_converted(
     assert after[SECOND if here else FIRST] == {"VGPU": 1}
 
 
-def test_a_guest_whose_type_of_vgpu_is_off_is_not_given_a_vgpu_of_the_other_card(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    found = lab(placement_server, tmp_path, {"guest": [ON_FIRST]}, guest={"four-cells": WHOLE})
+def test_a_guest_whose_type_of_vgpu_is_off_is_not_given_a_vgpu_of_the_other_card(lab: Lab) -> None:
+    found = lab({"guest": [ON_FIRST]}, guest={"four-cells": WHOLE})
     found.configured({**found.data["config"], "devices": {"enabled_mdev_types": "nvidia-231"}})
 
     note = refused(found, reserves=True)
@@ -139,9 +128,9 @@ def test_a_guest_whose_type_of_vgpu_is_off_is_not_given_a_vgpu_of_the_other_card
 
 
 def test_a_guest_with_an_emulator_thread_of_its_own_is_refused_until_it_is_allocated_too(
-    placement_server: PlacementServer, tmp_path: Path
+    lab: Lab, tmp_path: Path
 ) -> None:
-    found = lab(placement_server, tmp_path, {}, guest={"four-cells": {"VCPU": 2, "MEMORY_MB": 512}})
+    found = lab({}, guest={"four-cells": {"VCPU": 2, "MEMORY_MB": 512}})
     pinned = GuestSpec(vcpus=2, memory_mib=512, pins=("16", "17"), emulator_pin="18")
     add_guests(tmp_path / "host", {identity("guest"): pinned})
     sets = {"layout": "devices", "cpu_shared_set": "4-15", "cpu_dedicated_set": "0-3,16-31"}
@@ -161,12 +150,14 @@ CPUS = {"VCPU": 2, "MEMORY_MB": 512}
 SETS = {"layout": "devices", "cpu_shared_set": "4-15", "cpu_dedicated_set": "0-3,16-31"}
 
 
-def pinned(server: PlacementServer, folder: Path, names: str, **consumers: Any) -> Upgrade:
+def pinned(lab: Lab, names: str, **consumers: Any) -> Upgrade:
     """The host where these guests are pinned to CPUs 16 and 17, 18 and 19 and so on, which are to be dedicated now."""
-    found = lab(server, folder, {}, **consumers)
+    found = lab({}, **consumers)
     pins = (("16", "17"), ("18", "19"))
     guests = zip(names, pins, strict=False)
-    add_guests(folder / "host", {identity(one): GuestSpec(vcpus=2, memory_mib=512, pins=on) for one, on in guests})
+    add_guests(
+        found.folder / "host", {identity(one): GuestSpec(vcpus=2, memory_mib=512, pins=on) for one, on in guests}
+    )
     found.configured({**found.data["config"], "compute": SETS})
     return found
 
@@ -188,9 +179,9 @@ def pinned(server: PlacementServer, folder: Path, names: str, **consumers: Any) 
     ],
 )
 def test_cpus_to_which_a_guest_without_allocations_is_pinned_do_not_come_on_offer(
-    names: str, consumers: dict[str, Any], placement_server: PlacementServer, tmp_path: Path
+    names: str, consumers: dict[str, Any], lab: Lab
 ) -> None:
-    note = refused(pinned(placement_server, tmp_path, names, **consumers))
+    note = refused(pinned(lab, names, **consumers))
 
     assert f"guest {identity('a')} is pinned to 2 CPUs that four-cells would offer as PCPU" in note
     assert "run compute-node-agent audit" in note
@@ -203,12 +194,10 @@ def test_cpus_to_which_a_guest_without_allocations_is_pinned_do_not_come_on_offe
         pytest.param("a", {"other-host": CPUS, "storage": {"DISK_GB": 5}}, id="a disk on shared storage"),
     ],
 )
-def test_what_migrations_keep_of_pinned_guests_becomes_pcpu(
-    names: str, elsewhere: dict[str, Any], placement_server: PlacementServer, tmp_path: Path
-) -> None:
+def test_what_migrations_keep_of_pinned_guests_becomes_pcpu(names: str, elsewhere: dict[str, Any], lab: Lab) -> None:
     migrations = {f"m{one}": {"type": "MIGRATION", "allocations": {"four-cells": CPUS}} for one in names}
 
-    after = converted(pinned(placement_server, tmp_path, names, **migrations, **dict.fromkeys(names, elsewhere)))
+    after = converted(pinned(lab, names, **migrations, **dict.fromkeys(names, elsewhere)))
 
     assert {one: after[one] for one in migrations} == {
         one: {"four-cells": {"PCPU": 2, "MEMORY_MB": 512}} for one in migrations
@@ -216,10 +205,8 @@ def test_what_migrations_keep_of_pinned_guests_becomes_pcpu(
     assert {one: after[one] for one in names} == dict.fromkeys(names, elsewhere)
 
 
-def test_a_guest_whose_flavor_overrides_its_vcpus_goes_to_the_cell_where_it_is_bound(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    found = lab(placement_server, tmp_path, {}, guest={"four-cells": {"VCPU": 1, "MEMORY_MB": 512}})
+def test_a_guest_whose_flavor_overrides_its_vcpus_goes_to_the_cell_where_it_is_bound(lab: Lab, tmp_path: Path) -> None:
+    found = lab({}, guest={"four-cells": {"VCPU": 1, "MEMORY_MB": 512}})
     overriding = METADATA.format(memory_mib=512, vcpus=4, user="user", project="project").replace(
         "<nova:extraSpecs/>",
         '<nova:extraSpecs><nova:extraSpec name="resources:VCPU">1</nova:extraSpec></nova:extraSpecs>',
@@ -235,16 +222,8 @@ def test_a_guest_whose_flavor_overrides_its_vcpus_goes_to_the_cell_where_it_is_b
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_class_of_one_of_two_cards_gets_a_new_name_under_its_guests(
-    layout: str, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    found = lab(
-        placement_server,
-        tmp_path,
-        {"one": [ON_FIRST], "two": [ON_SECOND]},
-        one={"four-cells": WHOLE},
-        two={"four-cells": WHOLE},
-    )
+def test_the_class_of_one_of_two_cards_gets_a_new_name_under_its_guests(layout: str, lab: Lab) -> None:
+    found = lab({"one": [ON_FIRST], "two": [ON_SECOND]}, one={"four-cells": WHOLE}, two={"four-cells": WHOLE})
     config = {**found.data["config"], "compute": {"layout": layout}}
     found.configured(config)
     if layout != "flat":
@@ -259,12 +238,8 @@ def test_the_class_of_one_of_two_cards_gets_a_new_name_under_its_guests(
     assert not any("VGPU" in resources for resources in after["two"].values())
 
 
-def test_a_consumer_that_the_hypervisor_does_not_know_goes_where_there_is_room(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    found = lab(
-        placement_server, tmp_path, {"known": [ON_FIRST]}, known={"four-cells": WHOLE}, unknown={"four-cells": WHOLE}
-    )
+def test_a_consumer_that_the_hypervisor_does_not_know_goes_where_there_is_room(lab: Lab) -> None:
+    found = lab({"known": [ON_FIRST]}, known={"four-cells": WHOLE}, unknown={"four-cells": WHOLE})
 
     planned = found.run("reshape").json
     because = {move["consumer"]: move["because"] for move in planned["moves"]}
@@ -273,20 +248,14 @@ def test_a_consumer_that_the_hypervisor_does_not_know_goes_where_there_is_room(
     assert "matches no guest on this host" in because[identity("unknown")]
 
 
-def test_a_guest_whose_only_class_is_the_one_that_moves_is_converted(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    found = lab(placement_server, tmp_path, {"only": [ON_SECOND]}, only={"four-cells": {"VGPU": 1}})
+def test_a_guest_whose_only_class_is_the_one_that_moves_is_converted(lab: Lab) -> None:
+    found = lab({"only": [ON_SECOND]}, only={"four-cells": {"VGPU": 1}})
 
     assert converted(found) == {"only": {SECOND: {"VGPU": 1}}}
 
 
-def test_what_a_guest_has_on_shared_storage_stays_and_the_storage_is_not_written(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    found = lab(
-        placement_server, tmp_path, {"guest": [ON_FIRST]}, guest={"four-cells": WHOLE, "storage": {"DISK_GB": 10}}
-    )
+def test_what_a_guest_has_on_shared_storage_stays_and_the_storage_is_not_written(lab: Lab) -> None:
+    found = lab({"guest": [ON_FIRST]}, guest={"four-cells": WHOLE, "storage": {"DISK_GB": 10}})
     planned = found.run("reshape").json
     written = [one for step in planned["operations"] if step["operation"] == "reshape" for one in step["inventories"]]
 
@@ -294,10 +263,8 @@ def test_what_a_guest_has_on_shared_storage_stays_and_the_storage_is_not_written
     assert "storage" not in {one["provider"] for one in written}
 
 
-def test_a_consumer_of_unknown_type_keeps_it(placement_server: PlacementServer, tmp_path: Path) -> None:
+def test_a_consumer_of_unknown_type_keeps_it(lab: Lab) -> None:
     found = lab(
-        placement_server,
-        tmp_path,
         {"untyped": [ON_FIRST], "typed": [ON_SECOND]},
         untyped={"type": None, "allocations": {"four-cells": WHOLE}},
         typed={"type": "INSTANCE", "allocations": {"four-cells": WHOLE}},
@@ -310,8 +277,8 @@ def test_a_consumer_of_unknown_type_keeps_it(placement_server: PlacementServer, 
     assert (consumers["typed"]["project"], consumers["typed"]["user"]) == ("project", "user")
 
 
-def test_a_guest_that_has_not_what_it_was_given_is_refused(placement_server: PlacementServer, tmp_path: Path) -> None:
-    found = lab(placement_server, tmp_path, {"half": []}, half={"four-cells": WHOLE})
+def test_a_guest_that_has_not_what_it_was_given_is_refused(lab: Lab) -> None:
+    found = lab({"half": []}, half={"four-cells": WHOLE})
 
     note = refused(found)
 
@@ -319,21 +286,17 @@ def test_a_guest_that_has_not_what_it_was_given_is_refused(placement_server: Pla
     assert "plan again" in note
 
 
-def test_what_has_no_room_in_the_new_tree_is_refused(placement_server: PlacementServer, tmp_path: Path) -> None:
+def test_what_has_no_room_in_the_new_tree_is_refused(lab: Lab) -> None:
     """All 22 vGPUs of the two cards are taken, and one more was given by a total that somebody set too high."""
-    found = lab(placement_server, tmp_path, {}, large={"four-cells": {"VGPU": 8}}, small={"four-cells": {"VGPU": 14}})
-    root = found.placement.send("GET", f"/resource_providers/{identity('four-cells')}/inventories")
-    root["inventories"]["VGPU"]["total"] = 23
-    found.placement.send("PUT", f"/resource_providers/{identity('four-cells')}/inventories", root)
+    found = lab({}, large={"four-cells": {"VGPU": 8}}, small={"four-cells": {"VGPU": 14}})
+    found.placement.change_stock(identity("four-cells"), VGPU={"total": 23})
     add_consumer(found.placement, "one too many", {"allocations": {"four-cells": {"VGPU": 1}}})
 
     assert "has 1 VGPU, and 1 of them find no room on" in refused(found, reserves=True)
 
 
-def test_a_plan_that_was_read_is_carried_out_exactly_or_not_at_all(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    found = lab(placement_server, tmp_path, {"a": [ON_FIRST]}, a={"four-cells": WHOLE}, b={"four-cells": {"VGPU": 1}})
+def test_a_plan_that_was_read_is_carried_out_exactly_or_not_at_all(lab: Lab) -> None:
+    found = lab({"a": [ON_FIRST]}, a={"four-cells": WHOLE}, b={"four-cells": {"VGPU": 1}})
     read = found.run("reshape").json["digest"]
     found.placement.send("DELETE", f"/allocations/{identity('b')}")
 
@@ -364,9 +327,9 @@ def test_a_plan_that_was_read_is_carried_out_exactly_or_not_at_all(
     ],
 )
 def test_a_refusal_says_what_differs_from_the_plan_that_was_read(
-    change: dict[str, dict[str, Any]], sentence: str, placement_server: PlacementServer, tmp_path: Path
+    change: dict[str, dict[str, Any]], sentence: str, lab: Lab, tmp_path: Path
 ) -> None:
-    found = lab(placement_server, tmp_path, {"a": [ON_FIRST]}, a={"four-cells": WHOLE})
+    found = lab({"a": [ON_FIRST]}, a={"four-cells": WHOLE})
     read = found.run("reshape").json["digest"]
 
     other = found.run(
@@ -377,17 +340,9 @@ def test_a_refusal_says_what_differs_from_the_plan_that_was_read(
     assert f"({sentence})" in other.json["notes"][0]
 
 
-def test_a_foreign_child_that_guests_use_stays_as_it_is(placement_server: PlacementServer, tmp_path: Path) -> None:
-    found = lab(
-        placement_server,
-        tmp_path,
-        {"guest": [ON_FIRST]},
-        guest={"four-cells": WHOLE},
-        other={"four-cells": REST},
-    )
-    root = {"uuid": identity("four-cells")}
-    found.placement.send("PUT", "/resource_classes/CUSTOM_THEIRS")
-    found.placement.add_child(root, "four-cells_theirs", "CUSTOM_THEIRS", 3)
+def test_a_foreign_child_that_guests_use_stays_as_it_is(lab: Lab) -> None:
+    found = lab({"guest": [ON_FIRST]}, guest={"four-cells": WHOLE}, other={"four-cells": REST})
+    found.placement.add_child(identity("four-cells"), "four-cells_theirs", "CUSTOM_THEIRS", 3)
     add_consumer(found.placement, "theirs", {"allocations": {"four-cells_theirs": {"CUSTOM_THEIRS": 2}}})
     before = found.stands()["providers"]["four-cells_theirs"]
 
@@ -411,9 +366,9 @@ def test_a_foreign_child_that_guests_use_stays_as_it_is(placement_server: Placem
     ],
 )
 def test_what_makes_no_sense_is_one_line_and_tells_no_password(
-    arguments: list[str], code: int, message: str, placement_server: PlacementServer, tmp_path: Path
+    arguments: list[str], code: int, message: str, lab: Lab
 ) -> None:
-    found = lab(placement_server, tmp_path, {}, guest={"four-cells": REST})
+    found = lab({}, guest={"four-cells": REST})
 
     done = found.run("reshape", *arguments)
 
@@ -421,10 +376,8 @@ def test_what_makes_no_sense_is_one_line_and_tells_no_password(
     assert "SECRET" not in done.err + done.out
 
 
-def test_a_guest_with_vgpus_of_two_cards_has_a_unit_of_each_there_and_back(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    found = lab(placement_server, tmp_path, {"guest": [ON_FIRST, ON_SECOND]}, guest={"four-cells": REST | {"VGPU": 2}})
+def test_a_guest_with_vgpus_of_two_cards_has_a_unit_of_each_there_and_back(lab: Lab) -> None:
+    found = lab({"guest": [ON_FIRST, ON_SECOND]}, guest={"four-cells": REST | {"VGPU": 2}})
 
     assert converted(found) == {"guest": {"four-cells": REST, FIRST: {"VGPU": 1}, SECOND: {"VGPU": 1}}}
     assert found.run("audit").json["findings"] == []
@@ -436,10 +389,8 @@ def test_a_guest_with_vgpus_of_two_cards_has_a_unit_of_each_there_and_back(
     assert converted(found)["guest"][SECOND] == {"VGPU": 1}
 
 
-def test_a_guest_that_lacks_the_row_of_one_of_its_two_cards_is_found(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    found = lab(placement_server, tmp_path, {"guest": [ON_FIRST, ON_SECOND]}, guest={"four-cells": REST | {"VGPU": 2}})
+def test_a_guest_that_lacks_the_row_of_one_of_its_two_cards_is_found(lab: Lab) -> None:
+    found = lab({"guest": [ON_FIRST, ON_SECOND]}, guest={"four-cells": REST | {"VGPU": 2}})
     converted(found)
     found.placement.send("DELETE", f"/allocations/{identity('guest')}")
     add_consumer(found.placement, "guest", {"allocations": {"four-cells": REST, FIRST: {"VGPU": 1}}})

@@ -3,20 +3,22 @@
 import json
 import shutil
 import subprocess
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from beds.agents import run_agent
 from beds.by_hand import ByHand
-from beds.golden import LAYOUTS, GoldenHost, beyond_the_machine, discover, sums, write_layout
+from beds.golden import HOSTS, LAYOUTS, GoldenHost, beyond_the_machine, discover, sums, write_layout
+from beds.guests import GuestSpec
 from beds.placement import PlacementServer
+from beds.process import wait_until
 from beds.service import noauth
-from beds.synthetic.bed import EMULATOR, Host
+from beds.synthetic.bed import Host
 from beds.synthetic.hosts import FOUR_CELLS, ODD_CELLS, QUEENS_FIRST, QUEENS_SECOND
 from beds.synthetic.model import Machine
 
@@ -40,7 +42,7 @@ def test_a_live_synthetic_host_has_the_tree_of_its_record(
     name: str, layout: str, synthetic: Start, write_config: Write, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     host = synthetic(MACHINES[name])
-    golden = GoldenHost(Path(__file__).parents[1] / "hosts" / name)
+    golden = GoldenHost(HOSTS / name)
     connection = connect(host, write_config)
     if request.config.getoption("--update-golden") and layout == LAYOUTS[0]:
         shutil.rmtree(golden.archive, ignore_errors=True)
@@ -57,7 +59,7 @@ def test_a_live_synthetic_host_has_the_tree_of_its_record(
 
 
 def test_a_card_that_is_configured_whole_and_divided_is_found_by_check(write_config: Write, tmp_path: Path) -> None:
-    golden = GoldenHost(Path(__file__).parents[1] / "hosts" / FOUR_CELLS.name)
+    golden = GoldenHost(HOSTS / FOUR_CELLS.name)
     rule = {"address": "0000:86:00.0", "resource_class": "CUSTOM_GPU"}
     both = write_config(pci={"report_in_placement": True, "device_spec": json.dumps(rule)})
     options = ("--host", golden.archive, "--config-file", golden.config, "--config-file", both)
@@ -71,7 +73,7 @@ def test_a_card_that_is_configured_whole_and_divided_is_found_by_check(write_con
 def test_a_host_goes_through_all_layouts_and_back_in_one_placement(
     placement_server: PlacementServer, write_config: Write, tmp_path: Path
 ) -> None:
-    golden = GoldenHost(Path(__file__).parents[1] / "hosts" / FOUR_CELLS.name)
+    golden = GoldenHost(HOSTS / FOUR_CELLS.name)
     config = write_config(placement=noauth(placement_server.url), agent={"state_directory": tmp_path / "state"})
     options = ("--host", golden.archive, "--config-file", golden.config, "--config-file", config)
 
@@ -88,27 +90,6 @@ def test_a_host_goes_through_all_layouts_and_back_in_one_placement(
         }
         assert found == golden.read(layout)["providers"], layout
         assert run_agent("plan", *chosen).code == 0
-
-
-@contextmanager
-def guest(host: Host, name: str, *devices: str) -> Iterator[str]:
-    """A running domain with these devices; yields its uuid."""
-    identity = str(uuid.uuid4())
-    xml = f"""<domain type='qemu'><name>{name}</name><uuid>{identity}</uuid><memory unit='MiB'>32</memory><vcpu>1</vcpu>
-    <os><type arch='x86_64' machine='q35'>hvm</type></os><devices><emulator>{EMULATOR}</emulator>
-    <memballoon model='none'/>{"".join(devices)}</devices></domain>"""
-    host.virsh("create", "/dev/stdin", text=xml)
-    try:
-        yield identity
-    finally:
-        host.virsh("destroy", identity)
-
-
-def hostdev(address: str) -> str:
-    domain, bus, rest = address.split(":")
-    slot, function = rest.split(".")
-    place = f"<address domain='0x{domain}' bus='0x{bus}' slot='0x{slot}' function='0x{function}'/>"
-    return f"<hostdev mode='subsystem' type='pci' managed='yes'><source>{place}</source></hostdev>"
 
 
 @pytest.fixture
@@ -137,7 +118,7 @@ def test_a_one_time_card_is_reserved_once_a_guest_has_it_and_stays_so(synthetic:
         return int(stock["reserved"])
 
     assert reserved() == 0
-    with guest(host, "on-the-card", hostdev("0000:01:00.0")):
+    with host.running(GuestSpec(vfs=("0000:01:00.0",))):
         assert reserved() == 1
     assert reserved() == 1
 
@@ -147,9 +128,8 @@ def test_guests_on_a_vf_and_on_a_vgpu_leave_the_stock_as_it_is(synthetic: Start,
     config = connect(host, write_config, pci={"discover": "all"}, devices={"enabled_mdev_types": "nvidia-231"})
     before = host.run("discover", "--config-file", config, "--format", "json")
     mdev = "1b20d080-1b54-4048-85b3-a6a62d165c01"
-    vgpu = f"<hostdev mode='subsystem' type='mdev' model='vfio-pci'><source><address uuid='{mdev}'/></source></hostdev>"
 
-    with guest(host, "on-devices", hostdev("0000:81:10.0"), vgpu):
+    with host.running(GuestSpec(vfs=("0000:81:10.0",), mdevs=(mdev,))):
         during = host.run("discover", "--config-file", config, "--format", "json")
         folder = config.parent / "record"
         assert host.run("record", folder, "--config-file", config).code == 0
@@ -199,18 +179,11 @@ def test_vfs_of_a_card_without_a_link_are_reserved_explained_and_given_back(synt
 
     def set_link(state: str) -> None:
         host.announce("change", [host.files.set_link(host.machine.nics[1], state)])
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            shown = subprocess.run(
-                ["virsh", "-c", host.libvirtd.uri, "nodedev-list", "net"], capture_output=True, text=True, check=True
-            )
-            card = next(line for line in shown.stdout.split() if line.startswith("net_ens2_"))
-            dumped = subprocess.run(
-                ["virsh", "-c", host.libvirtd.uri, "nodedev-dumpxml", card], capture_output=True, text=True, check=True
-            )
-            if f"state='{state}'" in dumped.stdout:
-                return
-        raise AssertionError(dumped.stdout)
+        wait_until(lambda: f"state='{state}'" in card(), 30, card)
+
+    def card() -> str:
+        name = next(line for line in host.libvirtd.virsh("nodedev-list", "net").split() if line.startswith("net_ens2_"))
+        return host.libvirtd.virsh("nodedev-dumpxml", name)
 
     assert stock() == (8, 0, False)
     set_link("down")
@@ -226,7 +199,7 @@ def test_vfs_of_a_card_without_a_link_are_reserved_explained_and_given_back(synt
 
 
 def test_every_number_and_trait_of_a_host_can_be_explained(synthetic: Start, write_config: Write) -> None:
-    golden = GoldenHost(Path(__file__).parents[1] / "hosts" / FOUR_CELLS.name)
+    golden = GoldenHost(HOSTS / FOUR_CELLS.name)
     options = ("--host", golden.archive, "--config-file", golden.config, "--format", "json")
 
     for name, provider in golden.read("devices")["providers"].items():
@@ -245,7 +218,7 @@ def test_every_number_and_trait_of_a_host_can_be_explained(synthetic: Start, wri
     ],
 )
 def test_what_is_not_there_cannot_be_explained(arguments: list[str], message: str) -> None:
-    golden = GoldenHost(Path(__file__).parents[1] / "hosts" / FOUR_CELLS.name)
+    golden = GoldenHost(HOSTS / FOUR_CELLS.name)
 
     refused = run_agent("explain", *arguments, "--host", golden.archive, "--config-file", golden.config)
 
@@ -255,7 +228,7 @@ def test_what_is_not_there_cannot_be_explained(arguments: list[str], message: st
 
 @pytest.mark.parametrize("name", ["0000:81:10.2", "pci_0000_81_10_2", "lost_0000:81:10.2"])
 def test_why_a_device_is_undecided_is_explained(name: str) -> None:
-    golden = GoldenHost(Path(__file__).parents[1] / "hosts" / "missing-vf")
+    golden = GoldenHost(HOSTS / "missing-vf")
 
     refused = run_agent("explain", name, "--host", golden.archive, "--config-file", golden.config)
 
@@ -263,34 +236,29 @@ def test_why_a_device_is_undecided_is_explained(name: str) -> None:
     assert f"{name}: 0000:81:10.2 is undecided, as libvirt's PF 0000:81:00.0 has this VF, which" in refused.err
 
 
-def write_by_hand(
-    server: PlacementServer, tmp_path: Path, write_config: Write, **groups: dict[str, object]
-) -> tuple[tuple[object, ...], Path]:
-    """Options for the recorded first host of the article on a placement over HTTP, and where its state is."""
-    state = tmp_path / "state"
+@pytest.fixture
+def recorded(placement_server: PlacementServer, tmp_path: Path, write_config: Write) -> Connect:
+    """Configures the recorded first host of the article with a placement over HTTP: the options of a verb."""
+    return partial(options_of_recorded, placement_server.url, tmp_path, write_config)
+
+
+def options_of_recorded(url: str, folder: Path, write_config: Write, **groups: dict[str, object]) -> tuple[object, ...]:
     config = write_config(
-        libvirt={"virt_type": "qemu"},
-        placement={"auth_type": "none", "endpoint": server.url},
-        agent={"state_directory": state},
-        **groups,
+        libvirt={"virt_type": "qemu"}, placement=noauth(url), agent={"state_directory": folder / "state"}, **groups
     )
-    archive = Path(__file__).parents[1] / "hosts/queens-first/archive"
-    return ("--host", archive, "--config-file", config, "--format", "json"), state
+    return ("--host", HOSTS / "queens-first/archive", "--config-file", config, "--format", "json")
 
 
 RULE = json.dumps({"product_id": "10ed", "resource_class": "CUSTOM_A"})
 RULED: dict[str, object] = {"device_spec": RULE, "report_in_placement": True}
 
 
-def test_with_its_memory_lost_a_flat_host_does_not_get_its_devices_twice(
-    placement_server: PlacementServer, tmp_path: Path, write_config: Write
-) -> None:
-    flat, state = write_by_hand(placement_server, tmp_path, write_config, pci=RULED, compute={"layout": "flat"})
-    assert run_agent("sync", *flat).code == 0
-    for file in state.glob("*.json"):
+def test_with_its_memory_lost_a_flat_host_does_not_get_its_devices_twice(recorded: Connect, tmp_path: Path) -> None:
+    assert run_agent("sync", *recorded(pci=RULED, compute={"layout": "flat"})).code == 0
+    for file in (tmp_path / "state").glob("*.json"):
         file.unlink()
 
-    nested, _ = write_by_hand(placement_server, tmp_path, write_config, pci=RULED, compute={"layout": "devices"})
+    nested = recorded(pci=RULED, compute={"layout": "devices"})
     refused = run_agent("sync", *nested)
 
     assert refused.code == 4
@@ -299,13 +267,13 @@ def test_with_its_memory_lost_a_flat_host_does_not_get_its_devices_twice(
 
 
 def test_a_tree_that_nova_made_is_taken_over_whole_and_not_beside_ours(
-    placement_server: PlacementServer, tmp_path: Path, write_config: Write
+    recorded: Connect, placement_server: PlacementServer
 ) -> None:
     """Its names, random uuids, OWNER_NOVA; reported flat, its children go with their stock in one transaction."""
-    flat, _ = write_by_hand(placement_server, tmp_path, write_config, pci=RULED, compute={"layout": "flat"})
+    flat = recorded(pci=RULED, compute={"layout": "flat"})
     assert run_agent("sync", *flat).code == 0
     by_hand = ByHand(placement_server.url)
-    root = by_hand.send("GET", "/resource_providers")["resource_providers"][0]
+    root = by_hand.providers()["queens-first"]["uuid"]
     for address in ("0000:01:00.0", "0000:81:00.0"):
         by_hand.add_child(root, f"queens-first_{address}", "CUSTOM_A", 8, "OWNER_NOVA", "COMPUTE_MANAGED_PCI_DEVICE")
 
@@ -317,17 +285,14 @@ def test_a_tree_that_nova_made_is_taken_over_whole_and_not_beside_ours(
 
 
 def test_a_child_of_our_name_that_somebody_else_filled_is_left_alone(
-    placement_server: PlacementServer, tmp_path: Path, write_config: Write
+    recorded: Connect, placement_server: PlacementServer
 ) -> None:
-    empty, _ = write_by_hand(placement_server, tmp_path, write_config)
-    assert run_agent("sync", *empty).code == 0
+    assert run_agent("sync", *recorded()).code == 0
     by_hand = ByHand(placement_server.url)
-    root = by_hand.send("GET", "/resource_providers")["resource_providers"][0]
-    by_hand.send("PUT", "/resource_classes/CUSTOM_THEIRS")
+    root = by_hand.providers()["queens-first"]["uuid"]
     by_hand.add_child(root, "queens-first_0000:01:00.0", "CUSTOM_THEIRS", 8)
 
-    ruled, _ = write_by_hand(placement_server, tmp_path, write_config, pci=RULED)
-    refused = run_agent("sync", *ruled)
+    refused = run_agent("sync", *recorded(pci=RULED))
 
     assert (refused.code, len(refused.err.splitlines())) == (1, 1)
     assert "holds CUSTOM_THEIRS and was made neither by this agent nor by nova" in refused.err
@@ -348,30 +313,26 @@ def test_a_child_of_our_name_that_somebody_else_filled_is_left_alone(
     ],
 )
 def test_what_guests_hold_is_not_offered_again_in_other_words(
-    after: dict[str, str], code: int, note: str, placement_server: PlacementServer, tmp_path: Path, write_config: Write
+    after: dict[str, str], code: int, note: str, recorded: Connect, placement_server: PlacementServer
 ) -> None:
-    before, _ = write_by_hand(placement_server, tmp_path, write_config, pci=RULED)
-    assert run_agent("sync", *before).code == 0
-    tree = run_agent("show", *before).json["providers"]
-    ByHand(placement_server.url).allocate(tree["queens-first_0000:01:00.0"]["uuid"], "CUSTOM_A", 2)
+    assert run_agent("sync", *recorded(pci=RULED)).code == 0
+    by_hand = ByHand(placement_server.url)
+    by_hand.allocate(by_hand.providers()["queens-first_0000:01:00.0"]["uuid"], "CUSTOM_A", 2)
 
-    pci: dict[str, object] = {"device_spec": json.dumps(after), "report_in_placement": True}
-    changed, _ = write_by_hand(placement_server, tmp_path, write_config, pci=pci)
-    refused = run_agent("sync", *changed)
+    refused = run_agent("sync", *recorded(pci={"device_spec": json.dumps(after), "report_in_placement": True}))
 
     assert refused.code == code
     assert note in refused.json["notes"][0]
 
 
 def test_a_one_time_card_with_an_allocation_is_reserved_though_no_guest_shows(
-    placement_server: PlacementServer, tmp_path: Path, write_config: Write
+    recorded: Connect, placement_server: PlacementServer
 ) -> None:
     rule = {"product_id": "10fb", "resource_class": "CUSTOM_PF", "one_time_use": "true"}
-    pci: dict[str, object] = {"device_spec": json.dumps(rule), "report_in_placement": True}
-    options, _ = write_by_hand(placement_server, tmp_path, write_config, pci=pci)
+    options = recorded(pci={"device_spec": json.dumps(rule), "report_in_placement": True})
     assert run_agent("sync", *options).code == 0
-    tree = run_agent("show", *options).json["providers"]
-    ByHand(placement_server.url).allocate(tree["queens-first_0000:01:00.0"]["uuid"], "CUSTOM_PF", 1)
+    by_hand = ByHand(placement_server.url)
+    by_hand.allocate(by_hand.providers()["queens-first_0000:01:00.0"]["uuid"], "CUSTOM_PF", 1)
 
     assert run_agent("sync", *options).code == 0
     tree = run_agent("show", *options).json["providers"]
@@ -380,18 +341,15 @@ def test_a_one_time_card_with_an_allocation_is_reserved_though_no_guest_shows(
     assert reserved == {"queens-first_0000:01:00.0": 1, "queens-first_0000:81:00.0": 0}
 
 
-def test_check_names_rules_that_nothing_answers_to_and_slips_of_the_pen(
-    placement_server: PlacementServer, tmp_path: Path, write_config: Write
-) -> None:
-    pci: dict[str, object] = {"device_spec": '{"product_id": "ffff", "adress": "*"}', "discovr": "all"}
-    types: dict[str, dict[str, object]] = {
+def test_check_names_rules_that_nothing_answers_to_and_slips_of_the_pen(recorded: Connect) -> None:
+    groups: dict[str, dict[str, object]] = {
+        "pci": {"device_spec": '{"product_id": "ffff", "adress": "*"}', "discovr": "all"},
         "devices": {"enabled_mdev_types": "nvidia-999"},
         "mdev_nvidia-999": {"max_instance": 1},
         "mdev_nvidia-99": {"max_instances": 1},
     }
-    options, _ = write_by_hand(placement_server, tmp_path, write_config, pci=pci, **types)
 
-    checked = run_agent("check", *options)
+    checked = run_agent("check", *recorded(**groups))
 
     details = " ".join(one["detail"] for one in checked.json["checks"] if not one["ok"])
     assert checked.code == 3
@@ -433,9 +391,7 @@ def test_vfs_that_a_boot_took_away_are_reserved_and_given_back_one_by_one(
         host.announce("add", came) if came else host.announce("remove", gone)
 
     def wait_for(wanted: tuple[int, int]) -> None:
-        deadline = time.monotonic() + 30  # libvirt lists a VF once it has udev's event
-        while (found := stock()) != wanted:
-            assert time.monotonic() < deadline, found
+        wait_until(lambda: stock() == wanted, 30, stock)  # libvirt lists a VF once it has udev's event
 
     assert stock() == (8, 0)
     try:

@@ -114,32 +114,29 @@ class TenantsHost:
 
     def processes(self) -> dict[str, str]:
         """The process id of every domain that runs, by name."""
-        names = self.host.virsh("list", "--name", "--state-running").split()
+        names = self.host.libvirtd.virsh("list", "--name", "--state-running").split()
         folder = self.host.libvirtd.socket.parent / "qemu"
         return {name: (folder / f"{name}.pid").read_text() for name in names}
 
     def stands(self) -> dict[str, Any]:
         """Every provider, whole but for its generation."""
-        rows = self._providers()
-        names = {row["uuid"]: row["name"] for row in rows}
+        rows = self.placement.providers()
+        names = {row["uuid"]: name for name, row in rows.items()}
         return {
-            row["name"]: {
+            name: {
                 "uuid": row["uuid"],
                 "parent": names.get(row["parent_provider_uuid"]),
                 "inventories": self._ask(row, "inventories"),
                 "traits": sorted(self._ask(row, "traits")),
                 "aggregates": self._ask(row, "aggregates"),
             }
-            for row in rows
+            for name, row in rows.items()
         }
 
     def held(self) -> dict[str, Any]:
         """What each tenant has, by provider."""
-        names = {row["uuid"]: row["name"] for row in self._providers()}
+        names = {row["uuid"]: name for name, row in self.placement.providers().items()}
         return {name: read_consumer(self.placement, name, names)["allocations"] for name in TENANTS}
-
-    def _providers(self) -> Any:
-        return self.placement.send("GET", "/resource_providers")["resource_providers"]
 
     def _ask(self, row: Mapping[str, Any], aspect: str) -> Any:
         return self.placement.send("GET", f"/resource_providers/{row['uuid']}/{aspect}")[aspect]
@@ -172,12 +169,12 @@ def running(host: Host, tenants: Mapping[str, Tenant]) -> Iterator[None]:
     try:
         for name, tenant in tenants.items():
             xml = domain_xml(identity(name), name, tenant.guest, emulator=str(EMULATOR))
-            host.virsh("create", "/dev/stdin", text=xml)
+            host.libvirtd.virsh("create", "/dev/stdin", text=xml)
             started.append(name)
         yield
     finally:
         with ThreadPoolExecutor() as several:  # libvirt takes two seconds for each
-            list(several.map(lambda name: host.virsh("destroy", name), started))
+            list(several.map(lambda name: host.libvirtd.virsh("destroy", name), started))
 
 
 @pytest.mark.parametrize("layout", OF_CELLS)

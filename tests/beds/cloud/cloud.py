@@ -8,7 +8,6 @@ servers without networks.
 import json
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -25,9 +24,10 @@ from beds.cloud.rabbit import rabbitmq
 from beds.cloud.settings import Where
 from beds.keystone import ADMIN, NOVA, PLACEMENT, KeystoneServer, logged_in
 from beds.placement import KeystoneAuth
-from beds.process import LOOPBACK, BedError, Child, free_port, run, start, stop, tail
+from beds.process import LOOPBACK, BedError, Child, free_port, run, start, stop, tail, wait_until
 from beds.proxy import Answer, Forward, Proxy, Request
 from beds.synthetic.bed import Host
+from beds.upgrades import write_config
 
 VENV = Path(__file__).parents[3] / ".bench" / "nova"
 BIN = VENV / "bin"
@@ -69,7 +69,7 @@ class Compute:
         wanted["DEFAULT"] |= {"log_file": self.log, "instances_path": self.cloud.disks}
         wanted["libvirt"] |= {"live_migration_tunnelled": True, "live_migration_uri": self._other_libvirtds}
         del wanted["DEFAULT"]["log_dir"]
-        settings.write(self.config, wanted)
+        write_config(wanted, self.config)
         inside = ["nsenter", f"--target={self.host.libvirtd.pid}", "--mount", "--uts", "--"]
         command = [*inside, str(BIN / "nova-compute"), "--config-file", str(self.config)]
         self.child = start(command, directory=self.folder, log=self.folder / "out.log")
@@ -89,7 +89,7 @@ class Compute:
     def end(self) -> None:
         """Stop it, and what runs on its host."""
         self.stop()
-        destroy_all(self.host.libvirtd.uri)
+        self.host.libvirtd.destroy_all()
 
 
 @dataclass
@@ -241,11 +241,8 @@ class Cloud:
         return set(self.placement.get(f"/resource_providers/{uuid}/traits").json()["traits"])
 
     def wait(self, holds: Callable[[], bool], what: str, log: Path | None = None) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not holds():
-            if time.monotonic() > deadline:
-                raise BedError(f"the cloud waited {PATIENCE_S} s for {what}\n{tail(log) if log else ''}")
-            time.sleep(0.3)
+        told = f"the cloud waits for {what}"
+        wait_until(holds, PATIENCE_S, lambda: f"{tail(log) if log else ''}\n{told}", pause_s=0.3)
 
 
 def nothing_there(request: Request, _forward: Forward) -> Answer:
@@ -316,19 +313,12 @@ def _opened(folder: Path, where: Where, identity: KeystoneServer, bases: Mapping
                 one.end()
 
 
-def destroy_all(uri: str) -> None:
-    """End all guests of a libvirtd, which would outlive it."""
-    listed = subprocess.run(["virsh", "-c", uri, "list", "--uuid"], capture_output=True, text=True, check=False)
-    for uuid in listed.stdout.split():
-        subprocess.run(["virsh", "-c", uri, "destroy", uuid], capture_output=True, check=False)
-
-
 @contextmanager
 def _glance(folder: Path, where: Where, database: str, port: int) -> Iterator[None]:
     for name in ("images", "staging", "tasks"):
         (folder / name).mkdir(parents=True)
     paste = VENV / "etc/glance/glance-api-paste.ini"
-    config = settings.write(folder / "glance-api.conf", settings.glance(where, folder, database, paste))
+    config = write_config(settings.glance(where, folder, database, paste), folder / "glance-api.conf")
     run(
         [str(BIN / "glance-manage"), "--config-file", str(config), "db_sync"], directory=folder, log=folder / "sync.log"
     )
@@ -342,7 +332,7 @@ def _control(folder: Path, where: Where, url: str, port: int) -> Iterator[None]:
     """nova's API, conductor and scheduler, and its databases."""
     folder.mkdir(parents=True)
     shutil.copy(VENV / "etc/nova/api-paste.ini", folder)  # nova looks for it beside its configuration
-    config = settings.write(folder / "nova.conf", settings.control(where, folder, _named(url, "nova_api")))
+    config = write_config(settings.control(where, folder, _named(url, "nova_api")), folder / "nova.conf")
     _manage(folder, "api_db", "sync")
     _manage(folder, "cell_v2", "map_cell0", "--database_connection", _named(url, "nova_cell0"))
     _manage(folder, "db", "sync")

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import time
 import uuid
 from collections import Counter
@@ -17,7 +16,7 @@ from beds import keystone
 from beds.agents import Result
 from beds.cloud import cloud as clouds
 from beds.cloud.cloud import Cloud, Compute
-from beds.keystone import ADMIN, AGENT, Login
+from beds.keystone import ADMIN, AGENT, login_options
 from beds.synthetic import bed
 from beds.synthetic.bed import Host
 from beds.synthetic.hosts import FOUR_CELLS
@@ -213,9 +212,8 @@ class Lab:
 
     def undefine(self, guest: str) -> None:
         """Take a guest away behind nova's back, whether it runs or not."""
-        virsh = ["virsh", "-c", self.host.libvirtd.uri]
-        subprocess.run([*virsh, "destroy", guest], check=False, capture_output=True)
-        subprocess.run([*virsh, "undefine", guest], check=True, capture_output=True)
+        self.host.libvirtd.virsh("destroy", guest, check=False)
+        self.host.libvirtd.virsh("undefine", guest)
 
 
 def _tried(status: Path) -> int:
@@ -224,19 +222,6 @@ def _tried(status: Path) -> int:
         return 0
     record = json.loads(status.read_text(encoding="utf-8"))
     return int(record["passes"])
-
-
-def login(url: str, user: Login, **more: object) -> dict[str, object]:
-    return {
-        "auth_type": "password",
-        "auth_url": url,
-        "username": user.username,
-        "password": user.password,
-        "project_name": user.project,
-        "user_domain_id": "default",
-        "project_domain_id": "default",
-        **more,
-    }
 
 
 @contextmanager
@@ -279,6 +264,6 @@ def _logins(cloud: Cloud, host: Host) -> Iterator[dict[str, dict[str, object]]]:
         host.doorway(str(cloud.nova.endpoint_override).removesuffix("/v2.1")) as nova,
     ):
         yield {
-            "placement": login(f"{identity}/v3", AGENT, endpoint_override=placement),
-            "nova": login(f"{identity}/v3", ADMIN, endpoint_override=f"{nova}/v2.1"),
+            "placement": login_options(f"{identity}/v3", AGENT, endpoint_override=placement),
+            "nova": login_options(f"{identity}/v3", ADMIN, endpoint_override=f"{nova}/v2.1"),
         }

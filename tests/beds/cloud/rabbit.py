@@ -1,13 +1,11 @@
 """A RabbitMQ of our own on loopback, as Debian packages it, never the system's."""
 
 import shutil
-import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from beds.process import LOOPBACK, BedError, free_port, start, stop, tail
+from beds.process import LOOPBACK, BedError, free_port, start, stop, wait_until_listens
 
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 PATIENCE_S = 300  # on a busy machine
@@ -44,20 +42,9 @@ def rabbitmq(directory: Path) -> Iterator[str]:
         log = directory / "server.log"
         server = start([str(SERVER)], directory=directory, log=log, environment=environment)
         try:
-            _wait(port, log)
+            wait_until_listens(port, log, PATIENCE_S)
             yield f"rabbit://guest:guest@{LOOPBACK}:{port}/"
         finally:
             stop(server, patience=15)
     finally:
         stop(daemon)
-
-
-def _wait(port: int, log: Path) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection((LOOPBACK, port), timeout=1).close()
-            return
-        except OSError:
-            time.sleep(0.1)
-    raise BedError(f"RabbitMQ does not listen on port {port} after {PATIENCE_S} s:\n{tail(log)}")

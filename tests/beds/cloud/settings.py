@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from beds.keystone import NOVA, REGION
+from beds.keystone import NOVA, REGION, login_options
 
 Groups = Mapping[str, Mapping[str, object]]
 
@@ -21,29 +21,9 @@ class Where:
     database: str  # of nova's first database; the others differ in their names
 
 
-def write(path: Path, groups: Groups) -> Path:
-    """Write a configuration file; a group that several mappings have must be merged before."""
-    lines = []
-    for group, options in groups.items():
-        lines.append(f"[{group}]")
-        lines += [f"{name} = {value}" for name, value in options.items()]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
 def login(where: Where, **more: object) -> dict[str, object]:
     """How nova logs in anywhere."""
-    return {
-        "auth_type": "password",
-        "auth_url": where.keystone,
-        "username": NOVA.username,
-        "password": NOVA.password,
-        "project_name": NOVA.project,
-        "user_domain_id": "default",
-        "project_domain_id": "default",
-        "region_name": REGION,
-        **more,
-    }
+    return login_options(where.keystone, NOVA, region_name=REGION, **more)
 
 
 def glance(where: Where, folder: Path, database: str, paste: Path) -> dict[str, dict[str, object]]:

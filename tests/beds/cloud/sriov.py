@@ -7,10 +7,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from beds import wsgi
-from beds.cloud import settings
 from beds.cloud.settings import Where, login
 from beds.process import run, start, stop
 from beds.synthetic.bed import Host
+from beds.upgrades import write_config
 
 VENV = Path(__file__).parents[3] / ".bench" / "neutron"
 BIN = VENV / "bin"
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 def serving(folder: Path, where: Where, database: str, port: int) -> Iterator[None]:
     """Neutron's API and its RPC server; ``database`` is one of its own."""
     folder.mkdir(parents=True)
-    config = settings.write(folder / "neutron.conf", _server(where, folder, database))
+    config = write_config(_server(where, folder, database), folder / "neutron.conf")
     migrate = [str(BIN / "neutron-db-manage"), "--config-file", str(config), "upgrade", "heads"]
     run(migrate, directory=folder, log=folder / "sync.log")
     environment = {
@@ -56,8 +56,7 @@ def sriov_agent(folder: Path, where: Where, host: Host, port: str, kbps: int) ->
     run([*host.inside, "ip", "link", "add", port, "type", "bridge"], directory=folder, log=folder / "link.log")
     with host.doorway(f"http://{rabbit.hostname}:{rabbit.port}") as doorway:
         relayed = rabbit._replace(netloc=rabbit.netloc.replace(f":{rabbit.port}", f":{urlsplit(doorway).port}"))
-        config = settings.write(
-            folder / "agent.conf",
+        config = write_config(
             {
                 "DEFAULT": {
                     "transport_url": relayed.geturl(),
@@ -74,6 +73,7 @@ def sriov_agent(folder: Path, where: Where, host: Host, port: str, kbps: int) ->
                 "securitygroup": {"enable_security_group": False, "firewall_driver": "noop"},
                 "oslo_concurrency": {"lock_path": folder / "lock"},
             },
+            folder / "agent.conf",
         )
         command = [*host.inside, str(BIN / "neutron-sriov-nic-agent"), "--config-file", str(config)]
         found = {"PATH": f"{BIN}:{os.environ['PATH']}"}

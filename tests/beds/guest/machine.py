@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from beds.process import BedError, Child, free_port, start, stop, tail
+from beds.process import BedError, Child, free_port, start, stop, tail, wait_until
 
 PROJECT = Path(__file__).parents[3]
 AGENT = "env PYTHONPATH=/opt/source:/opt/site python3 -W ignore -m agent"
@@ -46,11 +46,9 @@ class Guest:
         """Boot it anew, which takes some minutes under emulation, until libvirtd answers."""
         before = self.boot()
         self.run("systemctl reboot", check=False)
-        deadline = time.monotonic() + BOOT_S
-        while self.boot() in ("", before) or not self.ready():
-            if time.monotonic() > deadline:
-                raise BedError("the guest did not come up again")
-            time.sleep(1)
+        wait_until(
+            lambda: self.boot() not in ("", before) and self.ready(), BOOT_S, lambda: "the guest is not up", pause_s=1
+        )
 
     def boot(self) -> str:
         """The id of its present boot; empty while it cannot be asked."""

@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+from uuid import uuid4
 
 from beds import libvirtd
 from beds.agents import COMMAND, MAIN, Result
 from beds.forked import run_command
+from beds.guests import GuestSpec, domain_xml
 from beds.libvirtd import HOST_UUID, NO_UDEV_CHECK, Libvirtd
 from beds.process import BedError
 from beds.synthetic.doorway import relaying
@@ -47,12 +49,15 @@ class Host:
         hear(result.raw)
         return result
 
-    def virsh(self, *arguments: str, text: str = "") -> str:
-        """What virsh answers about this host."""
-        command = ["virsh", "-q", "-c", self.libvirtd.uri, *arguments]
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+    @contextmanager
+    def running(self, guest: GuestSpec, *, uuid: str = "") -> Iterator[str]:
+        """A guest that runs on this host for as long as the context lasts; its uuid, random unless given."""
+        own = uuid or str(uuid4())
+        self.libvirtd.virsh("create", "/dev/stdin", text=domain_xml(own, own, guest, emulator=str(EMULATOR)))
+        try:
+            yield own
+        finally:
+            self.libvirtd.virsh("destroy", own)
 
     def start(self, *arguments: object, log: IO[str] | None = None) -> subprocess.Popen[str]:
         """The installed command on this host, left running; without ``log`` its ``stdout`` must be read."""

@@ -13,7 +13,7 @@ from typing import Any, Self
 import requests
 
 from beds.placement import NOAUTH_HEADERS
-from beds.process import BedError, tail
+from beds.process import tail, wait_until
 from beds.synthetic.bed import Host
 from beds.synthetic.hosts import T4_TYPES
 from beds.synthetic.model import Gpu, Nic
@@ -102,11 +102,7 @@ class Plugging:
         return time.monotonic() - started
 
     def _wait(self, done: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 30
-        while not done():
-            if time.monotonic() > deadline:
-                raise BedError(f"placement does not show what was plugged: {tail(self._log)}")
-            time.sleep(POLL_S)
+        wait_until(done, 30, lambda: f"{tail(self._log)}\nplacement does not show what was plugged", pause_s=POLL_S)
 
     def _name(self, suffix: str) -> str:
         return f"{self._host.machine.name}_{suffix}"
