@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agent.command import explain_request as explaining
 from agent.command.explain_request import explain_request
 from agent.command.results import ExplainedRequest
+from beds.by_hand import ByHand
 from beds.requests import adds_up_wrongly
 from reportclient.client import PlacementClient
 from reportclient.request import Wish, format_request, parse_request
@@ -134,52 +135,38 @@ class World:
 
     def __init__(self, sender: Any) -> None:
         self._sender = sender
+        self._by_hand = ByHand(sender)
 
     @contextmanager
     def holding(self, tree: Sequence[Giver]) -> Iterator[None]:
         """Parents first; one consumer uses what is used, and took it before the units of today were set."""
-        consumer = f"/allocations/{uuid.uuid4()}"
+        consumer = str(uuid.uuid4())
         used = {one.uuid: {name: taken for name, (_, taken) in one.stock.items() if taken} for one in tree}
         for one in tree:
-            self._send(
-                "POST", "/resource_providers", name=one.name or one.uuid, uuid=one.uuid, parent_provider_uuid=one.parent
-            )
-            self._put(one, "inventories", {name: {"total": 100} for name in used[one.uuid]})
-            self._put(one, "traits", sorted(one.traits))
-            self._put(one, "aggregates", sorted(one.aggregates))
+            stock = {name: {"total": 100} for name in used[one.uuid]}
+            self._by_hand.add_provider(one.name or one.uuid, one.uuid, parent=one.parent, stock=stock)
+            self._by_hand.add_traits(one.uuid, *one.traits)
+            self._by_hand.set_aggregates(one.uuid, *one.aggregates)
         if any(used.values()):
-            rows = {own: {"resources": amounts} for own, amounts in used.items() if amounts}
-            who = {"project_id": "p", "user_id": "u", "consumer_generation": None, "consumer_type": "INSTANCE"}
-            self._send("PUT", consumer, allocations=rows, **who)
+            self._by_hand.claim(consumer, {own: amounts for own, amounts in used.items() if amounts})
         for one in tree:
-            self._put(one, "inventories", {name: asdict(stock) for name, (stock, _) in one.stock.items()})
+            self._by_hand.change_stock(one.uuid, **{name: asdict(stock) for name, (stock, _) in one.stock.items()})
         try:
             yield
         finally:
             if any(used.values()):
-                self._send("DELETE", consumer)
+                self._by_hand.send("DELETE", f"/allocations/{consumer}")
             for one in reversed(tree):
-                self._send("DELETE", f"/resource_providers/{one.uuid}")
+                self._by_hand.send("DELETE", f"/resource_providers/{one.uuid}")
 
     def offers(self, tree: Sequence[Giver], wishes: Sequence[Wish]) -> bool:
         """Whether placement has a candidate whose VCPUs are of this tree, among those of all."""
-        body = self._send("GET", f"/allocation_candidates?{format_request(wishes)}")
+        body = self._by_hand.send("GET", f"/allocation_candidates?{format_request(wishes)}")
         return any(tree[0].uuid in one["allocations"] for one in body["allocation_requests"])
 
     def explain(self, tree: Sequence[Giver], wishes: Sequence[Wish]) -> ExplainedRequest:
         client = PlacementClient(Transport(self._sender, where="placement in this process"))
         return explain_request(client, tree[0].name or tree[0].uuid, tuple(wishes))
-
-    def _put(self, giver: Giver, what: str, value: object) -> None:
-        path = f"/resource_providers/{giver.uuid}"
-        generation = self._send("GET", path)["generation"]
-        self._send("PUT", f"{path}/{what}", **{what: value, "resource_provider_generation": generation})
-
-    def _send(self, method: str, path: str, **body: object) -> Any:
-        kwargs = {"json": body} if body else {}
-        answer = self._sender.request(path, method, raise_exc=False, microversion="1.39", **kwargs)
-        assert answer.status_code < 300, f"{method} {path}: {answer.text}"
-        return answer.json() if answer.text else None
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))

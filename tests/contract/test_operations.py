@@ -15,7 +15,7 @@ from keystoneauth1 import exceptions
 
 from agent.allocations.decide.sets import merge_set, moved_sets, replace_set, reverted_set, rewrite
 from agent.allocations.operations import TRIES, Ending, Operations, Result
-from beds.agents import CountingSender
+from beds.by_hand import ByHand, claim_body
 from beds.meddler import Act, Meddler, first, lost, raced
 from reportclient.allocations import AllocationRequest, Slots
 from reportclient.client import PlacementClient
@@ -41,25 +41,20 @@ class Claims:
     def __post_init__(self) -> None:
         for name, stock in {"A": HOST, "B": HOST, "C": {"DISK_GB": 1000}, "D": HOST}.items():
             self.add(name, stock)
-        self.send(
-            "PUT", f"/resource_providers/{self.rp['C']}/traits", {"traits": ["MISC_SHARES_VIA_AGGREGATE"]}, self.rp["C"]
-        )
+        self.by_hand.add_traits(self.rp["C"], "MISC_SHARES_VIA_AGGREGATE")
+
+    @property
+    def by_hand(self) -> ByHand:
+        return ByHand(self.sender)
 
     def add(self, name: str, stock: Mapping[str, int], parent: str | None = None) -> None:
         own = self.rp.setdefault(name, str(uuid.uuid4()))
-        above = {"parent_provider_uuid": self.rp[parent]} if parent else {}
-        self.send("POST", "/resource_providers", {"name": f"{name} {own}", "uuid": own, **above})
-        inventories = {key: {"total": total} for key, total in stock.items()}
-        self.send("PUT", f"/resource_providers/{own}/inventories", {"inventories": inventories}, own)
+        totals = {key: {"total": total} for key, total in stock.items()}
+        self.by_hand.add_provider(f"{name} {own}", own, parent=self.rp[parent] if parent else None, stock=totals)
 
-    def send(self, method: str, path: str, body: dict[str, Any] | None = None, of: str = "") -> Any:
-        if of:
-            generation = self.send("GET", f"/resource_providers/{of}")["generation"]
-            body = {**(body or {}), "resource_provider_generation": generation}
-        kwargs = {} if body is None else {"json": body}
-        answer = self.sender.request(path, method, raise_exc=False, microversion="1.39", **kwargs)
-        assert answer.status_code < 300, answer.text
-        return answer.json() if answer.text else None
+    def record(self, consumer: str) -> Any:
+        """A consumer as placement tells it."""
+        return self.by_hand.send("GET", f"/allocations/{consumer}")
 
     def slots(self, **by_name: Mapping[str, int]) -> dict[str, dict[str, int]]:
         return {self.rp[name]: dict(resources) for name, resources in by_name.items()}
@@ -68,26 +63,18 @@ class Claims:
         slots = {provider: {"resources": resources} for provider, resources in self.slots(**by_name).items()}
         return AllocationRequest(json.dumps({"allocations": slots, "mappings": {"": list(slots)}}))
 
-    def give(self, consumer: str, slots: Slots, kind: str = "INSTANCE") -> None:
+    def give(self, consumer: str, slots: Slots, kind: str | None = "INSTANCE") -> None:
         """By another's hand: the consumer has this now, whatever it had."""
-        now = self.send("GET", f"/allocations/{consumer}")
-        body = {
-            "allocations": {provider: {"resources": resources} for provider, resources in slots.items()},
-            "project_id": "project",
-            "user_id": "user",
-            "consumer_generation": now.get("consumer_generation"),
-            "consumer_type": kind,
-        }
-        self.send("PUT", f"/allocations/{consumer}", body)
+        self.by_hand.claim(consumer, slots, kind, project="project", user="user")
 
     def held(self, consumer: str) -> dict[str, dict[str, int]]:
         """By the names of the providers."""
         names = {own: name for name, own in self.rp.items()}
-        found = self.send("GET", f"/allocations/{consumer}")["allocations"]
+        found = self.record(consumer)["allocations"]
         return {names[own]: record["resources"] for own, record in sorted(found.items(), key=lambda one: names[one[0]])}
 
     def generation(self, name: str) -> int:
-        return int(self.send("GET", f"/resource_providers/{self.rp[name]}")["generation"])
+        return int(self.by_hand.send("GET", f"/resource_providers/{self.rp[name]}")["generation"])
 
     def operations(self, sender: Any | None = None) -> Operations:
         return Operations(PlacementClient(Transport(sender or self.sender, where="placement")), pause=lambda: None)
@@ -105,7 +92,7 @@ def test_the_example_of_the_mail_of_2016(world: Claims) -> None:
     """
     world.give(world.i1, world.slots(A=SMALL, C=DISK))
     before = world.generation("B")
-    consumer_generation = world.send("GET", f"/allocations/{world.i1}")["consumer_generation"]
+    consumer_generation = world.record(world.i1)["consumer_generation"]
     sender = Meddler(world.sender)
 
     ending = world.operations(sender).replace(world.i1, [world.request(B=SMALL, C=DISK)])
@@ -114,14 +101,8 @@ def test_the_example_of_the_mail_of_2016(world: Claims) -> None:
     assert sender.writes == 1
     assert world.held(world.i1) == {"B": SMALL, "C": DISK}
     assert world.generation("B") > before  # that of rpA, which only lost, is not moved by placement
-    assert world.send("GET", f"/allocations/{world.i1}")["consumer_generation"] == consumer_generation + 1
-    stale = {
-        "allocations": {world.rp["A"]: {"resources": SMALL}},
-        "project_id": "project",
-        "user_id": "user",
-        "consumer_generation": consumer_generation,
-        "consumer_type": "INSTANCE",
-    }
+    assert world.record(world.i1)["consumer_generation"] == consumer_generation + 1
+    stale = claim_body(world.slots(A=SMALL), project="project", user="user", generation=consumer_generation)
     refused = world.sender.request(f"/allocations/{world.i1}", "PUT", raise_exc=False, microversion="1.39", json=stale)
     assert refused.status_code == 409
     assert refused.json()["errors"][0]["code"] == "placement.concurrent_update"
@@ -216,14 +197,12 @@ ROWS: dict[str, Row] = {
 }  # fmt: skip
 
 
-def begin(world: Claims, row: Row) -> None:
+def run(world: Claims, row: Row, act: Act | None = None, times: int = 1) -> tuple[Ending, int]:
+    """How an operation ends, and its writes, with somebody else's ``act`` at each of the first ``times`` writes."""
     if row.guest:
         world.give(world.i1, world.slots(**row.guest))
     if row.migration:
         world.give(world.migration, world.slots(**row.migration), "MIGRATION")
-
-
-def run(world: Claims, row: Row, act: Act | None = None, times: int = 1) -> tuple[Ending, int]:
     sender = Meddler(world.sender, act, times)
     return row.do(world.operations(sender), world), sender.writes
 
@@ -232,26 +211,21 @@ def stands(world: Claims) -> tuple[dict[str, dict[str, int]], dict[str, dict[str
     return world.held(world.i1), world.held(world.migration)
 
 
-each = pytest.mark.parametrize("operation", ROWS)
+each = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 
 
 @each
-def test_nobody_else_is_there(operation: str, world: Claims) -> None:
-    row = ROWS[operation]
-    begin(world, row)
-
+def test_nobody_else_is_there(row: Row, world: Claims) -> None:
     ending, writes = run(world, row)
 
     assert (ending.told, writes) == (Result.DONE, 1)
     assert stands(world) == (row.after, row.kept)
-    subject, expected = (world.migration, row.kept) if operation == "confirm" else (world.i1, row.after)
+    subject, expected = (world.migration, row.kept) if row.changes == "migration" else (world.i1, row.after)
     assert (ending.consumer, ending.held) == (subject, world.slots(**expected))
 
 
 @each
-def test_somebody_changes_the_consumer_in_between(operation: str, world: Claims) -> None:
-    row = ROWS[operation]
-    begin(world, row)
+def test_somebody_changes_the_consumer_in_between(row: Row, world: Claims) -> None:
     subject = world.i1 if row.changes == "guest" else world.migration
     theirs = {"A": {"VCPU": 2, "MEMORY_MB": 2048}, "C": {"DISK_GB": 60}}
 
@@ -270,7 +244,6 @@ def test_somebody_changes_the_consumer_in_between(operation: str, world: Claims)
 
 def test_a_migration_that_exists_already_is_not_written_over(world: Claims) -> None:
     row = ROWS["move"]
-    begin(world, row)
 
     ending, _ = run(world, row, first(lambda: world.give(world.migration, world.slots(A=SMALL))))
 
@@ -280,10 +253,7 @@ def test_a_migration_that_exists_already_is_not_written_over(world: Claims) -> N
 
 
 @each
-def test_others_write_on_its_providers_and_it_goes_through_in_the_end(operation: str, world: Claims) -> None:
-    row = ROWS[operation]
-    begin(world, row)
-
+def test_others_write_on_its_providers_and_it_goes_through_in_the_end(row: Row, world: Claims) -> None:
     ending, writes = run(world, row, raced, times=TRIES - 1)
 
     assert (ending.told, writes) == (Result.DONE, TRIES)
@@ -291,10 +261,7 @@ def test_others_write_on_its_providers_and_it_goes_through_in_the_end(operation:
 
 
 @each
-def test_others_write_on_its_providers_without_end(operation: str, world: Claims) -> None:
-    row = ROWS[operation]
-    begin(world, row)
-
+def test_others_write_on_its_providers_without_end(row: Row, world: Claims) -> None:
     ending, writes = run(world, row, raced, times=1000)
 
     assert (ending.told, writes) == (Result.CONFLICT, TRIES)
@@ -305,7 +272,6 @@ def test_others_write_on_its_providers_without_end(operation: str, world: Claims
 @pytest.mark.parametrize("operation", ["spawn", "replace", "merge", "evacuate", "move"])
 def test_its_target_has_no_room_any_more(operation: str, world: Claims) -> None:
     row = ROWS[operation]
-    begin(world, row)
     target = "A" if operation == "replace" else "B"
     others = world.slots(**{target: {"VCPU": 5 if target == "A" else 8}})
 
@@ -319,23 +285,15 @@ def test_its_target_has_no_room_any_more(operation: str, world: Claims) -> None:
 def test_a_host_that_shrank_meanwhile_has_no_room_for_a_revert(world: Claims) -> None:
     """Units of a class that all became fewer than one guest may take of it."""
     row = ROWS["revert"]
-    begin(world, row)
-    source = world.rp["A"]
-    smaller = {"inventories": {"VCPU": {"total": 8, "max_unit": 1}, "MEMORY_MB": {"total": 8192}}}
 
-    ending, _ = run(
-        world, row, first(lambda: world.send("PUT", f"/resource_providers/{source}/inventories", smaller, source))
-    )
+    ending, _ = run(world, row, first(lambda: world.by_hand.change_stock(world.rp["A"], VCPU={"max_unit": 1})))
 
     assert ending.told is Result.NO_ROOM
     assert stands(world) == (row.guest, row.migration)
 
 
 @each
-def test_the_answer_is_lost_although_it_was_done(operation: str, world: Claims) -> None:
-    row = ROWS[operation]
-    begin(world, row)
-
+def test_the_answer_is_lost_although_it_was_done(row: Row, world: Claims) -> None:
     ending, writes = run(world, row, lost)
 
     assert (ending.told, writes) == (Result.DONE, 1)
@@ -343,10 +301,7 @@ def test_the_answer_is_lost_although_it_was_done(operation: str, world: Claims) 
 
 
 @each
-def test_nothing_is_said_to_be_done_while_placement_does_not_answer(operation: str, world: Claims) -> None:
-    row = ROWS[operation]
-    begin(world, row)
-
+def test_nothing_is_said_to_be_done_while_placement_does_not_answer(row: Row, world: Claims) -> None:
     def down(_send: object) -> Any:
         raise exceptions.ConnectFailure("down")
 
@@ -491,26 +446,20 @@ def test_project_user_and_type_are_kept(kind: str, world: Claims) -> None:
     world.give(world.i1, world.slots(A=SMALL), kind)
 
     operations.move(world.i1, world.migration, [world.request(B=SMALL)])
-    kept = world.send("GET", f"/allocations/{world.migration}")
+    kept = world.record(world.migration)
     operations.revert(world.i1, world.migration)
     operations.replace(world.i1, [world.request(A=LARGE)])
 
-    for found, its in (kept, "MIGRATION"), (world.send("GET", f"/allocations/{world.i1}"), kind):
+    for found, its in (kept, "MIGRATION"), (world.record(world.i1), kind):
         assert (found["project_id"], found["user_id"], found["consumer_type"]) == ("project", "user", its)
 
 
-def test_a_guest_without_a_type_stays_without(world: Claims, sender: CountingSender) -> None:
-    body = {
-        "allocations": {world.rp["A"]: {"resources": SMALL}},
-        "project_id": "project",
-        "user_id": "user",
-        "consumer_generation": None,
-    }
-    world.sender.request(f"/allocations/{world.i1}", "PUT", raise_exc=True, microversion="1.37", json=body)
+def test_a_guest_without_a_type_stays_without(world: Claims) -> None:
+    world.give(world.i1, world.slots(A=SMALL), None)
 
     world.operations().move(world.i1, world.migration, [world.request(B=SMALL)])
 
-    found = [world.send("GET", f"/allocations/{one}")["consumer_type"] for one in (world.i1, world.migration)]
+    found = [world.record(one)["consumer_type"] for one in (world.i1, world.migration)]
     assert found == ["unknown", "unknown"]
     assert stands(world) == ({"B": SMALL}, {"A": SMALL})
 
