@@ -14,7 +14,7 @@ from beds.nova import HOST, SECRET, FakeNova, failing, serving_nova
 from beds.placement import PlacementServer
 from beds.service import made_up, noauth, serving
 from beds.trees import add_consumer, identity
-from beds.upgrades import UPGRADES, Story, Upgrade
+from beds.upgrades import Upgrade, recorded_host
 
 pytestmark = pytest.mark.live
 
@@ -30,6 +30,7 @@ move_s: 0
 untyped: true
 limit: 10
 """
+OWNED = {"metadata": METADATA.format(memory_mib=512, vcpus=1, user="user", project="project")}  # as each of nova's
 Lab = Callable[..., Upgrade]
 
 
@@ -46,22 +47,18 @@ def lab(placement_server: PlacementServer, tmp_path: Path, nova: tuple[FakeNova,
     """Makes a host that is up to date, with guests and consumers as nova makes them: without a type."""
 
     def make(guests: Mapping[str, Mapping[str, Any]], *, login: bool = True, **consumers: Any) -> Upgrade:
-        data = Story(UPGRADES / "01-flat-vgpu-to-gpus").data
-        asked = {"nova": {"auth_type": "none", "endpoint_override": nova[1]}} if login else {}
-        data["config"] = {**data["config"], "agent": {"audit_grace": 0}, **asked}
-        data["first"] = data["config"]
-        data["guests"] = {name: {"memory_mib": 512, **guest} for name, guest in guests.items()}
-        rows = {name: {"type": None, "allocations": one} for name, one in consumers.items()}
-        data["before"] = {"providers": OTHERS, "consumers": rows}
         (tmp_path / "policy.yaml").write_text(POLICY, encoding="utf-8")
-        return Upgrade(data, placement_server.url, tmp_path)
+        return recorded_host(
+            placement_server.url,
+            tmp_path,
+            guests=guests,
+            providers=OTHERS,
+            consumers={name: {"type": None, "allocations": one} for name, one in consumers.items()},
+            agent={"audit_grace": 0},
+            nova={"auth_type": "none", "endpoint_override": nova[1]} if login else {},
+        )
 
     return make
-
-
-def owned() -> dict[str, Any]:
-    """A guest whose owner the hypervisor knows, as that of each of nova's guests."""
-    return {"metadata": METADATA.format(memory_mib=512, vcpus=1, user="user", project="project")}
 
 
 def told(done: Result) -> set[tuple[str, str | None, bool]]:
@@ -97,7 +94,7 @@ def test_a_guest_that_only_libvirt_lost_keeps_its_allocations(
 
 def test_a_missing_guest_hides_nothing_of_its_tenant(lab: Lab, nova: tuple[FakeNova, str], tmp_path: Path) -> None:
     """As measured beside a real nova: f1's allocations deleted, f2's domain gone, and a migration that leaked."""
-    one = lab({"f1": owned(), "f3": owned()}, f2={ROOT: SMALL}, leaked={ROOT: SMALL}, f3={ROOT: SMALL})
+    one = lab({"f1": OWNED, "f3": OWNED}, f2={ROOT: SMALL}, leaked={ROOT: SMALL}, f3={ROOT: SMALL})
     for name in ("f1", "f2", "f3"):
         nova[0].add_server(identity(name))
 
@@ -120,7 +117,7 @@ def test_a_resize_on_this_host_that_awaits_its_confirmation_is_left_alone(
     one = lab({"guest": guest}, login=login, guest={ROOT: LARGE}, resize={ROOT: SMALL})
     nova[0].add_server(identity("guest"), status="VERIFY_RESIZE")
     nova[0].add_migration(identity("resize"), of=identity("guest"), status="finished")
-    _mark(one.placement)
+    one.placement.add_traits(identity(ROOT), "OWNER_NOVA")  # as nova-compute does at each of its updates
     before = one.stands()
 
     first, done = one.run("audit"), heal(one, tmp_path)
@@ -167,7 +164,7 @@ def test_a_nova_whose_api_is_down_is_told_once(lab: Lab, nova: tuple[FakeNova, s
 
 
 def test_a_sound_host_costs_nova_no_request(lab: Lab, nova: tuple[FakeNova, str]) -> None:
-    one = lab({"guest": owned()}, guest={ROOT: SMALL})
+    one = lab({"guest": OWNED}, guest={ROOT: SMALL})
 
     done = [one.run("audit"), one.run("audit", "--light"), one.run("audit", "--consumers")]
 
@@ -224,7 +221,7 @@ def test_the_service_heals_what_nova_does_not_know_and_tells_once_that_nova_is_a
     placement = ByHand(placement_server.url)
     with serving(tmp_path / "service", groups, state=tmp_path / "state") as service:
         service.wait(service.is_ready)
-        (root,) = placement.send("GET", "/resource_providers")["resource_providers"]
+        (root,) = placement.providers().values()
         service.wait_for_passes(2)
         assert fake.asked == []
         fake.hypervisors = {root["uuid"]: HOST}
@@ -247,11 +244,3 @@ def test_the_service_heals_what_nova_does_not_know_and_tells_once_that_nova_is_a
 
 def _has(placement: ByHand, name: str) -> bool:
     return bool(placement.send("GET", f"/allocations/{identity(name)}")["allocations"])
-
-
-def _mark(placement: ByHand) -> None:
-    """As nova-compute does at each of its updates."""
-    rows = placement.send("GET", "/resource_providers")["resource_providers"]
-    path = next(f"/resource_providers/{row['uuid']}/traits" for row in rows if row["name"] == ROOT)
-    body = placement.send("GET", path)
-    placement.send("PUT", path, body | {"traits": [*body["traits"], "OWNER_NOVA"]})

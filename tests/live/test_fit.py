@@ -9,7 +9,7 @@ import pytest
 from beds.agents import Result
 from beds.placement import PlacementServer
 from beds.trees import add_consumer, identity
-from beds.upgrades import UPGRADES, Story, Upgrade
+from beds.upgrades import Upgrade, recorded_host
 
 pytestmark = pytest.mark.live
 
@@ -20,14 +20,13 @@ LARGE, LARGER, TOO_LARGE = 200_000, 220_000, 262_144
 @pytest.fixture
 def lab(placement_server: PlacementServer, tmp_path: Path) -> Upgrade:
     """A host with one guest that has most of the memory, really and in placement."""
-    data = Story(UPGRADES / "04-flat-to-numa").data
-    data["config"]["compute"]["layout"] = "flat"
-    data["guests"] = {"guest": {"memory_mib": LARGE}}
-    data["before"] = {"providers": {}, "consumers": {}}
-    data["first"] = data["config"]
-    made = Upgrade(data, placement_server.url, tmp_path)
-    add_consumer(made.placement, "guest", {"allocations": {ROOT: {"VCPU": 1, "MEMORY_MB": LARGE}}})
-    return made
+    return recorded_host(
+        placement_server.url,
+        tmp_path,
+        guests={"guest": {"memory_mib": LARGE}},
+        consumers={"guest": {ROOT: {"VCPU": 1, "MEMORY_MB": LARGE}}},
+        compute={"layout": "flat"},
+    )
 
 
 def ask(lab: Upgrade, folder: Path, verb: str, *more: object, memory_mb: int, **others: int) -> Result:

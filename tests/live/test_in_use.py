@@ -8,7 +8,7 @@ import pytest
 from beds.agents import Result
 from beds.placement import PlacementServer
 from beds.trees import add_consumer, identity
-from beds.upgrades import UPGRADES, Story, Upgrade
+from beds.upgrades import Upgrade, recorded_host
 
 pytestmark = pytest.mark.live
 
@@ -18,24 +18,15 @@ SMALL = {"VCPU": 1, "MEMORY_MB": 512}
 
 @pytest.fixture
 def lab(placement_server: PlacementServer, tmp_path: Path) -> Upgrade:
-    """A host with a guest that runs and one that is shut off; a third one has its allocations, and is gone."""
-    data = Story(UPGRADES / "04-flat-to-numa").data
-    data["config"]["compute"]["layout"] = "flat"
-    data["first"] = data["config"]
-    data["guests"] = {"runs": {"memory_mib": 512}, "off": {"memory_mib": 512, "state": "shutoff"}}
-    data["before"] = {"providers": {}, "consumers": {}}
-    made = Upgrade(data, placement_server.url, tmp_path)
-    for name in ("runs", "off", "gone"):
-        add_consumer(made.placement, name, {"allocations": {ROOT: SMALL}})
-        made.before["consumers"][name] = {}
-    return made
-
-
-def away(lab: Upgrade) -> None:
-    """Another host."""
-    lab.placement.send("POST", "/resource_providers", {"name": "away", "uuid": identity("away")})
-    stock = {"inventories": {"VCPU": {"total": 8}}, "resource_provider_generation": 0}
-    lab.placement.send("PUT", f"/resource_providers/{identity('away')}/inventories", stock)
+    """A host with a guest that runs and one that is shut off; a third is gone and has allocations; another host."""
+    return recorded_host(
+        placement_server.url,
+        tmp_path,
+        guests={"runs": {}, "off": {"state": "shutoff"}},
+        providers={"away": {"parent": None, "inventories": {"VCPU": {"total": 8}}}},
+        consumers={name: {ROOT: SMALL} for name in ("runs", "off", "gone")},
+        compute={"layout": "flat"},
+    )
 
 
 def held(lab: Upgrade, name: str) -> object:
@@ -71,7 +62,6 @@ def test_the_release_of_a_guest_that_is_shut_off_here_tells_what_it_does(lab: Up
 
 def test_a_claim_takes_nothing_that_a_guest_here_uses_unless_by_force(lab: Upgrade, tmp_path: Path) -> None:
     """What it has beyond that may go: a resize that the hypervisor has done already, or a wrong amount."""
-    away(lab)
 
     def claim(provider: str, *more: str, **amounts: int) -> Result:
         body = {"allocations": {identity(provider): {"resources": amounts}}}
@@ -110,7 +100,6 @@ def test_a_host_that_cannot_be_read_stops_no_repair_by_force(lab: Upgrade, tmp_p
 
 
 def test_a_move_is_not_reverted_while_the_guest_runs_at_its_new_place(lab: Upgrade) -> None:
-    away(lab)
     add_consumer(lab.placement, "migration", {"type": "MIGRATION", "allocations": {"away": {"VCPU": 1}}})
     order = ("revert", identity("runs"), "--migration", identity("migration"))
 
@@ -122,7 +111,6 @@ def test_a_move_is_not_reverted_while_the_guest_runs_at_its_new_place(lab: Upgra
 
 
 def test_a_move_is_reverted_where_the_guest_runs_at_its_old_place(lab: Upgrade) -> None:
-    away(lab)
     lab.placement.send("DELETE", f"/allocations/{identity('runs')}")
     add_consumer(lab.placement, "migration", {"type": "MIGRATION", "allocations": {ROOT: SMALL}})
     add_consumer(lab.placement, "runs", {"allocations": {"away": {"VCPU": 1}}})
@@ -135,7 +123,6 @@ def test_a_move_is_reverted_where_the_guest_runs_at_its_old_place(lab: Upgrade) 
 def test_a_move_is_not_confirmed_while_the_guest_runs_where_it_was(lab: Upgrade) -> None:
     lab.placement.send("DELETE", f"/allocations/{identity('runs')}")
     add_consumer(lab.placement, "migration", {"type": "MIGRATION", "allocations": {ROOT: SMALL}})
-    away(lab)
     add_consumer(lab.placement, "runs", {"allocations": {"away": {"VCPU": 1}}})
 
     for verb in ("confirm", "release"):

@@ -147,21 +147,13 @@ def test_a_mistake_in_a_provider_file(text: str, code: int, told: str, tmp_path:
     assert (done.code, told in done.err) == (code, True), done.err
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        pytest.param("heal: [over-capacity]\n", "no audit repairs over-capacity: take it out of heal", id="in vain"),
-        pytest.param("heal: missing\n", "heal: 'missing' is not of type 'array'", id="text instead of a list"),
-        pytest.param("heal: [misssing]\n", "is missing meant?", id="misspelt kind"),
-    ],
-)
-def test_a_mistake_in_a_heal_policy(text: str, told: str, tmp_path: Path) -> None:
+def test_a_heal_policy_in_vain(tmp_path: Path) -> None:
     config, policy = tmp_path / "agent.conf", tmp_path / "heal.yaml"
     config.write_text(LIBVIRT)
-    policy.write_text(text)
+    policy.write_text("heal: [over-capacity]\n")
     base = ("--host", HOST, "--embedded-dir", tmp_path / "placement", "--config-file", config)
     assert run_agent("sync", *base).code == 0
 
     done = run_agent("audit", *base, "--heal", "--policy", policy)
 
-    assert told in done.err, done.out + done.err
+    assert "no audit repairs over-capacity: take it out of heal" in done.err, done.out + done.err

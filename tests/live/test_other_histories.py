@@ -2,44 +2,34 @@
 
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from beds.by_hand import ByHand
+from beds.by_hand import Row
 from beds.placement import DATABASE, PlacementServer
-from beds.upgrades import UPGRADES, Story, Upgrade
+from beds.upgrades import Upgrade, recorded_host
 
 pytestmark = pytest.mark.live
 
-ROOT, CARD = "four-cells", "four-cells_pci_0000_06_00_0"
+CARD = "four-cells_pci_0000_06_00_0"
 
 
-def lab(server: PlacementServer, folder: Path, **agent: Any) -> Upgrade:
+@pytest.fixture
+def lab(placement_server: PlacementServer, tmp_path: Path) -> Upgrade:
     """A host that is up to date; after the first pass, which is a transaction, its providers are read once more."""
-    data = Story(UPGRADES / "01-flat-vgpu-to-gpus").data
-    data["first"] = data["config"] = {**data["config"], "agent": agent}
-    data["guests"], data["before"] = {}, {"providers": {}, "consumers": {}}
-    one = Upgrade(data, server.url, folder)
+    one = recorded_host(placement_server.url, tmp_path)
     assert one.run("sync").json["outcome"] == "unchanged"
     return one
 
 
-def row(placement: ByHand, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = placement.send("GET", f"/resource_providers?name={name}")["resource_providers"][0]
-    return found
+def card_of(lab: Upgrade) -> Row:
+    """The provider of one of its GPUs."""
+    return lab.placement.providers()[CARD]
 
 
-def stock(placement: ByHand, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = placement.send("GET", f"/resource_providers/{row(placement, name)['uuid']}/inventories")
-    return found
-
-
-def restock(placement: ByHand, name: str, resource_class: str, **change: Any) -> None:
-    """What another service writes."""
-    body = stock(placement, name)
-    body["inventories"][resource_class] |= change
-    placement.send("PUT", f"/resource_providers/{row(placement, name)['uuid']}/inventories", body)
+def offered(lab: Upgrade) -> int:
+    """The total of that card."""
+    return int(lab.placement.stock(card_of(lab)["uuid"])["VGPU"]["total"])
 
 
 def put_back(server: PlacementServer, name: str, generation: int, total: int) -> None:
@@ -50,43 +40,38 @@ def put_back(server: PlacementServer, name: str, generation: int, total: int) ->
         database.execute("UPDATE inventories SET total = ? WHERE resource_provider_id = ?", (total, id_))
 
 
-def test_a_second_writer_that_changes_only_children_is_noticed_and_not_fought(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    one = lab(placement_server, tmp_path)
+def test_a_second_writer_that_changes_only_children_is_noticed_and_not_fought(lab: Upgrade) -> None:
     outcomes = []
     for _ in range(2):
-        restock(one.placement, CARD, "VGPU", total=3)
-        done = one.run("sync")
+        lab.placement.change_stock(card_of(lab)["uuid"], VGPU={"total": 3})
+        done = lab.run("sync")
         outcomes.append(done.json["outcome"])
 
     assert outcomes == ["changed", "contested"]
     assert f"another service writes on {CARD} too" in done.json["notes"][0]
-    assert stock(one.placement, CARD)["inventories"]["VGPU"]["total"] == 3
-    assert one.run("sync", "--take-over").json["outcome"] == "changed"
+    assert offered(lab) == 3
+    assert lab.run("sync", "--take-over").json["outcome"] == "changed"
 
 
-def test_a_backup_that_was_restored_is_no_second_writer(placement_server: PlacementServer, tmp_path: Path) -> None:
-    one = lab(placement_server, tmp_path)
+def test_a_backup_that_was_restored_is_no_second_writer(lab: Upgrade, placement_server: PlacementServer) -> None:
     for _ in range(2):
-        put_back(placement_server, CARD, row(one.placement, CARD)["generation"] - 1, 3)
-        done = one.run("sync")
+        put_back(placement_server, CARD, card_of(lab)["generation"] - 1, 3)
+        done = lab.run("sync")
 
         assert (done.code, done.json["outcome"]) == (0, "changed")
         assert "placement has older data than at the last pass" in done.json["notes"][0]
         assert not any("another writer changed" in note for note in done.json["notes"])
-    assert stock(one.placement, CARD)["inventories"]["VGPU"]["total"] == 16
-    assert one.run("sync").json["outcome"] == "unchanged"
+    assert offered(lab) == 16
+    assert lab.run("sync").json["outcome"] == "unchanged"
 
 
 def test_a_backup_that_claims_brought_up_is_found_by_the_next_command(
-    placement_server: PlacementServer, tmp_path: Path
+    lab: Upgrade, placement_server: PlacementServer
 ) -> None:
-    one = lab(placement_server, tmp_path)
-    put_back(placement_server, CARD, row(one.placement, CARD)["generation"], 3)
+    put_back(placement_server, CARD, card_of(lab)["generation"], 3)
 
-    done = one.run("sync")
+    done = lab.run("sync")
 
     assert (done.code, done.json["outcome"]) == (0, "changed")
     assert "placement has older data than at the last pass" in done.json["notes"][0]
-    assert stock(one.placement, CARD)["inventories"]["VGPU"]["total"] == 16
+    assert offered(lab) == 16

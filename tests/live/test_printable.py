@@ -8,7 +8,8 @@ import pytest
 
 from beds.agents import run_agent
 from beds.placement import PlacementServer
-from beds.upgrades import UPGRADES, Story, Upgrade
+from beds.trees import identity
+from beds.upgrades import recorded_host
 
 pytestmark = pytest.mark.live
 
@@ -32,11 +33,8 @@ VERBS = (
 
 
 def test_no_verb_prints_a_character_that_acts(placement_server: PlacementServer, tmp_path: Path) -> None:
-    data = Story(UPGRADES / "01-flat-vgpu-to-gpus").data
-    data["guests"], data["before"], data["first"] = {}, {"providers": {}, "consumers": {}}, data["config"]
-    one = Upgrade(data, placement_server.url, tmp_path)
-    root = one.placement.send("GET", "/resource_providers?name=four-cells")["resource_providers"][0]
-    one.placement.add_child(root, EVIL, "VGPU", 4, "HW_NIC_SRIOV")
+    one = recorded_host(placement_server.url, tmp_path)
+    one.placement.add_child(identity("four-cells"), EVIL, "VGPU", 4, "HW_NIC_SRIOV")
 
     printed = {}
     for verb in VERBS:
