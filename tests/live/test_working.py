@@ -4,7 +4,6 @@ import os
 import pty
 import re
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,9 @@ import pytest
 from beds.agents import COMMAND
 from beds.golden import HOSTS
 from beds.placement import PlacementServer
-from beds.proxy import Answer, Forward, Proxy, Request
+from beds.proxy import Proxy, slowly
 
 pytestmark = pytest.mark.live
-
-
-def slow(request: Request, forward: Forward) -> Answer:
-    time.sleep(0.3)
-    return forward(request)
 
 
 def on_a_terminal(*command: object) -> str:
@@ -42,7 +36,7 @@ def on_a_terminal(*command: object) -> str:
 def test_what_is_done_is_shown_with_its_time(placement_server: PlacementServer, tmp_path: Path) -> None:
     host = HOSTS / "four-cells"
     config = tmp_path / "agent.conf"
-    with Proxy(placement_server.url, hook=slow) as proxy:
+    with Proxy(placement_server.url, hook=slowly(0.3)) as proxy:
         config.write_text(
             f"[placement]\nauth_type = none\nendpoint = {proxy.url}\n[agent]\nstate_directory = {tmp_path}/state\n"
         )

@@ -7,24 +7,27 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from beds import proxy
 from beds.agents import COMMAND, Result, run_agent
+from beds.by_hand import ByHand
 from beds.fixtures import Cloud
 from beds.keystone import AGENT_ADMIN, AGENT_READER, create_application_credential, delete_application_credential
 from beds.libvirtd import Libvirtd
-from beds.placement import NOAUTH_HEADERS, PlacementServer
+from beds.placement import PlacementServer
 from beds.process import free_port
+from beds.service import mounted, noauth
 from drivers.fake.fleet import generate_fleet
 
 pytestmark = pytest.mark.live
 
 Write = Callable[..., Path]
+Report = Callable[..., Result]
+Section = dict[str, object]
 NOBODY = 65534
 
 
@@ -36,18 +39,29 @@ def archive(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def password(cloud: Cloud) -> dict[str, object]:
+def here(placement_server: PlacementServer) -> Section:
+    """The [placement] section for a placement without authentication."""
+    return noauth(placement_server.url)
+
+
+@pytest.fixture
+def placement(placement_server: PlacementServer) -> ByHand:
+    return ByHand(placement_server.url)
+
+
+@pytest.fixture
+def password(cloud: Cloud) -> Section:
     """The [placement] section of a cloud's compute node."""
     return cloud.login | {"region_name": "RegionOne", "valid_interfaces": "internal"}
 
 
 @pytest.fixture
-def report(write_config: Write, archive: Path, tmp_path: Path) -> Callable[..., Result]:
+def report(write_config: Write, archive: Path, tmp_path: Path) -> Report:
     """Runs a verb for the recorded host with this [placement] section."""
 
-    def run(placement: dict[str, object], verb: str = "sync", *more: object, **groups: dict[str, object]) -> Result:
+    def run(placement: Section, verb: str = "sync", *more: object, **groups: dict[str, object]) -> Result:
         agent = {"state_directory": tmp_path / "state", **groups.pop("agent", {})}
-        config = write_config(placement=placement, agent=agent, **groups)
+        config = write_config(**groups, placement=placement, agent=agent)
         return run_agent(verb, "--host", archive, "--config-file", config, *more)
 
     return run
@@ -62,18 +76,6 @@ def is_refused(result: Result, *words: str, code: int = 1) -> None:
         assert word in result.err, result.err
 
 
-def noauth(url: str, **more: object) -> dict[str, object]:
-    return {"auth_type": "none", "endpoint": url, **more}
-
-
-def providers(server: PlacementServer) -> list[dict[str, object]]:
-    import requests
-
-    answer = requests.get(f"{server.url}/resource_providers", headers=NOAUTH_HEADERS, timeout=30)
-    rows: list[dict[str, object]] = answer.json()["resource_providers"]
-    return rows
-
-
 # -- no way to placement ----------------------------------------------------------------------------------------------
 
 
@@ -85,9 +87,7 @@ def test_no_configuration_at_all_shows_the_three_ways(archive: Path) -> None:
         assert way in refused.err
 
 
-def test_a_cloud_is_reported_to_over_tls_with_keystone(
-    report: Callable[..., Result], password: dict[str, object]
-) -> None:
+def test_a_cloud_is_reported_to_over_tls_with_keystone(report: Report, password: Section) -> None:
     """The good case beside the bad ones: the same section, unspoilt."""
     assert report(password, "sync").code == 0
     assert report(password, "sync", "--format", "json").json["outcome"] == "unchanged"
@@ -114,37 +114,29 @@ def test_a_cloud_is_reported_to_over_tls_with_keystone(
         ),
     ],
 )
-def test_wrong_credentials(
-    report: Callable[..., Result], password: dict[str, object], spoil: dict[str, object], words: tuple[str, ...]
-) -> None:
+def test_wrong_credentials(report: Report, password: Section, spoil: dict[str, object], words: tuple[str, ...]) -> None:
     is_refused(report({**password, **spoil}), *words)
 
 
-def test_a_keystone_that_asks_for_a_token_before_it_gives_one(
-    report: Callable[..., Result], password: dict[str, object]
-) -> None:
+def test_a_keystone_that_asks_for_a_token_before_it_gives_one(report: Report, password: Section) -> None:
     with proxy.Proxy("http://127.0.0.1:1", hook=lambda *_: proxy.Answer(401, (), b"")) as front:
         is_refused(report({**password, "auth_url": front.url}), "Keystone gives no token", "auth_url")
 
 
-def test_http_to_a_tls_port(report: Callable[..., Result], cloud: Cloud, password: dict[str, object]) -> None:
+def test_http_to_a_tls_port(report: Report, cloud: Cloud, password: Section) -> None:
     url = cloud.placement.url.replace("https:", "http:")
 
     is_refused(report({**password, "endpoint_override": url}), "http or https")
 
 
-def test_an_application_credential_that_expired(
-    report: Callable[..., Result], cloud: Cloud, password: dict[str, object]
-) -> None:
+def test_an_application_credential_that_expired(report: Report, cloud: Cloud, password: Section) -> None:
     credential = create_application_credential(cloud.keystone, expires_in=3.0)
     time.sleep(3)
 
     is_refused(report(_by_credential(password, credential.id, credential.secret)), "refused the credentials", "expire")
 
 
-def test_an_application_credential_that_was_deleted(
-    report: Callable[..., Result], cloud: Cloud, password: dict[str, object]
-) -> None:
+def test_an_application_credential_that_was_deleted(report: Report, cloud: Cloud, password: Section) -> None:
     credential = create_application_credential(cloud.keystone)
     section = _by_credential(password, credential.id, credential.secret)
     assert report(section).code == 0
@@ -153,15 +145,13 @@ def test_an_application_credential_that_was_deleted(
     is_refused(report(section), "application credential deleted")
 
 
-def test_a_user_who_may_only_read(report: Callable[..., Result], password: dict[str, object]) -> None:
+def test_a_user_who_may_only_read(report: Report, password: Section) -> None:
     is_refused(
         report({**password, "username": AGENT_READER.username, "password": AGENT_READER.password}), "role service"
     )
 
 
-def test_check_tells_admin_without_service_from_both(
-    report: Callable[..., Result], password: dict[str, object]
-) -> None:
+def test_check_tells_admin_without_service_from_both(report: Report, password: Section) -> None:
     section = {**password, "username": AGENT_ADMIN.username, "password": AGENT_ADMIN.password}
 
     checked = report(section, "check", "--format", "json")
@@ -172,7 +162,7 @@ def test_check_tells_admin_without_service_from_both(
     assert "but not reshape: give it the role service" in finding["detail"]
 
 
-def _by_credential(password: dict[str, object], identity: str, secret: str) -> dict[str, object]:
+def _by_credential(password: Section, identity: str, secret: str) -> Section:
     kept = {key: password[key] for key in ("auth_url", "region_name", "valid_interfaces", "cafile")}
     return kept | {
         "auth_type": "v3applicationcredential",
@@ -184,15 +174,15 @@ def _by_credential(password: dict[str, object], identity: str, secret: str) -> d
 # -- no way to the host -----------------------------------------------------------------------------------------------
 
 
-def test_libvirtd_down(write_config: Write, placement_server: PlacementServer, tmp_path: Path) -> None:
+def test_libvirtd_down(write_config: Write, here: Section, placement: ByHand, tmp_path: Path) -> None:
     config = write_config(
-        placement=noauth(placement_server.url),
+        placement=here,
         agent={"state_directory": tmp_path / "state"},
         libvirt={"connection_uri": f"qemu:///system?socket={tmp_path}/no-socket"},
     )
 
     is_refused(run_agent("sync", "--config-file", config), "no-socket", "start libvirtd (systemctl start libvirtd)")
-    assert providers(placement_server) == []
+    assert placement.providers() == {}
 
 
 def test_a_socket_without_permission(hypervisor: Libvirtd, write_config: Write, tmp_path: Path) -> None:
@@ -232,18 +222,10 @@ sys.exit(main(["discover", "--config-file", {str(config)!r}]))
     ],
 )
 def test_wrong_values_leave_placement_as_it_was(
-    write_config: Write,
-    archive: Path,
-    placement_server: PlacementServer,
-    tmp_path: Path,
-    groups: dict[str, dict[str, object]],
-    words: tuple[str, ...],
+    report: Report, here: Section, placement: ByHand, groups: dict[str, Section], words: tuple[str, ...]
 ) -> None:
-    more = {"placement": noauth(placement_server.url), "agent": {"state_directory": tmp_path / "state"}}
-    config = write_config(**groups, **more)
-
-    is_refused(run_agent("sync", "--host", archive, "--config-file", config), *words)
-    assert providers(placement_server) == []
+    is_refused(report(here, **groups), *words)
+    assert placement.providers() == {}
 
 
 def test_check_shows_every_configuration_problem_with_file_and_line(write_config: Write) -> None:
@@ -259,66 +241,61 @@ def test_check_shows_every_configuration_problem_with_file_and_line(write_config
 # -- identity ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("section", "sentence"),
-    [
-        pytest.param({"placment": {"region_name": "a"}}, "is [placement] meant?", id="group"),
-        pytest.param({"mdev_nvidia-9": {"max_instances": 2}}, "[devices] enabled_mdev_types lacks nvidia-9", id="type"),
-        pytest.param(
-            {"pci": {"device_spec": '{"vendor_id": "8086", "resouce_class": "CUSTOM_A"}', "report_in_placement": True}},
-            "rule 1 has resouce_class, which is not read: is resource_class meant?",
-            id="key",
-        ),
-        pytest.param(
-            {"devices": {"enabled_mdev_types": "nvidia-9"}, "mdev_nvidia-9": {"device_addresses": "0000:ff:00.0"}},
-            "has nvidia-9, which no card of this host can make",
-            id="vgpu-type",
-        ),
-    ],
-)
 @pytest.mark.parametrize("verb", ["discover", "plan", "sync"])
 def test_what_is_probably_a_mistake_is_told_beside_the_numbers(
-    section: dict[str, dict[str, object]], sentence: str, verb: str, archive: Path, write_config: Write, tmp_path: Path
+    verb: str, archive: Path, write_config: Write, tmp_path: Path
 ) -> None:
-    config = write_config(**section, agent={"state_directory": tmp_path / "state"})
+    """Each kind of mistake at once; ``test_mistakes.py`` has more of each."""
+    config = write_config(
+        placment={"region_name": "a"},
+        devices={"enabled_mdev_types": "nvidia-8"},
+        pci={"device_spec": '{"vendor_id": "8086", "resouce_class": "CUSTOM_A"}', "report_in_placement": True},
+        agent={"state_directory": tmp_path / "state"},
+        **{"mdev_nvidia-9": {"max_instances": 2}},
+    )
     placement = () if verb == "discover" else ("--embedded-dir", tmp_path / "own")
 
     done = run_agent(verb, "--host", archive, "--config-file", config, *placement)
 
     assert done.code in (0, 3), done.err
-    assert sentence in done.err
+    for sentence in (
+        "is [placement] meant?",
+        "[devices] enabled_mdev_types lacks nvidia-9",
+        "rule 1 has resouce_class, which is not read: is resource_class meant?",
+        "has nvidia-8, which no card of this host can make",
+    ):
+        assert sentence in done.err
 
 
-def test_a_broken_compute_id(report: Callable[..., Result], archive: Path, placement_server: PlacementServer) -> None:
+def test_a_broken_compute_id(report: Report, archive: Path, here: Section, placement: ByHand) -> None:
     (archive / "compute_id").write_text("not a uuid")
 
-    is_refused(report(noauth(placement_server.url)), "compute_id of the host archive holds no uuid")
-    assert providers(placement_server) == []
+    is_refused(report(here), "compute_id of the host archive holds no uuid")
+    assert placement.providers() == {}
 
 
-def test_our_name_with_another_uuid(
-    report: Callable[..., Result], archive: Path, placement_server: PlacementServer
-) -> None:
-    assert report(noauth(placement_server.url)).code == 0
-    before = providers(placement_server)
+def test_our_name_with_another_uuid(report: Report, archive: Path, here: Section, placement: ByHand) -> None:
+    assert report(here).code == 0
+    before = placement.providers()
     (archive / "compute_id").write_text(str(uuid.uuid4()))
 
-    is_refused(report(noauth(placement_server.url)), str(before[0]["uuid"]), "compute_id")
-    assert providers(placement_server) == before
+    is_refused(report(here), *(one["uuid"] for one in before.values()), "compute_id")
+    assert placement.providers() == before
 
 
 def test_our_uuid_under_another_name_until_the_rename_is_wanted(
-    report: Callable[..., Result], archive: Path, placement_server: PlacementServer
+    report: Report, archive: Path, here: Section, placement: ByHand
 ) -> None:
-    assert report(noauth(placement_server.url)).code == 0
-    before = providers(placement_server)
+    assert report(here).code == 0
+    before = placement.providers()
     host = json.loads((archive / "host.json").read_text())
     (archive / "host.json").write_text(json.dumps(host | {"hostname": "renamed"}))
 
-    is_refused(report(noauth(placement_server.url)), f"--rename-from {host['hostname']}")
-    assert providers(placement_server) == before
-    assert report(noauth(placement_server.url), "sync", "--rename-from", host["hostname"]).code == 0
-    assert [(one["name"], one["uuid"]) for one in providers(placement_server)] == [("renamed", before[0]["uuid"])]
+    is_refused(report(here), f"--rename-from {host['hostname']}")
+    assert placement.providers() == before
+    assert report(here, "sync", "--rename-from", host["hostname"]).code == 0
+    (renamed,) = placement.providers().values()
+    assert (renamed["name"], [renamed["uuid"]]) == ("renamed", [one["uuid"] for one in before.values()])
 
 
 # -- archives ---------------------------------------------------------------------------------------------------------
@@ -340,16 +317,17 @@ BOMB = (
     ],
 )
 def test_spoilt_archives(
-    report: Callable[..., Result],
+    report: Report,
     archive: Path,
-    placement_server: PlacementServer,
+    here: Section,
+    placement: ByHand,
     spoil: Callable[[Path], object],
     words: tuple[str, ...],
 ) -> None:
     spoil(archive / "libvirt/capabilities.xml")
 
-    is_refused(report(noauth(placement_server.url)), "capabilities.xml", *words)
-    assert providers(placement_server) == []
+    is_refused(report(here), "capabilities.xml", *words)
+    assert placement.providers() == {}
 
 
 def test_an_archive_that_is_not_there(write_config: Write, tmp_path: Path) -> None:
@@ -361,26 +339,13 @@ def test_an_archive_that_is_not_there(write_config: Write, tmp_path: Path) -> No
 # -- this machine's own files -----------------------------------------------------------------------------------------
 
 
-@contextmanager
-def mounted(folder: Path, options: str) -> Iterator[Path]:
-    """A small file system of its own in this folder, for as long as the context lasts."""
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-def test_a_full_disk_for_the_state_file(
-    report: Callable[..., Result], placement_server: PlacementServer, tmp_path: Path
-) -> None:
+def test_a_full_disk_for_the_state_file(report: Report, here: Section, placement: ByHand, tmp_path: Path) -> None:
     """A file system of one page, filled: placement is not written, as the pass could not be remembered."""
     with mounted(tmp_path / "full", "size=16k") as full:
-        refused = report(noauth(placement_server.url), "sync", agent={"state_directory": full})
+        refused = report(here, "sync", agent={"state_directory": full})
 
     is_refused(refused, "No space left", "nothing was sent to placement")
-    assert providers(placement_server) == []
+    assert placement.providers() == {}
 
 
 def state_checked(done: Result) -> tuple[bool, str]:
@@ -397,12 +362,10 @@ def state_checked(done: Result) -> tuple[bool, str]:
     ],
 )
 def test_a_check_finds_a_disk_that_takes_no_state(
-    report: Callable[..., Result], placement_server: PlacementServer, tmp_path: Path, options: str, below: str, why: str
+    report: Report, here: Section, tmp_path: Path, options: str, below: str, why: str
 ) -> None:
     with mounted(tmp_path / "full", options) as full:
-        done = report(
-            noauth(placement_server.url), "check", "--format", "json", agent={"state_directory": full / below}
-        )
+        done = report(here, "check", "--format", "json", agent={"state_directory": full / below})
         left = list(full.iterdir())
 
     ok, detail = state_checked(done)
@@ -411,13 +374,9 @@ def test_a_check_finds_a_disk_that_takes_no_state(
     assert "state_directory" in detail
 
 
-def test_a_check_leaves_nothing_in_a_folder_with_room(
-    report: Callable[..., Result], placement_server: PlacementServer, tmp_path: Path
-) -> None:
+def test_a_check_leaves_nothing_in_a_folder_with_room(report: Report, here: Section, tmp_path: Path) -> None:
     with mounted(tmp_path / "roomy", "size=1m") as folder:
-        done = report(
-            noauth(placement_server.url), "check", "--format", "json", agent={"state_directory": folder / "new"}
-        )
+        done = report(here, "check", "--format", "json", agent={"state_directory": folder / "new"})
         left = list(folder.iterdir())
 
     assert (state_checked(done), left) == ((True, f"{folder}/new can be written"), [])
@@ -439,29 +398,23 @@ def test_a_check_leaves_nothing_in_a_folder_with_room(
     ],
 )
 def test_a_placement_that_is_none(
-    report: Callable[..., Result], placement_server: PlacementServer, answer: proxy.Answer, words: tuple[str, ...]
+    report: Report, placement_server: PlacementServer, answer: proxy.Answer, words: tuple[str, ...]
 ) -> None:
     with proxy.Proxy(placement_server.url, hook=lambda request, forward: answer) as front:
         is_refused(report(noauth(front.url)), *words)
 
 
-def test_https_for_a_placement_that_speaks_http(
-    report: Callable[..., Result], placement_server: PlacementServer
-) -> None:
+def test_https_for_a_placement_that_speaks_http(report: Report, placement_server: PlacementServer) -> None:
     with proxy.Proxy(placement_server.url) as front:  # it answers at once; some servers wait for a line of HTTP
         is_refused(report(noauth(front.url.replace("http:", "https:"))), "answers without TLS", "is https right")
 
 
-def test_a_slow_placement(report: Callable[..., Result], placement_server: PlacementServer) -> None:
-    def wait(request: proxy.Request, forward: proxy.Forward) -> proxy.Answer:
-        time.sleep(2)
-        return forward(request)
-
-    with proxy.Proxy(placement_server.url, hook=wait) as front:
+def test_a_slow_placement(report: Report, placement_server: PlacementServer) -> None:
+    with proxy.Proxy(placement_server.url, hook=proxy.slowly(2)) as front:
         is_refused(report(noauth(front.url, timeout=1)), "no answer in time", "timeout")
 
 
-def test_an_older_placement_is_agreed_with(report: Callable[..., Result], placement_server: PlacementServer) -> None:
+def test_an_older_placement_is_agreed_with(report: Report, placement_server: PlacementServer) -> None:
     with proxy.Proxy(placement_server.url, hook=speaking("1.30")) as front:
         assert report(noauth(front.url)).code == 0
         front.seen.clear()
@@ -470,11 +423,11 @@ def test_an_older_placement_is_agreed_with(report: Callable[..., Result], placem
 
 
 def test_a_placement_without_the_reshaper_is_refused(
-    report: Callable[..., Result], placement_server: PlacementServer
+    report: Report, placement_server: PlacementServer, placement: ByHand
 ) -> None:
     with proxy.Proxy(placement_server.url, hook=speaking("1.29")) as front:
         is_refused(report(noauth(front.url)), "microversions 1.0 to 1.29", "Stein")
-    assert providers(placement_server) == []
+    assert placement.providers() == {}
 
 
 def speaking(newest: str) -> proxy.Hook:
@@ -513,7 +466,7 @@ def test_a_reader_that_goes_away_is_no_error_message(archive: Path) -> None:
     assert done.stderr == ""
 
 
-def test_nobody_listens(report: Callable[..., Result]) -> None:
+def test_nobody_listens(report: Report) -> None:
     is_refused(report(noauth(f"http://127.0.0.1:{free_port()}")), "does it run")
 
 
