@@ -44,8 +44,7 @@ def hold(
     notes: list[tuple[str, str]] = []
     for (name, resource_class), used in sorted(usages(allocations).items()):
         seen = stood.get(name)
-        stands = seen.provider.inventories.get(resource_class) if seen else None
-        if seen is None or stands is None:
+        if seen is None or resource_class not in seen.provider.inventories:
             continue
         wanted = providers.get(name)
         stays = wanted.inventories.get(resource_class) if wanted else None
@@ -72,7 +71,7 @@ def hold(
             told = ", ".join(f"{one.total} {name}" for name, one in reserved.items())
             why = f"{seen.name} keeps {told}, which an operator reserved and this host does not show now"
             notes.append((seen.name, f"{why}: {if_gone_for_good(seen)}"))
-    return (ProviderTree(tuple(providers.values())), tuple(notes)) if notes else (desired, ())
+    return ProviderTree(tuple(providers.values())), tuple(notes)
 
 
 def is_used_up(seen: ObservedProvider, besides: Collection[str] = ()) -> bool:

@@ -299,3 +299,6 @@ def test_several_providers_are_named() -> None:
         "host_card was deleted",
     )
     assert (sign.nova, sign.marked, sign.uuids) == (True, True, frozenset({"host_NUMA0", "host_gpu"}))
+    two = contest(tree_of(*LEFT, generation=4), found, ProviderTree(LEFT), OURS, frozenset())
+    assert two is not None
+    assert two.changes == sign.changes[:3]
