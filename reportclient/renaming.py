@@ -26,8 +26,6 @@ def child_uuid(root_uuid: str, root_name: str, name: str) -> str:
 def as_called(observed: ObservedTree, name: str, formerly: str | None = None) -> ObservedTree:
     """Return the tree as it is named once the host is called ``name``; parameters as ``new_names``."""
     names = new_names(observed, name, formerly)
-    if all(old == new for old, new in names.items()):
-        return observed
     return ObservedTree(
         tuple(
             replace(
@@ -57,11 +55,8 @@ def new_names(observed: ObservedTree, name: str, formerly: str | None = None) ->
     if root is None:
         return same
     before = {root.name, name, formerly or name}
-    meant = [seen for seen in observed if _is_meant(seen, root.uuid)]
-    if len(before) == 1:
-        found = {seen.name: spelled(seen.name) for seen in meant}
-    else:
-        found = {seen.name: spelled(new_name(seen, root.uuid, name, before)) for seen in meant}
+    meant = (seen for seen in observed if _is_meant(seen, root.uuid))
+    found = {seen.name: spelled(new_name(seen, root.uuid, name, before)) for seen in meant}
     return _free(same | found)
 
 

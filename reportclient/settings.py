@@ -128,7 +128,7 @@ def _lost_limit(seen: ObservedProvider, name: str, after: Iterable[Inventory] = 
         set_by_hand.append(("max_unit", f"{kept.max_unit}", f"{stock.total}"))
     if not isclose(kept.allocation_ratio, 1, rel_tol=1e-5):
         set_by_hand.append(("allocation_ratio", f"{kept.allocation_ratio:g}", "1"))
-    if not set_by_hand or name in NO_DEVICES:
+    if not set_by_hand:
         return ""
     told = " and ".join(f"{field} {value}" for field, value, _ in set_by_hand)
     options = " ".join(f"--resource {name}:{field}={default}" for field, _, default in set_by_hand)
@@ -286,9 +286,7 @@ def _lost_ratio(flow: _Flow, observed: ObservedTree, desired: ProviderTree) -> s
     """
     if _keeps_each_ratio(flow, _relations(observed, desired)):
         return ""
-    before = {seen.name: _ratio(seen.provider, flow.name) for seen in flow.sources}
-    top = observed.root
-    before |= {top.name: _ratio(top.provider, flow.name)} if top else {}
+    before = {seen.name: _ratio(seen.provider, flow.name) for seen in (*flow.sources, *observed.providers[:1])}
     after = {one.name: _ratio(one, flow.name) for one in (*flow.targets, desired.root)}
     ratios = [ratio for ratio in (*before.values(), *after.values()) if ratio is not None]
     if all(isclose(ratio, ratios[0], rel_tol=1e-5) for ratio in ratios):
@@ -317,4 +315,4 @@ def _ratio(provider: Provider, name: str) -> float | None:
 
 def _first(names: Iterable[str]) -> str:
     several = list(names)
-    return several[0] if len(several) == 1 else f"{', '.join(several[:3])}{' ...' if len(several) > 3 else ''}"
+    return f"{', '.join(several[:3])}{' ...' if len(several) > 3 else ''}"
