@@ -32,7 +32,7 @@ from reportclient.reserve import (
 )
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
-EGRESS = "NET_BW_EGR_KILOBIT_PER_SEC"
+VF, EGRESS = "SRIOV_NET_VF", "NET_BW_EGR_KILOBIT_PER_SEC"
 NIC, GPU = "0000:81:00.0", "pci_0000_84_00_0"
 LINKED = DevicePolicy(discover_all=True, link_bandwidth=True)
 VFS = DevicePolicy(discover_all=True)
@@ -53,72 +53,52 @@ def nic(mbps: int | None = 10_000, vfs: int = 4, state: str = "up") -> tuple[Pci
     return card(NIC, vfs, net_devices=(NetDevice("ens1", state, mbps),))
 
 
-def test_a_link_that_dips_under_use_is_as_before_when_it_is_back(start: Start) -> None:
-    one = start(*nic(), devices=LINKED)
-    one.set_by_hand(NIC, EGRESS, reserved=2_000_000)
-    one.claim({NIC: {EGRESS: 5_000_000}})
-    before = one.stock(NIC)
-
-    assert one.sync(FORCE, facts=host(*nic(1000))).status is Status.CHANGED
-    assert one.stock(NIC)[EGRESS] == (5_000_000, 5_000_000)
-    assert one.sync().status is Status.UNCHANGED
-    one.sync(facts=host(*nic()))
-
-    assert (one.stock(NIC), one.marks(NIC)) == (before, frozenset())
-
-
-def test_a_link_that_dips_below_what_an_operator_reserved_is_as_before_when_it_is_back(start: Start) -> None:
-    one = start(*nic(), devices=LINKED)
-    one.set_by_hand(NIC, EGRESS, reserved=4_000_000)
-    before = one.stock(NIC)
-
-    one.sync(FORCE, facts=host(*nic(1000)))
-    assert one.stock(NIC)[EGRESS] == (1_000_000, 1_000_000)
-    one.sync(facts=host(*nic()))
-
-    assert (one.stock(NIC), one.marks(NIC)) == (before, frozenset())
-
-
-@pytest.mark.parametrize("reserved", [0, 2])
+@pytest.mark.parametrize(
+    ("reserved", "claimed", "story"),
+    [
+        pytest.param(
+            {EGRESS: 2_000_000},
+            {EGRESS: 5_000_000},
+            [(nic(1000), {EGRESS: (5_000_000, 5_000_000)})],
+            id="a link dips under use",
+        ),
+        pytest.param(
+            {EGRESS: 4_000_000}, {VF: 1}, [(nic(1000), {EGRESS: (1_000_000, 1_000_000)})], id="a link dips below that"
+        ),
+        pytest.param({}, {VF: 2}, [(nic(vfs=1), {VF: (2, 2)})], id="fewer VFs"),
+        pytest.param({VF: 2}, {VF: 2}, [(nic(vfs=1), {VF: (2, 2)})], id="fewer VFs than are reserved and held"),
+        pytest.param({}, {VF: 1}, [((), {VF: (1, 1)})], id="the card is gone"),
+        pytest.param(
+            {VF: 1},
+            {VF: 2},
+            [(nic(vfs=1), {VF: (2, 2)}), (nic(state="down", vfs=1), {VF: (2, 2)}), (nic(state="down"), {VF: (4, 4)})],
+            id="fewer VFs, and then ill",
+        ),
+    ],
+)
 @pytest.mark.parametrize("lets_go", [False, True])
-def test_vfs_that_come_back_are_reserved_as_an_operator_had_them(start: Start, reserved: int, lets_go: bool) -> None:
-    one = start(*nic(), devices=VFS)
-    one.claim({NIC: {"SRIOV_NET_VF": 2}})
-    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=reserved)
+def test_a_card_that_is_well_again_is_as_before(
+    start: Start,
+    reserved: dict[str, int],
+    claimed: dict[str, int],
+    story: list[tuple[tuple[PciFunction, ...], dict[str, tuple[int, int]]]],
+    lets_go: bool,
+) -> None:
+    one = start(*nic(), plain(), devices=LINKED)
+    for name, amount in reserved.items():
+        one.set_by_hand(NIC, name, reserved=amount)
+    one.claim({NIC: claimed})
     before = one.stock(NIC)
 
-    one.sync(FORCE, facts=host(*nic(vfs=1)))
-    assert one.stock(NIC) == {"SRIOV_NET_VF": (2, 2)}
+    for functions, expected in story:
+        one.sync(FORCE, facts=host(*functions, plain()))
+        assert expected.items() <= one.stock(NIC).items()
+        assert one.sync().status is Status.UNCHANGED
     if lets_go:
         one.claim({})
-    one.sync(facts=host(*nic()))
+    one.sync(facts=host(*nic(), plain()))
 
     assert (one.stock(NIC), one.marks(NIC)) == (before, frozenset())
-
-
-def test_a_card_that_comes_back_to_its_guest_is_not_reserved(start: Start) -> None:
-    one = start(*nic(), plain(), devices=VFS)
-    one.claim({NIC: {"SRIOV_NET_VF": 1}})
-
-    one.sync(FORCE, facts=host(plain()))
-    assert one.stock(NIC) == {"SRIOV_NET_VF": (1, 1)}
-    one.sync(facts=host(*nic()))
-
-    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, 0)}, frozenset())
-
-
-def test_a_held_device_that_falls_ill_and_is_well_again_is_as_before(start: Start) -> None:
-    one = start(*nic(), devices=VFS)
-    one.claim({NIC: {"SRIOV_NET_VF": 2}})
-    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=1)
-
-    one.sync(FORCE, facts=host(*nic(vfs=1)))
-    one.sync(facts=host(*nic(state="down", vfs=1)))
-    one.sync(facts=host(*nic(state="down")))
-    assert one.stock(NIC) == {"SRIOV_NET_VF": (4, 4)}
-    one.sync(facts=host(*nic()))
-
-    assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, 1)}, frozenset())
 
 
 @pytest.mark.parametrize("ill", [False, True])
