@@ -316,4 +316,4 @@ def test_an_empty_child_that_a_pass_of_ours_left_is_known_by_its_uuid() -> None:
     marked = replace(begun, provider=replace(begun.provider, traits=frozenset({"OWNER_CYBORG"})))
 
     assert adopted(ObservedTree((*root_of(), begun, others)), ()) == {begun.name}
-    assert adopted(ObservedTree((*root_of(), marked)), ()) == frozenset()
+    assert adopted(ObservedTree((*root_of(), marked)), {begun.name}) == frozenset()

@@ -214,8 +214,9 @@ def test_a_child_of_others_does_not_tell_what_a_host_was_called() -> None:
 def test_a_child_does_not_get_the_name_that_another_providers_child_has() -> None:
     ours = child_uuid(str(UUID(int=1)), "new", "new_0000:81:00.0")
     foreign = ("old_0000:81:00.0", FOREIGN, frozenset({"OWNER_CYBORG"}))
-    both = below(("new_0000:81:00.0", ours, MARKED), foreign, ("new_x", "x", MARKED))
+    both = below(("new_0000:81:00.0", ours, MARKED), foreign, ("new_x", "x", MARKED), ("new_y", "y", frozenset()))
 
     names = {seen.uuid: seen.name for seen in as_called(both, "old", "new")}
 
-    assert (names[ours], names[FOREIGN], names["x"]) == ("new_0000:81:00.0", "old_0000:81:00.0", "old_x")
+    assert (names[ours], names[FOREIGN]) == ("new_0000:81:00.0", "old_0000:81:00.0")
+    assert (names["x"], names["y"]) == ("old_x", "new_y")

@@ -25,7 +25,6 @@ from reportclient.reserve import (
     LEFT,
     UNHEALTHY,
     given_back,
-    keep_trait,
     used_up,
     with_marks_of,
     with_reservations,
@@ -180,25 +179,13 @@ def test_hand_over_gives_back_what_we_reserved_and_keeps_what_an_operator_did(st
     assert not any(seen.provider.traits & {MARKER} or one.marks(seen.name[5:]) for seen in one.tree())
 
 
-@pytest.mark.parametrize(
-    ("left", "apart", "reserved"),
-    [
-        pytest.param(frozenset(), (), (512, 0, 0), id="of all devices"),
-        pytest.param(frozenset(), ("GPU",), (512, 0, 1), id="but those of the operator's files"),
-        pytest.param({f"{LEFT}2_VF"}, (), (512, 0, 1), id="of which we left it so"),
-    ],
-)
-def test_hand_over_gives_back_what_we_reserved_of_a_flat_root(
-    left: set[str], apart: tuple[str, ...], reserved: tuple[int, ...]
-) -> None:
-    stock = {"MEMORY_MB": Inventory(total=8192, reserved=512)} | {
-        name: Inventory(total=8, reserved=amount) for name, amount in (("VF", 2), ("GPU", 1))
-    }
-    root = Provider(name="host", inventories=stock, traits=frozenset({MARKER, UNHEALTHY, *left}))
+def test_hand_over_leaves_what_the_configuration_reserves_of_a_flat_root_with_an_ill_device() -> None:
+    stock = {"MEMORY_MB": Inventory(total=8192, reserved=512), "SRIOV_NET_VF": Inventory(total=8, reserved=2)}
+    root = Provider(name="host", inventories=stock, traits=frozenset({MARKER, UNHEALTHY}))
 
-    after = given_back(ObservedProvider(uuid="host", generation=1, provider=root), apart)
+    after = given_back(ObservedProvider(uuid="host", generation=1, provider=root))
 
-    assert tuple(one.reserved for one in after.values()) == reserved
+    assert {name: one.reserved for name, one in after.items()} == {"MEMORY_MB": 512, "SRIOV_NET_VF": 0}
 
 
 @pytest.mark.parametrize("at", range(5))
@@ -726,30 +713,31 @@ def test_what_is_used_up_is_reserved_for_good_also_once_our_own_reason_is_gone(m
 
 
 KEPT = frozenset({UNHEALTHY, "CUSTOM_T", f"{KEEP}1_VF", f"{KEEP}2_VF"})  # the second before the first was removed
+OTHERS = frozenset({UNHEALTHY, "CUSTOM_T", f"{LEFT}2_VF"})
 
 
 @pytest.mark.parametrize(
-    ("traits", "besides", "contested", "kept"),
+    ("traits", "besides", "contested", "after"),
     [
-        pytest.param({*KEPT, f"{LEFT}2_VF"}, {}, (), True, id="another amount than we left"),
-        pytest.param({*KEPT, f"{LEFT}3_VF"}, {}, (), False, id="what we left"),
-        pytest.param({*KEPT, f"{LEFT}2_VF", f"{KEEP}3_VF"}, {}, (), False, id="what an operator had reserved"),
-        pytest.param(KEPT, {}, (), False, id="no trait says what we left"),
-        pytest.param({*KEPT, f"{LEFT}2_VF"} - {UNHEALTHY}, {}, (), False, id="no mark of ours"),
-        pytest.param({*KEPT, f"{LEFT}2_VF"}, {"nic": {"VF"}}, (), False, id="a class of the operator's files"),
-        pytest.param({*KEPT, f"{LEFT}2_VF"}, {}, ("uuid",), False, id="another service writes the provider"),
+        pytest.param(KEPT | OTHERS, {}, (), OTHERS | {f"{KEEP}3_VF"}, id="another amount than we left"),
+        pytest.param(KEPT | {f"{LEFT}3_VF"}, {}, (), None, id="what we left"),
+        pytest.param(KEPT | OTHERS | {f"{KEEP}3_VF"}, {}, (), None, id="what an operator had reserved"),
+        pytest.param(KEPT, {}, (), None, id="no trait says what we left"),
+        pytest.param((KEPT | OTHERS) - {UNHEALTHY}, {}, (), None, id="no mark of ours"),
+        pytest.param(KEPT | OTHERS, {"nic": {"VF"}}, (), None, id="a class of the operator's files"),
+        pytest.param(KEPT | OTHERS, {}, ("uuid",), None, id="another service writes the provider"),
+        pytest.param(OTHERS | {f"{KEEP}4_GPU"}, {"nic": {"VF"}}, (), OTHERS, id="nothing any more"),
     ],
 )
 def test_under_our_mark_an_operator_reserved_what_we_did_not_leave(
-    traits: set[str], besides: dict[str, set[str]], contested: tuple[str, ...], kept: bool
+    traits: frozenset[str], besides: dict[str, set[str]], contested: tuple[str, ...], after: frozenset[str] | None
 ) -> None:
-    reserved = {name: Inventory(total=8, reserved=amount) for name, amount in (("VF", 3), ("VCPU", 3), ("GPU", 0))}
-    nic = Provider(name="nic", inventories=reserved, traits=frozenset(traits))
+    stock = {name: Inventory(total=8, reserved=amount) for name, amount in (("VF", 3), ("VCPU", 3), ("GPU", 0))}
+    nic = Provider(name="nic", inventories=stock, traits=traits)
 
     (found,) = with_reservations(observed_as(nic), besides, contested)
 
-    assert found.provider.traits == ({*traits, f"{KEEP}3_VF"} - {f"{KEEP}1_VF", f"{KEEP}2_VF"} if kept else traits)
-    assert keep_trait(found.provider, "VF") == f"{KEEP}{3 if kept or f'{KEEP}3_VF' in traits else 2}_VF"
+    assert found.provider.traits == (traits if after is None else after)
 
 
 def observed_as(provider: Provider, generation: int = 1) -> ObservedTree:
