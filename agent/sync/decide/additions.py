@@ -154,7 +154,7 @@ def check_names(
     pairs += [(formerly, observed.root)] if formerly and observed.root else []
     for old, after in pairs:
         entry = by_provider.get(old)
-        if entry and old != after.name and not by_provider.keys() & {after.name, after.uuid}:
+        if entry and not by_provider.keys() & {after.name, after.uuid}:
             raise ConfigError(
                 f"{entry.source}: provider {old} will be renamed to {after.name}, and this entry would then match no "
                 f"provider of this host: in this entry, replace {old} by name {after.name} or uuid {after.uuid}"

@@ -1,7 +1,7 @@
 """Find inventory of devices that stands in placement and that the host does not show now; keep it, reserved. Pure."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
@@ -22,11 +22,11 @@ class Sides:
     wanted: ProviderTree
     ours: Ownership
     lost: Callable[[str], bool]  # whether the hardware of a provider is away, or shows none of its parts
-    expected: Collection[Slot] = ()  # of which the operator expects more than is there
-    kinds: Mapping[str, Collection[str]] = field(default_factory=dict)  # classes in the root's totals, by device's name
-    elsewhere: Collection[str] = ()  # names of providers whose hardware is on offer in another form
-    besides: Mapping[str, Collection[str]] = field(default_factory=dict)  # classes of the operator's files, by provider
-    shown: Mapping[str, int] = field(default_factory=dict)  # VFs that a card shows, offered or not, by its provider
+    expected: Collection[Slot]  # of which the operator expects more than is there
+    kinds: Mapping[str, Collection[str]]  # classes in the root's totals, by device's name
+    elsewhere: Collection[str]  # names of providers whose hardware is on offer in another form
+    besides: Mapping[str, Collection[str]]  # classes of the operator's files, by provider
+    shown: Mapping[str, int]  # VFs that a card shows, offered or not, by its provider
     once: bool = False  # True: one-time devices count too
     forced: bool = False  # True: a person takes away what a card that shows others does not show
 

@@ -87,8 +87,8 @@ class Terms:
     recorded: bool = False  # True: the host is an archive, and its processes cannot be seen
 
     audits_only: bool = False  # True: nothing is written on this host but repairs of audits
-    now_s: float = field(compare=False)  # seconds since the epoch; counts only after a strike
-    uptime_s: float = field(default=0.0, compare=False)  # seconds since the boot of this machine
+    now_s: float  # seconds since the epoch; counts only after a strike
+    uptime_s: float = 0.0  # seconds since the boot of this machine
     interval_s: float  # seconds between two passes of the service
     microversion: tuple[int, int]  # the one agreed on with this placement
 

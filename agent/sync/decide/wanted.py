@@ -44,12 +44,7 @@ def want(view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> Want
 def _others(view: View, standing: Standing, tree: ProviderTree, ours: Ownership) -> list[ObservedProvider]:
     """Return the standing children of other services; none beside nova, which reads the same files and adds to them."""
     wanted = {one.name for one in tree}
-    return [
-        seen
-        for seen in standing.observed
-        if seen.provider.parent and seen.name not in wanted and not ours.writes(seen)
-        if not view.beside
-    ]
+    return [seen for seen in standing.observed if seen.name not in wanted and not ours.writes(seen) and not view.beside]
 
 
 def _beyond(shaped: ProviderTree, emitted: Names) -> dict[str, Names]:

@@ -66,8 +66,7 @@ def find_way(
         allocations = tuple(dict.fromkeys((*allocations, *(row for one in outside for row in one.rows))))
     after = Observed(shaped.stands, apply_moves(allocations, moves))
     tree, held = _hold(view, standing, shaped, wanted, after, features)
-    if tree != wanted.tree or moves:
-        plan = make(tree, moves=moves, consumers={one.uuid: one for one in consumers}.values())
+    plan = make(tree, moves=moves, consumers={one.uuid: one for one in consumers}.values())
     refusal = next(filter(None, (pinned, moved[2], *(one.unplaceable for one in outside))), "")
     return Way(tree=tree, plan=plan, allocations=allocations, held=held, unplaceable=refusal)
 
