@@ -7,9 +7,8 @@ from typing import get_args
 import pytest
 
 from agent.sync.outcome import Status
-from beds.one_host import FORCE, RESHAPE, OneHost
+from beds.one_host import RESHAPE, OneHost
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
-from drivers.rules import parse_rule
 from hardware import card, gpu, host, parent
 
 NIC, CELL = "0000:81:00.0", "NUMA0"
@@ -59,27 +58,6 @@ def test_what_a_hand_set_goes_once_a_person_agreed_to_the_plan_that_tells_it(tmp
     assert f"CUSTOM_RACK_7 on {one.facts.hostname}_{NIC}" in " ".join(done.notes)
 
 
-def test_what_a_hand_set_on_a_card_of_which_a_part_is_lost_is_told_too(tmp_path: Path) -> None:
-    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL))
-    one.sync()
-    add(one, NIC, "CUSTOM_RACK_7")
-    one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=4)
-    one.sync(FORCE, facts=host(*card(NIC, 2), gpu(), parents=(parent(gpu(), a=8),)))
-
-    assert "CUSTOM_RACK_7" in " ".join(one.reshape("flat").notes)
-
-
-def test_a_trait_that_a_rule_gives_another_provider_is_lost_as_any_other(tmp_path: Path) -> None:
-    given = parse_rule({"product_id": "1515", "traits": "CUSTOM_FAST"}, 1)
-    policy = Policy(layout="numa", devices=DevicePolicy(report=True, rules=(given,)))
-    one = OneHost(tmp_path, FACTS, policy)
-    one.sync()
-    one.put_trait(CELL, "CUSTOM_FAST")
-    one.sync()
-
-    assert f"CUSTOM_FAST on {one.facts.hostname}_{CELL}" in " ".join(one.reshape("devices").notes)
-
-
 @pytest.mark.parametrize("target", get_args(Layout))
 @pytest.mark.parametrize("layout", get_args(Layout))
 def test_what_this_agent_set_itself_stops_no_conversion(tmp_path: Path, layout: Layout, target: Layout) -> None:
@@ -88,13 +66,3 @@ def test_what_this_agent_set_itself_stops_no_conversion(tmp_path: Path, layout: 
     one.sync()
 
     assert one.reshape(target).status is not Status.UNSAFE
-
-
-def test_a_card_that_goes_without_a_conversion_takes_along_what_a_hand_set(tmp_path: Path) -> None:
-    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL))
-    one.sync()
-    add(one, NIC, "CUSTOM_RACK_7")
-
-    one.sync(policy=Policy(layout="devices", devices=DevicePolicy(mdevs=(MdevRule(type="a"),))))
-
-    assert one.stock(NIC) == {}

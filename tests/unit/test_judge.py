@@ -190,12 +190,6 @@ def test_a_provider_keeps_its_parent_where_placement_cannot_change_that(
     assert not words or (words in verdict.notes[0] and "this placement has 1.36: upgrade placement" in verdict.notes[0])
 
 
-def test_what_guests_hold_and_has_no_place_in_the_new_tree_is_said() -> None:
-    verdict = judge(draft(unplaceable="guest holds 1 VGPU"))
-
-    assert (verdict.refused, verdict.notes) == (Status.UNSAFE, ("guest holds 1 VGPU",))
-
-
 def test_devices_are_not_offered_twice_by_a_root_that_nobody_can_explain() -> None:
     """Somebody put the class on the root by hand, and now a card of this host is to have it."""
     root = replace(ROOT, inventories={**ROOT.inventories, "CUSTOM_GPU": Inventory(total=2)})
@@ -211,15 +205,10 @@ def test_devices_are_not_offered_twice_by_a_root_that_nobody_can_explain() -> No
 
 
 def test_a_class_that_may_have_a_new_name_is_not_offered_beside_the_old_one_once_the_state_was_lost() -> None:
-    root = replace(ROOT, inventories={**ROOT.inventories, "CUSTOM_OLD": Inventory(total=2)})
-    card = Provider(name="host_card", parent="host", inventories={"CUSTOM_NEW": Inventory(total=2)})
-    renamed: dict[str, Any] = {"observed": stands(root), "desired": ProviderTree((ROOT, card))}
+    found = renamed_class(NodeState())
 
-    lost = judge(draft(**renamed, memory=NodeState()))
-
-    assert lost.refused is Status.UNSAFE
-    assert "CUSTOM_OLD, which may be the old name of CUSTOM_NEW" in lost.notes[0]
-    assert judge(draft(**renamed, memory=NodeState(observed=stands(root)))).refused is None
+    assert "CUSTOM_OLD, which may be the old name of CUSTOM_NEW" in judge(found).notes[0]
+    assert judge(renamed_class(NodeState(observed=found.observed))).refused is None
 
 
 def test_guests_are_moved_only_where_a_person_said_so() -> None:
@@ -618,6 +607,7 @@ def test_a_refusal_says_why() -> None:
     broken = judge(draft(breaches=BREACH))
     novas = draft(beside=True, observed=stands(replace(ROOT, traits=frozenset())))
 
+    assert judge(UNPLACEABLE).notes == ("guest holds 1 VGPU",)
     assert (broken.notes, broken.broken) == (sentences(BREACH), ("twice",))
     assert judge(draft(beside=True)).notes == against_root("host", stands(ROOT))
     assert judge(novas).refused is None

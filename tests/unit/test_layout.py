@@ -1,5 +1,6 @@
 """The layout of a tree is told by the tree, and by what the last pass knows as a device's."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,10 @@ ONE, OTHER = "0000:01:00.0", "0000:81:00.0"
 RULES = DevicePolicy(report=True, rules=(parse_rule({"product_id": "1515", "resource_class": "FAST"}, 1),))
 
 
+def standing(providers: Iterable[Provider]) -> ObservedTree:
+    return ObservedTree(tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in providers))
+
+
 def tree(*children: tuple[str, ...], root: str = "VCPU", stock: bool = True, memory: str = "") -> ObservedTree:
     """
     A root with stock of one class, and children with these traits, with stock or without.
@@ -52,20 +57,13 @@ def tree(*children: tuple[str, ...], root: str = "VCPU", stock: bool = True, mem
         )
         for n, one in enumerate(children)
     ]
-    return ObservedTree(
-        tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in providers),
-    )
+    return standing(providers)
 
 
 def held(reserved: int, *traits: str) -> ObservedTree:
     root, card = tree(traits)
     part = {"CUSTOM_ANY": Inventory(total=2, reserved=reserved)}
     return ObservedTree((root, replace(card, provider=replace(card.provider, inventories=part))))
-
-
-def left_on_root() -> ObservedTree:
-    root = tree(root="CUSTOM_FAST").providers[0]
-    return ObservedTree((replace(root, provider=replace(root.provider, traits=frozenset({f"{LEFT}1_CUSTOM_FAST"}))),))
 
 
 @pytest.mark.parametrize(
@@ -118,10 +116,15 @@ def test_a_layout_is_told_by_what_stands(stands: ObservedTree, configured: Layou
     assert layout_of(stands, NodeState(), EMITTED, configured) == layout
 
 
+LEFT_FAST = Provider(
+    name="host", inventories={"CUSTOM_FAST": Inventory(total=1)}, traits=frozenset({f"{LEFT}1_CUSTOM_FAST"})
+)
+
+
 @pytest.mark.parametrize(
     ("stands", "reported", "added", "layout"),
     [
-        pytest.param(left_on_root(), NOTHING, NOTHING, "flat", id="a class of which we left a mark"),
+        pytest.param(standing([LEFT_FAST]), NOTHING, NOTHING, "flat", id="a class of which we left a mark"),
         pytest.param(tree(root="CUSTOM_FAST"), FAST, NOTHING, "flat", id="a total of a device"),
         pytest.param(tree((MARKER,), root="CUSTOM_FAST"), FAST, NOTHING, "flat", id="a total, and a child left over"),
         pytest.param(tree(root="CUSTOM_FAST"), NOTHING, NOTHING, "devices", id="somebody else's class"),
@@ -160,21 +163,14 @@ MEMORY = frozenset({"MEMORY_MB"})
 def sides(root: dict[str, int], *cells: dict[str, int]) -> ObservedTree:
     """Totals of a root with a disk and of its cells, beside a child that is not ours."""
     stocks = [{"DISK_GB": 9999, **root}, *cells, {"VCPU": 99, "MEMORY_MB": 9999}]
-    marks = [{MARKER}, *({MARKER} for _ in cells), set[str]()]
-    return ObservedTree(
-        tuple(
-            ObservedProvider(
-                uuid=f"{number}",
-                generation=1,
-                provider=Provider(
-                    name=f"p{number}",
-                    parent="p0" if number else None,
-                    inventories={name: Inventory(total=total) for name, total in stock.items()},
-                    traits=frozenset(traits),
-                ),
-            )
-            for number, (stock, traits) in enumerate(zip(stocks, marks, strict=True))
+    return standing(
+        Provider(
+            name=f"p{number}",
+            parent="p0" if number else None,
+            inventories={name: Inventory(total=total) for name, total in stock.items()},
+            traits=frozenset({MARKER} if number <= len(cells) else ()),
         )
+        for number, stock in enumerate(stocks)
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from agent.errors import ConfigError
 from agent.sync.decide.additions import add
 from agent.sync.provider_yaml import read_additions
-from reportclient.ownership import MARKER, Names
+from reportclient.ownership import MARKER
 from reportclient.renaming import child_uuid
 from reportclient.reserve import UNHEALTHY
 from reportclient.tree import Inventory, Provider, ProviderTree
@@ -99,14 +99,6 @@ def test_an_inventory_that_nobody_could_have_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="CUSTOM_LICENCE has min_unit 4 and max_unit 2: nobody could have any"):
         read_additions(write(tmp_path, entry("name: host", inventories=stock)))
-
-
-def test_what_was_added_is_told_so_that_it_can_be_withdrawn(tmp_path: Path) -> None:
-    additions = read_additions(write(tmp_path, entry("name: host", inventories="[{CUSTOM_LICENCE: {total: 3}}]")))
-
-    _, added = add(TREE, ROOT_UUID, additions)
-
-    assert added == {"host": Names(frozenset({"CUSTOM_LICENCE"}), frozenset({"CUSTOM_FAST"}))}
 
 
 def test_an_entry_of_its_own_takes_the_place_of_the_one_for_every_root(tmp_path: Path) -> None:
