@@ -7,15 +7,13 @@ import pytest
 
 from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
-from agent.sync.decide.layout import doubled_kinds, excused
+from agent.sync.decide.layout import doubled_kinds
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import OneHost
 from drivers.facts import CpuMap, HostFacts
 from drivers.policy import OF_CELLS, Layout, Policy
 from hardware import host
-from reportclient.ownership import MARKER
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 TAKE_OVER = Wishes(take_over=True)
 
@@ -39,10 +37,6 @@ def test_a_host_in_any_layout_offers_nothing_twice(tmp_path: Path) -> None:
     for layout in layouts:
         one.reshape(layout)
         assert doubled_kinds(one.tree()) == ()
-
-
-def test_what_nova_put_on_the_root_again_is_offered_twice(one: OneHost) -> None:
-    assert doubled_kinds(one.tree()) == (frozenset({"VCPU", "PCPU"}), frozenset({"MEMORY_MB"}))
 
 
 @pytest.mark.parametrize("layout", ["numa", "devices"])
@@ -112,19 +106,3 @@ def test_what_nova_put_on_a_root_that_keeps_cpus_is_taken_back(layout: Layout, t
 
     assert outcome.status is Status.CHANGED, outcome.notes
     assert sum(stock for stock, _ in (one.stock(name).get("VCPU", (0, 0)) for name in ("", "NUMA0", "NUMA1"))) == 9
-
-
-@pytest.mark.parametrize(("left", "may"), [(8, True), (7, True), (6, False)])
-def test_one_side_of_what_is_on_offer_twice_may_go_while_the_other_is_left_but_for_what_a_pass_may_lose(
-    left: int, may: bool
-) -> None:
-    def provider(name: str, vcpus: int, mib: int, parent: str | None = None) -> Provider:
-        stock = {"VCPU": Inventory(total=vcpus), "MEMORY_MB": Inventory(total=mib)}
-        return Provider(name=name, parent=parent, inventories=stock, traits=frozenset({MARKER}))
-
-    both = (provider("host", 10, 100), provider("cell", 8, 100, "host"))
-    observed = ObservedTree(tuple(ObservedProvider(uuid=one.name, generation=1, provider=one) for one in both))
-
-    found = excused(observed, ProviderTree((provider("host", left, 1),)), 0.3)
-
-    assert found == (dict.fromkeys(("host", "cell"), frozenset({"VCPU", "PCPU"})) if may else {})

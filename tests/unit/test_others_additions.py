@@ -56,22 +56,6 @@ def test_what_a_file_adds_to_it_comes_changes_and_goes_and_all_else_stays(one: O
     assert theirs(one) == before
 
 
-def test_its_owner_may_change_its_own_stock_and_ours_comes_back(one: OneHost) -> None:
-    one.write_provider_config(THEIRS, CLASS, 8)
-    one.sync()
-    seen = one.tree().by_name[f"host_{THEIRS}"]
-    body = {
-        "resource_provider_generation": seen.generation,
-        "inventories": {BANDWIDTH: {"total": 2000}},
-    }
-    one.send("PUT", f"/resource_providers/{seen.uuid}/inventories", body)
-
-    done = one.sync()
-
-    assert (done.status, done.notes) == (Status.CHANGED, ())
-    assert one.stock(THEIRS) == {BANDWIDTH: (2000, 0), CLASS: (8, 0)}
-
-
 def test_what_guests_hold_of_it_is_not_withdrawn(one: OneHost) -> None:
     one.write_provider_config(THEIRS, CLASS, 8)
     one.sync()
@@ -94,23 +78,6 @@ def test_what_guests_hold_of_it_stays_in_a_conversion_there_and_back(one: OneHos
     for each in (layout, "devices"):
         assert one.reshape(each).status is Status.CHANGED
         assert theirs(one) == before
-
-
-def test_a_class_of_its_owner_is_never_taken_for_the_files(one: OneHost) -> None:
-    one.add_by_hand(THEIRS, CLASS, 8)
-    one.put_trait(THEIRS, TRAIT)
-    before = theirs(one)
-
-    one.write_provider_config(THEIRS, CLASS, 8, traits=(TRAIT,))
-    assert one.sync().status is Status.UNCHANGED
-    one.write_provider_config(THEIRS, CLASS, 9)
-    done = one.sync()
-    assert done.status is Status.UNCHANGED
-    assert [f"own.yaml: {CLASS} of host_{THEIRS} has other numbers there" in note for note in done.notes] == [True]
-    one.write_provider_config("", "CUSTOM_OTHER", 1)
-    one.sync()
-
-    assert theirs(one) == before
 
 
 def test_a_lost_memory_withdraws_nothing_from_it(one: OneHost) -> None:
@@ -140,23 +107,6 @@ def test_what_its_owner_wrote_since_is_not_withdrawn(one: OneHost, refused: bool
 
     assert one.stock(THEIRS)[CLASS] == (5, 0)
     assert TRAIT not in theirs(one).traits
-
-
-def test_what_its_owner_wrote_since_is_not_changed_to_the_number_of_the_file(one: OneHost) -> None:
-    one.write_provider_config(THEIRS, CLASS, 8)
-    one.sync()
-    one.set_by_hand(THEIRS, CLASS, total=5)
-
-    for _ in range(3):
-        done = one.sync()
-        assert (done.status, one.stock(THEIRS)[CLASS]) == (Status.UNCHANGED, (5, 0))
-        assert [f"{CLASS} of host_{THEIRS} has other numbers" in note for note in done.notes] == [True]
-    one.set_by_hand(THEIRS, CLASS, total=8)
-    assert one.sync().notes == ()
-    one.write_provider_config("", "CUSTOM_OTHER", 1)
-    one.sync()
-
-    assert one.stock(THEIRS)[CLASS] == (8, 0)
 
 
 def test_the_files_stays_the_files_after_a_pass_that_was_cut_off(one: OneHost) -> None:

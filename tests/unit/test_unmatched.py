@@ -102,19 +102,6 @@ def test_a_card_that_is_gone_is_no_wrong_name(one: OneHost) -> None:
     assert one.sync(facts=host()).status is not Status.FAILED
 
 
-def test_a_name_of_this_host_that_matches_nothing_is_told_at_each_pass(one: OneHost) -> None:
-    (one.settings.operator_files.folder / "own.yaml").unlink()
-    one.sync(FORCE)
-    one.write_provider_config("0000:81:00.1", CLASS, 8)
-
-    done = one.sync()
-
-    assert done.status is Status.UNCHANGED
-    assert [note.partition("own.yaml: ")[2] for note in done.notes] == [
-        f"no provider of this host is called host_0000:81:00.1: is host_{NIC} meant?"
-    ]
-
-
 def test_a_name_that_matches_nothing_is_logged_once_and_again_after_it_matched(
     one: OneHost, caplog: pytest.LogCaptureFixture
 ) -> None:
