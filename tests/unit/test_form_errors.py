@@ -28,4 +28,4 @@ def test_a_policy_says_where_it_is_wrong_and_what_is_meant(record: object, words
 
 
 def test_a_name_like_none_is_no_other_name() -> None:
-    assert nearest("colour", ["heal"]) == ""
+    assert nearest("colour", ["heal"]) == nearest("edit", ["audit"]) == ""
