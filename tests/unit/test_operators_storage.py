@@ -107,15 +107,6 @@ def test_what_was_cut_off_at_any_write_is_finished_by_the_next_pass(
     assert writes > 1
 
 
-def test_a_host_to_which_no_storage_is_shared_changes_nothing_and_says_what_to_do(one: OneHost) -> None:
-    join(one, ROOT)
-
-    done = one.sync(RESHAPE, policy=SHARED)
-
-    assert "no provider shares DISK_GB with host. Give the storage's provider the trait" in done.notes[0]
-    assert (rows(one), "DISK_GB" in one.stock(), SHARER in one.traits("")) == ({"root": 20}, True, False)
-
-
 def test_of_two_storages_none_is_chosen_but_the_named_one(one: OneHost) -> None:
     add_storage(one, OTHER, "other")
 
@@ -125,24 +116,6 @@ def test_of_two_storages_none_is_chosen_but_the_named_one(one: OneHost) -> None:
 
     one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared="nfs")))
     assert (rows(one), one.sync().status) == ({"nfs": 20}, Status.UNCHANGED)
-
-
-def test_a_named_storage_is_not_used_from_outside_its_aggregates(one: OneHost) -> None:
-    join(one, ROOT)
-
-    done = one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared=NFS)))
-
-    assert "nfs shares no aggregate with host: put host into one of its aggregates" in done.notes[0]
-    assert rows(one) == {"root": 20}
-
-
-def test_a_storage_without_room_is_refused_before_anything_is_written(one: OneHost) -> None:
-    one.put(NFS, "inventories", inventories={"DISK_GB": {"total": 10}})
-
-    done = one.sync(RESHAPE, policy=SHARED)
-
-    assert (done.status, rows(one)) == (Status.UNSAFE, {"root": 20})
-    assert "make room on nfs" in done.notes[0]
 
 
 def test_a_host_that_was_taken_out_of_the_aggregate_stays_until_it_is_to_leave(one: OneHost) -> None:
@@ -211,24 +184,6 @@ def test_a_storage_that_is_gone_for_good_holds_no_host(one: OneHost) -> None:
     assert ("DISK_GB" in one.stock(), SHARER in one.traits(""), one.sync().status) == (True, False, Status.UNCHANGED)
 
 
-def test_an_older_memory_of_the_first_storage_leaves_no_disk_on_the_second(one: OneHost) -> None:
-    add_storage(one, OTHER, "other")
-    one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared=NFS)))
-    saved = {path: path.read_bytes() for path in one.folder.rglob("*") if path.is_file()}
-    one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared=OTHER)))
-    for path, text in saved.items():
-        path.write_bytes(text)
-    one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared=NFS)))
-    assert rows(one) == {"nfs": 20}
-
-
-def test_disks_come_back_from_a_storage_that_shares_no_more(one: OneHost) -> None:
-    one.sync(RESHAPE, policy=SHARED)
-    one.put(NFS, "traits", traits=["CUSTOM_NFS"])
-    done = one.sync(RESHAPE, policy=OWN)
-    assert rows(one) == {"root": 20} or "DISK_GB" not in one.stock(), done.notes
-
-
 def test_an_agent_killed_before_it_saved_that_it_moved_on_goes_back_whole(
     one: OneHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,22 +202,3 @@ def test_an_agent_killed_before_it_saved_that_it_moved_on_goes_back_whole(
 
 def _killed(*_: object) -> None:
     raise Cut("killed")
-
-
-def test_a_disk_on_the_other_of_two_storages_is_moved_or_told(one: OneHost) -> None:
-    """The aggregate lets placement take either, whatever this host's configuration names."""
-    add_storage(one, OTHER, "other")
-    one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared="nfs")))
-    consumer = one.node.client.consumer(GUEST)
-    assert consumer
-    slots = {(OTHER if uuid == NFS else uuid): dict(each) for uuid, each in consumer.slots.items()}
-    body = {
-        "allocations": {uuid: {"resources": each} for uuid, each in slots.items()},
-        "project_id": consumer.project,
-        "user_id": consumer.user,
-        "consumer_generation": consumer.generation,
-        "consumer_type": consumer.kind,
-    }
-    one.send("PUT", f"/allocations/{GUEST}", body)
-    done = one.sync(RESHAPE)
-    assert rows(one) == {"nfs": 20} or done.notes, rows(one)

@@ -220,15 +220,6 @@ def test_a_named_pool_counts_also_while_the_cluster_is_silent(one: OneHost) -> N
     assert (rows(one), "DISK_GB" in one.stock()) == ({"pool": 20}, False)
 
 
-def test_a_provider_that_shares_nothing_is_not_taken_for_a_storage(one: OneHost) -> None:
-    one.send("POST", "/resource_providers", {"name": "plain", "uuid": OTHER})
-
-    done = one.sync(RESHAPE, policy=Policy(disk=DiskPolicy(shared="plain")))
-
-    assert "plain does not share DISK_GB" in done.notes[0]
-    assert rows(one) == {"root": 20}
-
-
 def test_a_host_that_shares_can_be_renamed_and_the_pool_keeps_its_name(one: OneHost) -> None:
     share(one)
     name = one.node.client.root(UUID).name  # type: ignore[union-attr]
@@ -237,16 +228,6 @@ def test_a_host_that_shares_can_be_renamed_and_the_pool_keeps_its_name(one: OneH
 
     assert one.node.client.root(UUID).name == name  # type: ignore[union-attr]
     assert (rows(one), one.sync().status, one.sync().notes) == ({"pool": 20}, Status.UNCHANGED, ())
-
-
-def test_a_host_that_leaves_the_pool_while_it_is_renamed_takes_its_disks_back_after_that(one: OneHost) -> None:
-    share(one)
-
-    one.sync(replace(RESHAPE, rename_from="host"), facts=replace(one.facts, hostname="other"), policy=OWN)
-    assert rows(one) == {"pool": 20}
-    one.sync(RESHAPE)
-
-    assert (rows(one), one.sync().status, SHARER in one.traits("")) == ({"root": 20}, Status.UNCHANGED, False)
 
 
 def test_a_host_goes_from_one_pool_to_another_in_one_plan(one: OneHost) -> None:
@@ -376,25 +357,6 @@ def test_a_ratio_that_was_set_by_hand_is_not_lost_in_silence(one: OneHost) -> No
     share(one)
 
 
-def test_a_disk_that_is_larger_than_the_pool_gives_is_refused(one: OneHost) -> None:
-    one.put(UUID, "inventories", inventories={"DISK_GB": {"total": 900, "max_unit": 10}})
-
-    done = one.sync(RESHAPE, policy=SHARED)
-
-    assert (done.status, rows(one)) == (Status.UNSAFE, {"root": 20})
-    assert "which gives 1 to 10" in done.notes[0]
-
-
-def test_a_host_without_mark_and_aggregate_brings_its_disks_back_by_what_it_remembers(one: OneHost) -> None:
-    share(one)
-    one.put(ROOT, "aggregates", aggregates=[])
-    one.remove_traits("", SHARER)
-
-    one.sync(RESHAPE, policy=OWN)
-
-    assert (rows(one), one.sync().status) == ({"root": 20}, Status.UNCHANGED)
-
-
 def test_a_host_that_a_person_took_out_of_the_aggregate_takes_its_disks_back_all_the_same(one: OneHost) -> None:
     share(one)
     one.put(ROOT, "aggregates", aggregates=[])
@@ -412,20 +374,6 @@ def test_a_host_with_lost_memory_goes_on_sharing(one: OneHost) -> None:
 
     assert one.sync().status is Status.UNCHANGED
     assert rows(one) == {"pool": 20}
-
-
-def test_a_record_without_the_clusters_identity_shares_nothing(tmp_path: Path) -> None:
-    one = OneHost(tmp_path, replace(FACTS, disk=replace(VMS, fsid="")), SHARED)
-
-    assert "record the host again" in one.sync().notes[0]
-    assert "DISK_GB" not in one.stock()
-
-
-def test_of_a_new_host_whose_cluster_is_silent_no_disk_is_said_to_stay(tmp_path: Path) -> None:
-    one = OneHost(tmp_path, replace(FACTS, disk=DiskUnread("no answer")), OWN)
-
-    assert "DISK_GB is not reported: no answer" in one.sync().notes
-    assert "DISK_GB" not in one.stock()
 
 
 def test_the_reporter_makes_the_pool_and_then_is_at_rest(one: OneHost) -> None:
@@ -579,25 +527,6 @@ def test_what_an_operator_reserves_of_a_pool_outlives_a_time_in_which_it_was_sma
     report(one, FORCE, disk=replace(VMS, pool_gib=0))
     report(one, disk=VMS)
     assert (pool(one).total, pool(one).reserved) == (900, reserved)
-
-
-def test_disks_come_back_from_a_pool_that_shares_no_more(one: OneHost) -> None:
-    share(one)
-    one.put(UUID, "traits", traits=sorted(one.node.client.root(UUID).provider.traits - {"MISC_SHARES_VIA_AGGREGATE"}))  # type: ignore[union-attr]
-    done = one.sync(RESHAPE, policy=OWN)
-    assert rows(one) == {"root": 20} or "DISK_GB" not in one.stock(), done.notes
-
-
-def test_a_guest_with_something_of_another_sharing_provider_takes_its_disk_back(one: OneHost) -> None:
-    share(one)
-    one.send("POST", "/resource_providers", {"name": "addresses", "uuid": ABROAD})
-    one.put(ABROAD, "inventories", inventories={"IPV4_ADDRESS": {"total": 4}})
-    one.put(ABROAD, "traits", traits=["MISC_SHARES_VIA_AGGREGATE"])
-    one.put(ABROAD, "aggregates", aggregates=["aaaaaaaa-2222-4333-8444-555555555555"])
-    one.put(ROOT, "aggregates", aggregates=[*one.aggregates(), "aaaaaaaa-2222-4333-8444-555555555555"])
-    hold(one, {**one.node.client.consumer(GUEST).slots, ABROAD: {"IPV4_ADDRESS": 1}})  # type: ignore[union-attr]
-    done = one.sync(RESHAPE, policy=OWN)
-    assert rows(one) == {"root": 20}, done.notes
 
 
 def test_the_disk_of_an_evacuated_guest_is_not_counted_twice_for_good(one: OneHost) -> None:
