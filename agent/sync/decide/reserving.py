@@ -102,7 +102,7 @@ def with_root_traits(tree: ProviderTree, features: Iterable[Feature], stands: Ob
     ended = (before - now) | {f"{SET}{name}" for name in before - now}
     traits = (tree.root.traits - ended) | now | {f"{SET}{name}" for name in now}
     others = (one for one in tree if one.parent)
-    return ProviderTree((replace(tree.root, traits=traits), *others)) if traits != tree.root.traits else tree
+    return ProviderTree((replace(tree.root, traits=traits), *others))
 
 
 def _reserved(
@@ -126,7 +126,7 @@ def _reserved(
             continue
         is_back = there is not None and total_of(there.inventories, name) >= now.total
         least = theirs.get(name, 0) if is_back else now.reserved
-        off_offer = now.total - max(0, wanted.total - wanted.reserved)
+        off_offer = now.total - (wanted.total - wanted.reserved)
         stock[name] = replace(now, reserved=min(now.total, max(least, off_offer)))
     if RESERVED in seen.provider.traits:
         for name in stands.keys() & whole.inventories.keys() & NO_DEVICES:

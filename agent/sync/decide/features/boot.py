@@ -46,8 +46,6 @@ class Boot(Feature):
             sides = replace(sides, kinds={})
         waiting = _wait(before, boot, view.terms.uptime_s, view.changes.expect_timeout_s, sides)
         kept = replace(shaped, memory=shaped.memory.with_bodies({_BODY: _encode(waiting)}))
-        if not waiting.stock:
-            return self, kept
         return Boot(awaits=_awaits(waiting, shaped.tree)), with_stock(kept, standing, waiting.stock)
 
     def refuse(self, draft: Draft) -> Refusal | None:

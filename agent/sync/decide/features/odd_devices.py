@@ -21,7 +21,7 @@ class OddDevices(Feature):
     def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["OddDevices", Shaped]:
         odd = shaped.holdings.backing.odd
         feature = OddDevices(odd=odd.sentences)
-        if not odd.slots or view.wishes.force:
+        if view.wishes.force:
             return feature, shaped
         lost = odd.most.keys() | {view.node}
         sides = sides_of(standing, shaped)
@@ -36,7 +36,7 @@ class OddDevices(Feature):
             if slot in odd.slots and (name != view.node or not sides.kinds or resource_class in gave):
                 there = now.total if now else 0
                 stock[slot] = total if resource_class in BANDWIDTH else min(total, there + most[name])
-        return feature, with_stock(shaped, standing, stock) if stock else shaped
+        return feature, with_stock(shaped, standing, stock)
 
     def refuse(self, draft: Draft) -> Refusal | None:
         """Refuse to divide a total on the root: what odd devices are of it has no place below the root."""
