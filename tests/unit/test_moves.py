@@ -13,7 +13,7 @@ from drivers.base import Survey
 from drivers.facts import HostFacts
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.moves import displaced, plan_moves
-from drivers.moves.floats import AS_BEFORE, IN_ITS_CELL
+from drivers.moves.floats import IN_ITS_CELL
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
 from drivers.strangers import find_stand_ins
 from hardware import Change, changes, occupied_hosts
@@ -26,7 +26,6 @@ from reportclient.allocations import (
     Holdings,
     Move,
     Observed,
-    Undecided,
     apply_moves,
     instructions,
     usages,
@@ -352,18 +351,6 @@ def moves(observed: Observed, desired: ProviderTree, holdings: Holdings = Holdin
     return plan_moves(observed, desired, holdings, OFFERS)
 
 
-def test_the_only_place_below_takes_all_whatever_the_hypervisor_knows() -> None:
-    before = holding(Allocation("a", "host", "VGPU", 2), of=tree({"VGPU": 4}))
-
-    (move,) = moves(before, tree(card={"VGPU": 4}), known(others=("a",)))
-
-    assert (move.to_provider, dict(move.moved_resources), move.because) == (
-        CARD,
-        {"VGPU": 2},
-        "the only provider of VGPU",
-    )
-
-
 def test_bandwidth_goes_where_the_vfs_of_its_guest_went_in_one_instruction() -> None:
     before = holding(
         Allocation("a", "host", "SRIOV_NET_VF", 2), Allocation("a", "host", "BW", 1000),
@@ -383,48 +370,6 @@ def test_a_device_that_is_gone_is_no_move_even_if_another_has_room() -> None:
     )
 
     assert moves(before, tree(other={"VGPU": 4}), known(others=("a",))) == ()
-
-
-def test_a_pinned_guest_has_pcpu_though_vcpu_is_there_still() -> None:
-    before = holding(Allocation("a", "host", "VCPU", 4), of=tree({"VCPU": 8}))
-    units = (Holding("a", "host", "PCPU", 3), Holding("a", "host", "VCPU", 1))
-
-    (move,) = moves(before, tree({"VCPU": 4, "PCPU": 4}), known(*units))
-
-    assert (dict(move.moved_resources), dict(move.to_resources)) == ({"VCPU": 3}, {"PCPU": 3})
-
-
-def test_a_class_is_renamed_for_a_guest_by_what_it_holds_and_for_others_by_as_much_stock() -> None:
-    rows = (Allocation("guest", CARD, "CUSTOM_A", 1), Allocation("stranger", CARD, "CUSTOM_A", 2))
-    before = holding(*rows, of=tree(card={"CUSTOM_A": 4}))
-
-    found = moves(before, tree(card={"VGPU": 4}), known(Holding("guest", CARD, "VGPU", 1)))
-
-    assert {move.consumer: dict(move.to_resources) for move in found} == {"guest": {"VGPU": 1}, "stranger": {"VGPU": 2}}
-
-
-def test_a_device_never_becomes_a_cpu_whatever_the_sums_say() -> None:
-    rows = (Allocation("a", "host", "VCPU", 1), Allocation("a", "host", "VGPU", 1))
-    before = holding(*rows, of=tree({"VCPU": 8, "VGPU": 4}))
-
-    (move,) = moves(before, tree({"VCPU": 4, "PCPU": 4}), known(Holding("a", "host", "PCPU", 1)))
-
-    assert (dict(move.moved_resources), dict(move.to_resources)) == ({"VCPU": 1}, {"PCPU": 1})
-
-
-def test_what_floats_takes_its_former_place_only_if_it_may_be_there() -> None:
-    row = Allocation("a", "host", "MEMORY_MB", 2)
-    before = holding(row, of=tree({"MEMORY_MB": 8}))
-    desired = tree(card={"MEMORY_MB": 4}, other={"MEMORY_MB": 4})
-    former = {("a", "host", "MEMORY_MB"): OTHER}
-
-    def place(*places: str) -> tuple[str, str]:
-        floats = (Float("a", "MEMORY_MB", 2, places, "its memory"),)
-        (move,) = plan_moves(before, desired, known(floats=floats), OFFERS, former=former)
-        return move.to_provider, move.because
-
-    assert place(CARD, OTHER) == (OTHER, AS_BEFORE)
-    assert place(CARD) == (CARD, "its memory")
 
 
 def test_what_floats_stays_in_its_cell_only_if_it_may_be_there() -> None:
@@ -573,37 +518,9 @@ def test_what_need_not_go_stays_though_the_rest_floats_elsewhere() -> None:
     assert [(move.from_provider, move.to_provider) for move in found] == [("host", OTHER)]
 
 
-def guest_of(*units: Holding, floats: tuple[Float, ...] = (), lost: str = "", told: tuple[str, ...] = ()) -> Holdings:
-    """What is known of the guest ``a``: its units and, if ``lost`` names one, a device that nothing offers now."""
-    undecided = (Undecided("a", lost, "the host does not show it"),) if lost else ()
-    return replace(known(*units, floats=floats, others=("a",)), undecided=undecided, told=frozenset(told))
-
-
-@pytest.mark.parametrize(
-    ("before", "row", "after"),
-    [
-        pytest.param(tree({"VGPU": 8}), "host", tree(other={"VGPU": 4}), id="flat to devices"),
-        pytest.param(tree(card={"VGPU": 4}, other={"VGPU": 4}), CARD, tree({"VGPU": 4}), id="devices to flat"),
-    ],
-)
-def test_the_only_place_takes_nothing_of_a_device_that_is_out_of_sight(
-    before: ProviderTree, row: str, after: ProviderTree
-) -> None:
-    observed = holding(Allocation("a", row, "VGPU", 1), of=before)
-
-    with pytest.raises(Unplaceable) as error:
-        moves(observed, after, guest_of(lost="4b20"))
-
-    assert all(
-        word in str(error.value) for word in ("consumer a", "1 VGPU", "4b20 (the host does not show it)", "back")
-    )
-
-
-def test_a_stranger_is_given_no_device_that_may_be_of_a_guest_without_allocations() -> None:
-    observed = holding(Allocation("migration", "host", "VGPU", 1), of=tree({"VGPU": 8}))
-
-    with pytest.raises(Unplaceable, match="guests without allocations hold VGPU"):
-        moves(observed, tree(other={"VGPU": 4}), guest_of(lost="4b20"))
+def guest_of(*units: Holding) -> Holdings:
+    """What is known of the guest ``a``: its units."""
+    return known(*units, others=("a",))
 
 
 def test_the_vcpus_that_become_pcpu_are_those_of_the_cell_where_the_guest_is_pinned() -> None:
@@ -689,18 +606,6 @@ def test_what_a_flavor_overrides_goes_where_its_guest_is_bound(bound_by: str) ->
     assert (move.to_provider, dict(move.moved_resources)) == (OTHER, {"VCPU": 1, "MEMORY_MB": 3})
 
 
-def test_what_a_flavor_overrides_goes_whole_if_it_can_and_else_over_all_that_the_guest_is_bound_to() -> None:
-    desired = tree(card={"VCPU": 8}, other={"VCPU": 8})
-    bound = overriding("VCPU", of=guest_of(Holding("a", CARD, "VCPU", 1), Holding("a", OTHER, "VCPU", 2)))
-
-    def ends(amount: int) -> dict[str, int]:
-        observed = holding(Allocation("a", "host", "VCPU", amount), of=tree({"VCPU": 16}))
-        return {move.to_provider: move.moved_resources["VCPU"] for move in moves(observed, desired, bound)}
-
-    assert ends(6) == {OTHER: 6}
-    assert ends(10) == {OTHER: 8, CARD: 2}
-
-
 def test_memory_that_a_flavor_overrides_goes_not_where_only_cpus_of_its_guest_are_bound() -> None:
     observed = holding(Allocation("a", "host", "MEMORY_MB", 9), of=tree({"MEMORY_MB": 16}))
     units = (Holding("a", CARD, "VCPU", 1), Holding("a", OTHER, "MEMORY_MB", 1))
@@ -709,12 +614,6 @@ def test_memory_that_a_flavor_overrides_goes_not_where_only_cpus_of_its_guest_ar
         moves(
             observed, tree(card={"MEMORY_MB": 8}, other={"MEMORY_MB": 8}), overriding("MEMORY_MB", of=guest_of(*units))
         )
-
-
-def test_what_a_flavor_overrides_of_a_class_that_nothing_offers_any_more_goes_nowhere() -> None:
-    observed = holding(Allocation("a", CARD, "VCPU", 2), of=tree(card={"VCPU": 8, "PCPU": 1}))
-
-    assert moves(observed, tree(card={"PCPU": 8}), overriding("VCPU", of=guest_of(told=("VCPU",)))) == ()
 
 
 def test_a_cpu_that_is_dedicated_no_longer_leaves_a_cell_that_its_overridden_guest_is_not_bound_to() -> None:
@@ -730,16 +629,6 @@ def test_a_cpu_that_is_dedicated_no_longer_leaves_a_cell_that_its_overridden_gue
 @pytest.mark.parametrize(
     ("before", "row", "after", "unit"),
     [
-        pytest.param(
-            tree({"VGPU": 8}), "host", tree({"VGPU": 4, "CUSTOM_A": 4}), "host", id="one of two types, in flat"
-        ),
-        pytest.param(
-            tree({"VGPU": 8, "CUSTOM_A": 4}),
-            "host",
-            tree({"VGPU": 4, "CUSTOM_A": 8}),
-            "host",
-            id="a name that another type has already",
-        ),
         pytest.param(
             tree({"VGPU": 8}),
             "host",
