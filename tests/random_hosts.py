@@ -115,7 +115,9 @@ class World:
         ill = self.some((*nics, *gpus), 0.1)
         odd = [OddDevice(str(one.address), self.one("qr"), address=one.address) for one in ill]
         odd += [OddDevice(one.name, "q", card=one.name) for one in self.some(makers, 0.1)]
-        devices = replace(set_apart(facts.devices, odd), namespaces=(Namespace("namespace", "/dev/dax0.0"),))
+        sound = tuple(one for one in facts.devices.functions if one not in ill)
+        devices = set_apart(set_apart(replace(facts.devices, functions=sound), odd[:1]), odd[1:])
+        devices = replace(devices, namespaces=(Namespace("namespace", "/dev/dax0.0"),))
         kernel = SevKernel(*(self.maybe(0.7) for _ in "123")) if self.maybe(0.7) else None
         cpu = replace(facts.cpu, sev=kernel, tdx_guests=self.one((None, 4)))
         versions = Versions(10_000_000 - self.any(0, 1), 8_002_002 - self.one((0, 0, 1, 2002, 2003)))
@@ -194,11 +196,12 @@ class World:
             return [str(error)]
         here = {name for device in devices for name in device.inventories}
         waiting = {name: (asdict(stock), why.fact) for name, (stock, why) in away(policy, standing, here).items()}
-        slots = sorted(undecided_slots(facts, policy, standing, flat=True)), expected_slots(facts, policy, standing)
+        slots = [sorted(undecided_slots(facts, policy, standing, flat=flat)) for flat in (True, False)]
         forms = [other_forms(devices, in_total=each) for each in (True, False)]
         quiet = silent(facts, policy.mdevs), untyped(facts, policy), shown(facts, policy)
-        odd = undecided_units(facts.devices), odd_sentences(facts, policy), present(facts)
-        parts = (waiting, withdrawn(policy, standing), slots, forms, quiet, odd)
+        odd = undecided_units(facts.devices), odd_sentences(facts, policy), present(facts), str(facts.devices)
+        expected = expected_slots(facts, policy, standing)
+        parts = (waiting, withdrawn(policy, standing), expected, slots, forms, quiet, odd)
         below = inherit(devices, standing), inherit(devices, self.former(devices))
         stocks = (asdict(one) for each in (devices, *below) for one in each)
         return [*idle, *(json.dumps(one, default=sorted, sort_keys=True) for one in (*stocks, parts))]
