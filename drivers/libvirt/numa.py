@@ -46,16 +46,16 @@ def shape_cells(
         PolicyError, MalformedFact: as ``drivers.cells``.
     """
     root = facts.hostname
-    cells = {cell.id: f"{root}_NUMA{cell.id}" for cell in facts.cells}
+    names: dict[int | None, str] = {cell.id: f"{root}_NUMA{cell.id}" for cell in facts.cells}
     cpus = _cpus_by_cell(facts, policy, standing)
     pools = page_mib(facts.cells)
     small = {cell.id: small_page_kib(cell) for cell in facts.cells}
     kept, whole = reserved_mib(facts, pools, policy), reserved_cells(facts, policy)
     providers: list[Reasoned] = []
-    for id_, name in cells.items():
+    for id_, small_kib in small.items():
         place = Reason(f"libvirt's capabilities: cell {id_}", f"[compute] layout = {policy.layout}")
         mine = [
-            _Pages(id_, size, mib, kept.get((id_, size), 0), is_small=size == small[id_], whole=id_ in whole)
+            _Pages(id_, size, mib, kept.get((id_, size), 0), is_small=size == small_kib, whole=id_ in whole)
             for (cell, size), mib in pools.items()
             if cell == id_
         ]
@@ -64,11 +64,10 @@ def shape_cells(
         stock = {**cpus[id_], **memory}
         if stock or mine or any(device.cell == id_ for device in devices):
             traits = {CELL: place, **MARK}
-            providers.append(Reasoned(name=name, parent=root, inventories=stock, traits=traits))
+            providers.append(Reasoned(name=names[id_], parent=root, inventories=stock, traits=traits))
         providers += [pages.provider(root, policy, standing) for pages in mine if pages not in own]
     for device in devices:
-        cell = cells.get(device.cell) if device.cell is not None else None
-        providers.append(device_provider(device, root, cell or root))
+        providers.append(device_provider(device, root, names.get(device.cell, root)))
     return cpus[None], providers
 
 

@@ -282,7 +282,7 @@ def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], policy: Polic
     totals |= missing
     before = _reserved_by_operators(devices, totals, standing)
     for name, (stock, reason) in totals.items():
-        more = before.get(name, 0) - _reserved_on_devices(devices, name, standing)
+        more = before[name] - _reserved_on_devices(devices, name, standing)
         kept = min(stock.total, stock.reserved + max(0, more))
         totals[name] = replace(stock, reserved=kept), reason
     ill = "; ".join((*(device.ill for device in devices if device.ill), *silent))

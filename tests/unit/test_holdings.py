@@ -37,6 +37,8 @@ EXPECTED = Path(__file__).parents[1] / "data/holdings.txt"
 RULES = (
     {"product_id": "1533", "physical_network": "net0", "resource_class": "PORT", "expect": "2"},
     {"product_id": "1600", "resource_class": "ILL"},
+    {"product_id": "1a00", "resource_class": "PORT"},
+    {"product_id": "1b00", "resource_class": "AWAY"},
 )
 POLICY = Policy(
     root_traits=frozenset({"CUSTOM_RACK"}),
@@ -111,10 +113,10 @@ def host_with(*guests: Guest) -> HostFacts:
     """A host with devices of all kinds, some of them ill, odd or not offered, and with these guests."""
     pf, *vfs = card(vfs=6)
     vfs[1:3] = replace(vfs[1], vdpa=("/dev/vdpa1",)), replace(vfs[2], net_devices=(NetDevice("v2"),))
-    ill, other = (plain(f"0000:0{bus}:00.0", ids=PciIds("8086", f"1{bus}00")) for bus in (6, 7))
+    ill, other, second = (plain(f"0000:0{bus}:00.0", ids=PciIds("8086", f"1{bus}00")) for bus in "67a")
     graphics, sick = gpu("0000:84:00.0"), replace(gpu("0000:85:00.0"), power_state="error")
     facts = host(
-        *(pf, *vfs, plain("0000:05:00.0"), replace(ill, power_state="error"), other, graphics, sick),
+        *(pf, *vfs, plain("0000:05:00.0"), replace(ill, power_state="error"), other, second, graphics, sick),
         parents=(parent(graphics, a=4, b=1), parent(sick, a=4), MdevParent("mtty_mtty", None, (MdevType("a", "", 1),))),
         mdevs=MDEVS,
     )
@@ -152,7 +154,15 @@ def standing(name: str, **stock: tuple[int, int]) -> ObservedProvider:
 
 STOOD = ObservedTree(
     (
-        standing("host", VCPU=(4, 1), SRIOV_NET_VF=(8, 2), VGPU=(9, 1), CUSTOM_PORT=(3, 2), CUSTOM_GONE=(2, 1)),
+        standing(
+            "host",
+            VCPU=(4, 1),
+            SRIOV_NET_VF=(8, 2),
+            VGPU=(9, 1),
+            CUSTOM_PORT=(3, 2),
+            CUSTOM_GONE=(2, 1),
+            CUSTOM_AWAY=(3, 1),
+        ),
         standing("host_0000:81:00.0", SRIOV_NET_VF=(6, 1)),
         standing("host_0000:82:00.0", SRIOV_NET_VF=(2, 0)),
     )

@@ -146,6 +146,7 @@ def test_in_cells_small_pages_are_on_the_cell_and_huge_ones_below_it() -> None:
         assert (small["MEMORY_MB"].allocation_ratio, small["MEMORY_MB"].reserved > 0) == (1.5, True)
         assert by_name[cell].traits == pools[cell].traits == {"HW_NUMA_ROOT", MARKER}
     assert by_name["host_NUMA0_PAGES_2048"] == pools["host_NUMA0_PAGES_2048"]
+    assert pools["host_NUMA0_PAGES_2048"].inventories["MEMORY_MB"].allocation_ratio == 1.0
 
 
 def test_a_cell_with_huge_pages_alone_has_no_memory_of_its_own() -> None:
@@ -280,7 +281,7 @@ def test_in_flat_what_a_person_reserved_on_the_root_stays() -> None:
 def test_in_flat_the_rest_of_a_link_without_a_speed_is_reserved(others: tuple[PciFunction, ...], before: int) -> None:
     stock = {"NET_BW_EGR_KILOBIT_PER_SEC": Inventory(total=before)}
     root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=stock))
-    silent = card("0000:83:00.0", net_devices=(NetDevice("ens3", "down"),))
+    silent = card("0000:83:00.0", net_devices=(NetDevice("ens3", "up"),))
     devices = DevicePolicy(discover_all=True, link_bandwidth=True)
 
     shaped = shape(host(*others, *silent), Policy(layout="flat", devices=devices), ObservedTree((root,)))
@@ -288,6 +289,8 @@ def test_in_flat_the_rest_of_a_link_without_a_speed_is_reserved(others: tuple[Pc
     kept, reason = shaped.providers[0].inventories["NET_BW_EGR_KILOBIT_PER_SEC"]
     assert (kept.total, kept.reserved) == (before, before)
     assert ("does not show" in reason.fact) == (before != 10_000_000 or not others)
+    assert ("0000:81:00.0" in reason.fact) == bool(others)
+    assert UNHEALTHY in shaped.providers[0].traits
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 15), (15, 1)])
