@@ -496,6 +496,9 @@ def test_the_reserve_of_the_host_is_in_cells_with_cpus_and_a_cell_is_reserved_wh
     found = memory(tree(WITH_GPUS, layout, reserved_cells=option))
 
     assert found == {"NUMA0": (1001, 256), "NUMA1": (1000, 256), **cells}
+    shaped = shape(WITH_GPUS, Policy(layout=layout, reserved_cells=option), None).providers
+    rules = {reason.rule for one in shaped for _, reason in one.inventories.values()}
+    assert ("the cell is reserved whole by [agent] reserved_cells" in rules) == bool(option)
 
 
 @pytest.mark.parametrize("layout", ["flat", "devices"])

@@ -18,6 +18,10 @@ from drivers.facts import DiskFacts, DiskSpace, DiskUnread, PoolSpace
 from drivers.policy import FOUND, DiskPolicy, Layout, Policy, Ratio, Ratios
 from drivers.pools import POOLS, REPORTED_BY, SHARER, aggregate_of, pool_name, pool_provider, pool_uuid
 from fakes import FACTS
+from reportclient.names import SHARES
+from reportclient.ownership import MARKER
+from reportclient.reserve import HELD, keeps
+from reportclient.tree import Inventory, Provider
 
 VMS = PoolSpace("vms", cluster_bytes=3000 << 30, pool_gib=900, fsid="9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10")
 OWN = Policy()
@@ -444,6 +448,18 @@ def test_a_pool_of_less_than_one_gib_offers_nothing_new() -> None:
     empty = replace(VMS, pool_gib=0)
     new = pool_provider(empty, Policy(ratios=Ratios(disk=Ratio(1.0, 2.0))), None).inventories["DISK_GB"]
     assert (new.total, new.reserved, new.allocation_ratio) == (1, 1, 2.0)
+
+
+@pytest.mark.parametrize(("gib", "said", "held"), [(0, 0, True), (9, 8, False), (9, 9, False), (9, 10, True)])
+def test_of_a_pool_that_holds_less_than_an_operator_reserved_all_is_reserved_and_marked(
+    gib: int, said: int, held: bool
+) -> None:
+    stands = Provider(name="pool", inventories={"DISK_GB": Inventory(total=20, reserved=said)})
+
+    found = pool_provider(replace(VMS, pool_gib=gib), OWN, stands)
+
+    assert found.inventories["DISK_GB"].reserved == (max(gib, 1) if held else said)
+    assert found.traits - {SHARES, MARKER} == ({HELD} | keeps({"DISK_GB": said}) if held else set())
 
 
 def test_hosts_of_one_cluster_agree_on_the_pools_identity() -> None:

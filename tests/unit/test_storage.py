@@ -14,7 +14,7 @@ import pytest
 
 from agent.settings.read import load_settings
 from drivers.errors import DiscoveryError
-from drivers.facts import DiskFacts, DiskSpace, DiskUnread, PoolSpace
+from drivers.facts import DiskFacts, DiskSpace, DiskUnread, PoolSpace, Versions
 from drivers.host import commands
 from drivers.host.archive import DISK, HostArchive, encode_disk
 from drivers.host.ceph import ClusterSilent
@@ -277,6 +277,11 @@ def inventory(total: int, reserved: int = 0, ratio: float = 1.0) -> Inventory:
     return Inventory(total=total, reserved=reserved, max_unit=total, allocation_ratio=ratio)
 
 
+def test_what_differs_at_each_look_or_is_for_people_makes_no_other_facts() -> None:
+    assert DiskSpace(GIB, 1) == DiskSpace(GIB, 2)
+    assert Versions(1, 2, "QEMU") == Versions(1, 2)
+
+
 def test_a_volume_group_is_reported_in_whole_gib() -> None:
     assert disk_gb(DiskSpace(20 * GIB - 1, 0, volume_group="guests"), reserved_mib=1025) == inventory(19, 2)
 
@@ -300,7 +305,9 @@ def test_what_a_pool_can_hold_is_reported_anew_when_it_differs_by_more_than_a_hu
 ) -> None:
     space = PoolSpace("vms", cluster_bytes=9000 * GIB, pool_gib=now)
 
-    assert disk_gb(space, inventory(1000), by_pool=True) == inventory(reported)
+    stock, reason = shaped(space, inventory(1000), by_pool=True).providers[0].inventories["DISK_GB"]
+    assert stock == inventory(reported)
+    assert ("anew at a difference" in reason.fact) == (now != reported)
 
 
 @pytest.mark.parametrize("layout", ["devices", *sorted(OF_CELLS)])
