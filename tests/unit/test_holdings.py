@@ -27,9 +27,10 @@ from drivers.facts import (
 from drivers.libvirt.shape import shape
 from drivers.policy import CpuPolicy, DevicePolicy, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
+from drivers.words import Words
 from fakes import FACTS, PC, offering
 from hardware import at, card, gpu, host, parent, plain
-from reportclient.allocations import Backing
+from reportclient.allocations import Backing, Float, GuestState, Holding, Holdings, Undecided
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
@@ -193,3 +194,34 @@ def test_what_is_reported_held_and_behind_each_provider_is_as_ever(request: pyte
 
     update = request.config.getoption("--update-golden")
     assert not differences("".join(found), EXPECTED, update=update)
+
+
+def test_what_the_hypervisor_reports_of_a_guest_is_found_by_class() -> None:
+    lost = tuple(Undecided("many", unit, "it is gone") for unit in ("1", "2"))
+    words = Words(
+        Holdings(
+            units=(
+                *(Holding("many", "a", "VCPU", 3, "seen"), Holding("many", "b", "VCPU", 5)),
+                *(Holding("many", "a", "VCPU", 1), Holding("many", "b", "VGPU", 1), Holding("bound", "a", "VCPU", 1)),
+            ),
+            floats=(
+                *(Float("many", "VCPU", 2, ("b", "c"), "-"), Float("many", "MEMORY_MB", 64, ("c",), "-")),
+                Float("free", "VCPU", 1, ("b",), "-"),
+            ),
+            undecided=lost,
+            known={"many": GuestState(active=True, overridden=frozenset({"VCPU"}))},
+            told=frozenset({"VGPU"}),
+        )
+    )
+
+    assert [words.of(guest, "VCPU").places for guest in ("many", "bound")] == [("b", "a", "c"), ("a",)]
+    assert words.of("many", "VCPU").seen == {"a": "seen"}
+    assert words.sums("many") == {"MEMORY_MB": 64, "VCPU": 11, "VGPU": 1}
+    for name, undecided, overridden in (("VCPU", (), True), ("VGPU", lost, False), ("CUSTOM_ANY", lost, False)):
+        assert (words.of("many", name).undecided, words.of("many", name).overridden) == (undecided, overridden)
+    guests = ("many", "bound", "free")
+    allowed = {(guest, one) for guest in guests for one in "abc" if words.of(guest, "VCPU").allows(one)}
+    assert (allowed, words.of("many", "VGPU").allows("b")) == ({("bound", "a"), ("free", "b")}, False)
+    held = {(guest, name) for guest in guests for name in ("VCPU", "GONE") if words.may_hold(guest, name)}
+    assert held == {("many", "VCPU"), ("many", "GONE"), ("bound", "VCPU")}
+    assert [words.speaks_of(name) for name in ("DISK_GB", "VGPU", "CUSTOM_ANY")] == [True, True, False]
