@@ -101,7 +101,7 @@ def test_domain_capabilities_tell_cpus_buses_models_firmware_tpm_and_encryption(
       <video><enum name='modelType'><value>vga</value></enum></video>
       <tpm><enum name='model'><value>tpm-crb</value></enum>
       <enum name='backendVersion'><value>2.0</value></enum></tpm></devices>
-      <features><gic supported='no'/><tdx supported='yes'/><sev supported='yes'><maxGuests>100</maxGuests></sev>
+      <features><gic supported='no'/><tdx supported='yes'/><sev supported='yes'><maxGuests>100</maxGuests><maxESGuests>15</maxESGuests></sev>
       <launchSecurity supported='yes'><enum name='sectype'><value>sev</value></enum></launchSecurity></features>
       </domainCapabilities>"""
 
@@ -112,7 +112,7 @@ def test_domain_capabilities_tell_cpus_buses_models_firmware_tpm_and_encryption(
         secure_boot=True,
         tpm_models=frozenset({"tpm-crb"}),
         tpm_versions=frozenset({"2.0"}),
-        encryption=OfferedEncryption(sev_guests=100, tdx=True, launch_security=frozenset({"sev"})),
+        encryption=OfferedEncryption(sev_guests=100, sev_es_guests=15, tdx=True, launch_security=frozenset({"sev"})),
         cpu_modes=frozenset({"host-passthrough", "host-model", "custom"}),
         cpu_models=(("Opteron", "no"), ("486", "unknown")),
         host_model=HostModel("EPYC", frozenset({"x2apic"}), frozenset({"svm"})),
