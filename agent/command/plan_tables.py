@@ -118,7 +118,7 @@ def _print_guests(out: Screen, shown: ShownPlan) -> None:
         return
     for consumer, several in sorted(by_guest.items(), key=lambda one: (names.get(one[0], ""), one[0])):
         out.print(Text(guest(consumer, names), "bold"), soft_wrap=True)
-        table = _grid(3)
+        table = _grid()
         for move in several:
             way = f"{move.from_provider} → {move.to_provider}"
             table.add_row(Text(f"  {moved(move)}"), Text(way), Text(move.because))
@@ -134,7 +134,7 @@ def _print_routes(out: Screen, moves: Iterable[Move]) -> None:
         guests.add(move.consumer)
         for name, amount in move.moved_resources.items():
             sums[name] = sums.get(name, 0) + amount
-    table = _grid(3)
+    table = _grid()
     for (source, target), (sums, guests) in sorted(routes.items()):
         table.add_row(
             Text(f"  {written_amounts(sums)}"), Text(f"{source} → {target}"), Text(counted(len(guests), "guest"))
@@ -151,8 +151,8 @@ def print_withdrawn(out: Screen, data: Withdrawn) -> None:
         out.print(Text("no approval to withdraw"))
 
 
-def _grid(columns: int) -> Table:
-    return Table.grid(*(Column(overflow="fold") for _ in range(columns)), padding=(0, 2, 0, 0))
+def _grid() -> Table:
+    return Table.grid(*(Column(overflow="fold") for _ in range(3)), padding=(0, 2, 0, 0))
 
 
 def _next_step(data: Foreseen) -> str:

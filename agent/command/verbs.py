@@ -1,7 +1,7 @@
 """
-The verbs of the command: name, options and function of each.
+The verbs of the command: name and options of each.
 
-A new verb is one row here and a function. A function is imported only when its verb runs, so that ``--help`` is fast.
+A new verb is one row here, and its function in ``carry_out.py``, which ``--help`` does not import.
 """
 
 import argparse
@@ -39,7 +39,7 @@ GUEST, MIGRATED = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70", "b7c1d2e3-5f64-4a08-9b
 
 
 class Verb(NamedTuple):
-    """One verb; functions are named as "module:function", and take the parsed options."""
+    """One verb."""
 
     name: str
     help: str
