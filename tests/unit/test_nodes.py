@@ -25,16 +25,6 @@ from reportclient.tree import ObservedProvider, ObservedTree, Provider
 KNOWN = KnownNode(ObservedProvider(uuid="n", generation=1, provider=Provider(name="n")), None, DASH)
 
 
-def test_the_reported_resource_class_stays_when_the_majority_changes() -> None:
-    with world() as one:
-        one.nodes.classes = {1: DASH}
-        one.sync()
-        one.nodes.classes |= {2: DOT, 3: DOT}
-
-        assert one.sync().count(Status.MISFIT) == 2
-        assert one.offered() == {CLASS: {DASH}}
-
-
 def test_a_node_that_is_renamed_into_a_collision_is_not_on_offer() -> None:
     with world() as one:
         one.nodes.classes = {1: DASH, 2: DASH, 3: DASH}

@@ -102,8 +102,6 @@ def test_what_is_in_a_box_lies_inside_it_and_apart_from_its_siblings() -> None:
             assert chip.y + 19 <= outer.y + outer.height
         for before, after in zip(outer.chips, outer.chips[1:], strict=False):
             assert after.x > before.x + before.width or after.y > before.y + 19
-            if after.y > before.y:  # it had no room beside the other
-                assert before.x + before.width + after.width > outer.x + outer.width - 24
 
 
 @pytest.mark.parametrize(
@@ -152,16 +150,10 @@ def test_a_text_without_room_is_cut_off_in_the_drawing_and_a_name_is_broken() ->
     assert placed.chips[0].y == 8 + 4 * 17 + 4
 
 
-@pytest.mark.parametrize(
-    ("label", "head"),
-    [
-        ("to be or not", ("to be or", "not")),
-        ("to be abcdefghijk lm", ("to be", "abcdefgh", "ijk lm")),
-        ("abcdefghijklmnop", ("abcdefgh", "ijklmnop")),
-    ],
-)
-def test_a_text_is_broken_between_words_and_inside_a_long_one(label: str, head: tuple[str, ...]) -> None:
-    assert place_boxes(Box(name="b", label=label, mark=" "), 0, 0, 10).head == head
+def test_a_text_is_broken_between_words_and_inside_a_long_one() -> None:
+    placed = place_boxes(Box(name="b", label="abcdefghijklmnop to be or abcdefghijk lm", mark=" "), 0, 0, 10)
+
+    assert placed.head == ("abcdefgh", "ijklmnop", "to be or", "abcdefgh", "ijk lm")
 
 
 @pytest.mark.parametrize(
