@@ -314,11 +314,6 @@ def test_what_placement_would_search_for_long_is_not_asked(ask: Any, monkeypatch
 @pytest.mark.parametrize(
     ("query", "why"),
     [
-        ("resources=DISK_GB:25", "resources=DISK_GB:25: pool gives DISK_GB in multiples of 10 (step_size)"),
-        (
-            f"resources_A=SRIOV_NET_VF:1&required_A={NET1},{NET2}",
-            f"required_A={NET2}: port-2 has it, but cannot give it beside the rest of the request",
-        ),
         (
             f"resources=VCPU:1&member_of=in:{A2},{A3}",
             f"member_of=in:{A2},{A3}: no provider of this host is in any of them",

@@ -10,6 +10,7 @@ from reportclient.request import Wish, parse_request
 from reportclient.tree import Inventory, ObservedProvider, Provider
 
 AVX, SSD, ZONE, OTHER_ZONE = "HW_CPU_X86_AVX", "STORAGE_DISK_SSD", "zone-1", "zone-2"
+A_AVX = f"required_A={AVX}"
 LUN = "CUSTOM_LUN"  # a class, and a trait
 
 
@@ -89,7 +90,7 @@ def test_a_class_of_which_more_is_used_than_there_is_has_none_free() -> None:
         (f"required=!{AVX}", "host has it"),
         ("required=HW_CPU_X86_SSE", "no provider of this host has it"),
         ("required=in:HW_CPU_X86_SSE,HW_CPU_X86_SSE2", "no provider of this host has any of them"),
-        (f"member_of={OTHER_ZONE}", "no provider of this host is in it"),
+        (f"member_of=in:{OTHER_ZONE},x", "no provider of this host is in any of them"),
         (f"member_of=!{ZONE}", "each of host, card 0, card 1, card 2 and 4 more is in it"),
         ("in_tree=uuid-of-pool", "pool is it, but cannot give it beside the rest of the request"),
         ("group_policy=isolate", "the groups find no providers of their own: at least two need the same one"),
@@ -112,12 +113,8 @@ def test_what_names_another_provider_or_root_is_missing_without_a_question() -> 
 @pytest.mark.parametrize(
     ("beside", "wish", "why"),
     [
-        ("resources_A=VGPU:2", f"required_A={AVX}", "but has no VGPU"),
-        (
-            "resources_A=VCPU:1&required_A=!HW_CPU_X86_SSE&resources=VGPU:2",
-            f"required_A={AVX}",
-            "but cannot give it beside the rest",
-        ),
+        ("resources_A=VGPU:2", A_AVX, "but has no VGPU"),
+        ("resources_A=VCPU:1&required_A=!HW_CPU_X86_SSE&resources=VGPU:2", A_AVX, "but cannot give it beside the rest"),
         ("resources_A=VCPU:1", "resources_A=VGPU:2", "card 3 and 2 more has no VCPU"),
     ],
 )

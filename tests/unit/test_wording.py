@@ -20,14 +20,10 @@ def test_a_guest_has_its_name_where_the_host_knows_one() -> None:
     assert guest("u2", {"u1": "web-1"}) == "u2"
 
 
-def test_amounts_are_one_line() -> None:
-    assert written_amounts({"VCPU": 2, "DISK_GB": 10}) == "2 VCPU, 10 DISK_GB"
-    assert written_amounts({}) == ""
-
-
-def test_a_move_tells_the_classes_that_it_gets_where_these_change() -> None:
+def test_amounts_are_one_line_with_the_classes_that_they_become() -> None:
     same = Move(consumer="u1", from_provider="a", to_provider="b", moved_resources={"VCPU": 2}, because="")
 
+    assert written_amounts({"VCPU": 2, "DISK_GB": 10}) == "2 VCPU, 10 DISK_GB"
     assert moved(same) == "2 VCPU"
     assert moved(replace(same, to_resources={"PCPU": 2})) == "2 VCPU as 2 PCPU"
 
