@@ -101,7 +101,8 @@ def test_domain_capabilities_tell_cpus_buses_models_firmware_tpm_and_encryption(
       <video><enum name='modelType'><value>vga</value></enum></video>
       <tpm><enum name='model'><value>tpm-crb</value></enum>
       <enum name='backendVersion'><value>2.0</value></enum></tpm></devices>
-      <features><gic supported='no'/><tdx supported='yes'/><sev supported='yes'><maxGuests>100</maxGuests><maxESGuests>15</maxESGuests></sev>
+      <features><gic supported='no'/><tdx supported='yes'/>
+      <sev supported='yes'><maxGuests>100</maxGuests><maxESGuests>15</maxESGuests></sev>
       <launchSecurity supported='yes'><enum name='sectype'><value>sev</value></enum></launchSecurity></features>
       </domainCapabilities>"""
 
