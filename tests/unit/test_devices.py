@@ -20,7 +20,7 @@ from drivers.libvirt.shape import shape
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, Policy, RuleNetwork, RulePlace
 from drivers.rules import parse_rule
 from fakes import FACTS, PC, offering
-from hardware import BRIDGE, NVIDIA, UP, at, card, gpu, guest_with, host, parent, plain, rules
+from hardware import BRIDGE, NVIDIA, at, card, gpu, guest_with, host, parent, plain, rules
 from reportclient.ownership import MANAGED, MARKER
 from reportclient.reserve import UNHEALTHY
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
@@ -67,12 +67,6 @@ def test_vfs_are_stock_of_their_pf_and_a_plain_device_of_its_own() -> None:
         "0000:05:00.0": {"CUSTOM_PCI_8086_1533": (1, 0)},
         "0000:81:00.0": {"CUSTOM_PCI_8086_1515": (8, 0)},
     }
-
-
-def test_the_first_rule_that_matches_decides() -> None:
-    first = DeviceRule(number=1, product_id="1533", resource_class="CUSTOM_FIRST")
-
-    assert offered(host(plain()), rules(first, ANY)) == {"0000:05:00.0": {"CUSTOM_FIRST": (1, 0)}}
 
 
 @pytest.mark.parametrize("serial", [None, "MT2113X00000"])
@@ -333,36 +327,6 @@ def test_a_port_beyond_the_amount_that_its_flavor_names_is_not_on_offer(
     }
 
 
-def test_a_link_whose_vfs_are_all_in_ports_keeps_its_bandwidth() -> None:
-    functions = card(vfs=1)
-    guest = guest_with(tenant=NOVAS, pci=VF, ports=VF)
-
-    one = only(replace(host(*functions), guests=(guest,)), replace(ALL, link_bandwidth=True))
-
-    assert {name: stock.reserved for name, (stock, _) in one.inventories.items()} == {
-        "NET_BW_EGR_KILOBIT_PER_SEC": 0,
-        "NET_BW_IGR_KILOBIT_PER_SEC": 0,
-        "SRIOV_NET_VF": 1,
-    }
-
-
-@pytest.mark.parametrize(
-    ("stood", "told"),
-    [
-        pytest.param(None, 10_000_000, id="that of the other link"),
-        pytest.param(40_000_000, 40_000_000, id="what stood"),
-    ],
-)
-def test_a_card_whose_links_do_not_all_show_a_speed_has_the_amount_that_stood_or_is_shown(
-    stood: int | None, told: int
-) -> None:
-    name = "NET_BW_EGR_KILOBIT_PER_SEC"
-    facts = host(*card(net_devices=(UP, NetDevice("ens2", "down"))))
-    stands = standing("0000:81:00.0", frozenset(), **{name: Inventory(total=stood)}) if stood else NOWHERE
-
-    assert only(facts, replace(ALL, link_bandwidth=True), stands).inventories[name][0].total == told
-
-
 def test_a_pf_is_not_offered_whole_while_a_guest_has_the_interface_of_its_vf() -> None:
     pf, vf = card(vfs=1)
     functions = (pf, replace(vf, net_devices=(NetDevice("ens1v0", "up"),)))
@@ -371,18 +335,6 @@ def test_a_pf_is_not_offered_whole_while_a_guest_has_the_interface_of_its_vf() -
     assert offered(facts, rules(DeviceRule(number=1, product_id="1528"))) == {
         "0000:81:00.0": {"CUSTOM_PCI_8086_1528": (1, 1)}
     }
-
-
-@pytest.mark.parametrize(
-    ("states", "reserved"), [(("down", "up"), 0), (("up", "down"), 0), (("down", "notpresent"), 4)]
-)
-def test_a_pf_with_several_links_is_ill_only_if_all_are_down(states: tuple[str, ...], reserved: int) -> None:
-    links = tuple(NetDevice(f"ens1d{number}", state) for number, state in enumerate(states))
-
-    one = only(host(*card(vfs=4, net_devices=links)), ALL)
-
-    assert one.inventories["SRIOV_NET_VF"][0].reserved == reserved
-    assert "(ens1d0, ens1d1)" in one.traits[UNHEALTHY].fact if reserved else UNHEALTHY not in one.traits
 
 
 def test_a_vf_that_is_a_parent_of_mediated_devices_is_as_well_as_its_pf() -> None:
@@ -512,34 +464,12 @@ def test_the_class_of_a_vf_can_come_from_its_vendors_driver() -> None:
     }
 
 
-def test_a_card_whose_driver_is_gone_keeps_its_stock_all_reserved() -> None:
-    silent = gpu(driver=None)
-    stands = standing("pci_0000_84_00_0", VGPU=Inventory(total=16))
-
-    found = offered(host(silent), DevicePolicy(mdevs=(MdevRule(type="a"),)), stands)
-
-    assert found == {"pci_0000_84_00_0": {"VGPU": (16, 16)}}
-
-
 def test_vgpus_are_those_that_exist_and_those_that_can_be_made() -> None:
     card_ = gpu()
     mdevs = (Mdev("u1", "a", "pci_0000_84_00_0"), Mdev("u2", "other", "pci_0000_84_00_0"))
     facts = host(card_, parents=(parent(card_, a=15, b=8),), mdevs=mdevs)
 
     assert offered(facts, DevicePolicy(mdevs=(MdevRule(type="a"),))) == {"pci_0000_84_00_0": {"VGPU": (16, 0)}}
-
-
-def test_each_card_offers_the_type_that_names_it_else_the_one_that_names_none() -> None:
-    one, other = gpu("0000:84:00.0"), gpu("0000:85:00.0")
-    facts = host(one, other, parents=(parent(one, a=16, b=8), parent(other, a=16, b=8)))
-    policy = DevicePolicy(
-        mdevs=(MdevRule(type="a"), MdevRule(type="b", addresses=frozenset({"0000:85:00.0"}), resource_class="CUSTOM_B"))
-    )
-
-    assert offered(facts, policy) == {
-        "pci_0000_84_00_0": {"VGPU": (16, 0)},
-        "pci_0000_85_00_0": {"CUSTOM_B": (8, 0)},
-    }
 
 
 def test_max_instances_caps_card_by_card_and_never_below_what_exists() -> None:
@@ -772,16 +702,6 @@ def test_a_listed_card_that_cannot_make_its_type_is_told_with_those_that_can() -
     )
 
 
-def test_a_vf_whose_pf_is_gone_is_reserved_with_the_reason() -> None:
-    _, vf = card(vfs=1)
-
-    one = only(host(vf), rules(ANY))
-
-    ((stock, _),) = one.inventories.values()
-    assert (stock.total, stock.reserved) == (1, 1)
-    assert "its PF is gone" in one.traits[UNHEALTHY].fact
-
-
 @pytest.mark.parametrize(
     ("vfs", "room", "said"),
     [
@@ -800,24 +720,12 @@ def test_a_rule_with_fewer_devices_than_it_expects_is_told(vfs: int, room: int, 
     assert [one.partition(":")[0] for one in found] == said
 
 
-def test_a_rule_without_any_device_shows_none() -> None:
-    (one,) = short_rules(host(), rules(DeviceRule(number=1, product_id="1515", expect=1)))
-
-    assert (one.expected, one.shown) == (1, 0)
-
-
 @pytest.mark.parametrize("name", ["0000:84:00.0", "pci_0000_84_00_0"])
 def test_vgpus_that_are_missing_are_those_of_the_named_card(name: str) -> None:
     rule = MdevRule(type="a", addresses=frozenset({name}), expect=1)
     (one,) = short_rules(host(), DevicePolicy(mdevs=(rule,)))
 
     assert [one.means(f"pci_0000_8{number}_00_0", "VGPU", ()) for number in (4, 5)] == [True, False]
-
-
-def test_rules_that_do_not_count_expect_nothing() -> None:
-    policy = replace(rules(DeviceRule(number=1, product_id="1515", expect=8)), report=False)
-
-    assert short_rules(host(*card(vfs=4)), policy) == ()
 
 
 def test_unknown_cards_are_those_of_vfs_that_a_remote_managed_rule_is_about_and_no_other_has() -> None:
