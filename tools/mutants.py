@@ -162,10 +162,15 @@ def _own(statement: ast.AST) -> Iterator[Any]:
         for node in value if isinstance(value, list) else [value]:
             if name in _FIELDS or not isinstance(node, ast.AST) or isinstance(node, ast.stmt | ast.JoinedStr):
                 continue
-            if not (isinstance(node, ast.keyword) and node.arg == "strict"):  # of zip: a check that never fails
+            if not _is_strict(node):
                 if isinstance(node, ast.expr):
                     yield node
                 yield from _own(node)
+
+
+def _is_strict(node: ast.AST) -> bool:
+    """Return whether this is ``strict`` of zip: a check that never fails."""
+    return isinstance(node, ast.keyword) and node.arg == "strict"
 
 
 def _is_type(statement: ast.stmt) -> bool:
@@ -207,7 +212,7 @@ def _changes(node: ast.AST) -> Iterator[ast.AST]:
             if isinstance(function, ast.Name) and function.id in _CALLS:
                 yield _with(node, func=ast.Name(_CALLS[function.id]))
             yield from (_with(node, args=rest) for rest in _one_less(args, _is_starred))
-            yield from (_with(node, keywords=rest) for rest in _one_less(keywords, lambda _: True))
+            yield from (_with(node, keywords=rest) for rest in _one_less(keywords, lambda one: not _is_strict(one)))
         case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
             yield from (_with(node, elts=rest) for rest in _one_less(parts, _is_starred) if rest)
         case ast.Dict(keys=keys, values=values):

@@ -14,7 +14,7 @@ LIMIT = 3; Change = list[int] | None
 def f(xs, *, ok=lambda: None):
     if any(x < 1 for x in xs if x) and ok:
         return {**xs, 'y': 0}
-    xs.clear()
+    xs.clear(strict=True)
     raise ValueError(f'{1} is wrong')
 """
 
@@ -60,7 +60,7 @@ def test_a_change_is_told_with_its_place_and_as_a_diff(tool: ModuleType) -> None
         "f.py:5",
         "@@ -4,3 +4,3 @@",
         "         return {**xs, 'y': 0}",
-        "-    xs.clear()",
+        "-    xs.clear(strict=True)",
         "+    pass",
         "     raise ValueError(f'{1} is wrong')",
     ]
