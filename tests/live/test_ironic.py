@@ -3,11 +3,13 @@
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,10 @@ from beds.fixtures import Cloud
 from beds.ironic import IronicServer
 from beds.keystone import AGENT, PLACEMENT, logged_in, system_token
 from beds.nodes import NodesAgent, make_nodes, nodes_agent, read_nodes, uuid_of
+from beds.nova import as_json
 from beds.placement import KeystoneAuth, PlacementServer
 from beds.process import free_port
-from beds.proxy import Answer, Forward, Proxy, Request, pass_on
+from beds.proxy import Answer, Forward, Proxy, Request, losing, pass_on, refusing, slowly
 from drivers.ironic.shape import MARKS, given_marks
 
 pytestmark = pytest.mark.live
@@ -41,13 +44,6 @@ def server(ironic_template: Path, tmp_path_factory: pytest.TempPathFactory) -> I
         yield one
 
 
-def shard(server: IronicServer, name: str, count: int) -> list[str]:
-    """Enroll new nodes in a shard of this name; return their uuids."""
-    nodes = [{**node, "shard": name} for node in make_nodes(count, name)]
-    ironic.enroll(server, nodes)
-    return [node["uuid"] for node in nodes]
-
-
 def available(server: IronicServer, name: str, count: int, resource_class: str = "gold") -> list[str]:
     """Enroll new nodes that can be deployed in a shard of this name; return their uuids."""
     usual = {"provision_state": "available", "power_state": "power off", "resource_class": resource_class, "traits": []}
@@ -56,10 +52,47 @@ def available(server: IronicServer, name: str, count: int, resource_class: str =
     return [node["uuid"] for node in nodes]
 
 
-def reserved(send: Callable[..., Any], uuid: str) -> dict[str, int]:
-    """Return how much of each class is reserved on a provider in placement."""
-    stock = send("GET", f"/resource_providers/{uuid}/inventories")["inventories"]
-    return {name: one["reserved"] for name, one in stock.items()}
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """The Ironic of this file with nodes in a shard of a test's own, and the placement of that test."""
+
+    server: IronicServer
+    url: str  # of placement
+    shard: str
+    folder: Path
+
+    @property
+    def placement(self) -> ByHand:
+        return ByHand(self.url)
+
+    def enroll(self, count: int) -> list[str]:
+        """New nodes that can be deployed; their uuids."""
+        return available(self.server, self.shard, count)
+
+    def agent(self, placement_url: str = "", nodes_url: str = "", **groups: Mapping[str, Any]) -> NodesAgent:
+        """An agent of the shard, by default straight at both services."""
+        groups = {"ironic": {"shard": self.shard}, **groups}
+        return nodes_agent(self.folder, nodes_url or self.server.url, placement_url or self.url, **groups)
+
+    def apart(self, shard: str) -> "Lab":
+        """The same with another shard, whose agent has a folder of its own."""
+        return replace(self, shard=shard, folder=self.folder / shard)
+
+    def set_traits(self, node: str, *names: str) -> None:
+        """What an operator says of a node in Ironic."""
+        self.server.send("PUT", f"/v1/nodes/{node}/traits", {"traits": [*names]})
+
+    def maintain(self, node: str) -> None:
+        self.server.send("PUT", f"/v1/nodes/{node}/maintenance", {"reason": "test"})
+
+    def reserved(self, node: str) -> dict[str, int]:
+        """How much of each class is reserved on a node's provider."""
+        return {name: one["reserved"] for name, one in self.placement.stock(node).items()}
+
+
+@pytest.fixture
+def lab(server: IronicServer, placement_server: PlacementServer, tmp_path: Path, request: pytest.FixtureRequest) -> Lab:
+    return Lab(server, placement_server.url, re.sub(r"\W+", "-", request.node.name), tmp_path)
 
 
 # -- the whole path, with tokens and TLS ------------------------------------------------------------------------------
@@ -68,18 +101,8 @@ def reserved(send: Callable[..., Any], uuid: str) -> dict[str, int]:
 def test_fifty_nodes_are_reported_and_followed_with_tokens_over_tls(
     cloud: Cloud, ironic_template: Path, tmp_path: Path
 ) -> None:
-    user, keystone = PLACEMENT, cloud.keystone
+    user, keystone, login = PLACEMENT, cloud.keystone, cloud.login
     auth = KeystoneAuth(keystone.url, user.username, user.password, user.project, keystone.cafile)
-    login = {
-        "auth_type": "password",
-        "auth_url": keystone.url,
-        "username": AGENT.username,
-        "password": AGENT.password,
-        "project_name": AGENT.project,
-        "user_domain_id": "default",
-        "project_domain_id": "default",
-        "cafile": str(keystone.cafile),
-    }
     with (
         logged_in(keystone, AGENT) as session,
         ironic.serving(tmp_path / "ironic", ironic_template, auth=auth, tls=cloud.certificates) as started,
@@ -98,6 +121,10 @@ def test_fifty_nodes_are_reported_and_followed_with_tokens_over_tls(
             version = {"OpenStack-API-Version": "placement 1.39"}
             answer = session.request(f"{cloud.placement.url}{path}", method, headers=version, raise_exc=False)
             return answer.json()
+
+        def reserved(uuid: str) -> dict[str, int]:
+            stock = send("GET", f"/resource_providers/{uuid}/inventories")["inventories"]
+            return {name: one["reserved"] for name, one in stock.items()}
 
         first = agent.run("sync")
         assert (first.code, first.json["summary"]) == (3, {"created": 49, "misfit": 1}), first.err
@@ -121,11 +148,11 @@ def test_fifty_nodes_are_reported_and_followed_with_tokens_over_tls(
         server.update(uuids[39], resource_class="late")
 
         assert agent.sums() == {"unchanged": 45, "changed": 3, "created": 1, "going": 1}
-        assert reserved(send, deployed) == {"CUSTOM_BAREMETAL": 1}
-        assert reserved(send, ill) == {"CUSTOM_GOLD": 1}
+        assert reserved(deployed) == {"CUSTOM_BAREMETAL": 1}
+        assert reserved(ill) == {"CUSTOM_GOLD": 1}
         traits = set(send("GET", f"/resource_providers/{painted}/traits")["traits"])
         assert traits == {"CUSTOM_RED"} | MARKS | given_marks({"CUSTOM_RED"})
-        assert set(reserved(send, uuids[39])) == {"CUSTOM_LATE"}
+        assert set(reserved(uuids[39])) == {"CUSTOM_LATE"}
         assert agent.sums() == {"unchanged": 49, "deleted": 1}
         assert send("GET", f"/resource_providers/{deleted}").get("errors")
         assert agent.sums() == {"unchanged": 49}
@@ -178,16 +205,14 @@ def test_a_quiet_pass_is_one_listing_of_each(server: IronicServer, roomy: str, t
     assert changed == ({"unchanged": MANY - 100, "changed": 100}, pages, 101)
 
 
-def test_a_plan_for_nodes_is_made_again_from_its_case(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    available(server, "kept", 3)
-    agent = nodes_agent(tmp_path / "a", server.url, placement_server.url, ironic={"shard": "kept"})
+def test_a_plan_for_nodes_is_made_again_from_its_case(lab: Lab) -> None:
+    lab.enroll(3)
+    case = lab.folder / "case.tar.gz"
 
-    first = agent.run("plan", "--save", tmp_path / "case.tar.gz")
+    first = lab.agent().run("plan", "--save", case)
 
     assert (first.code, first.json["summary"]) == (3, {"created": 3})
-    again = run_agent("plan", "--replay", tmp_path / "case.tar.gz", "--format", "json")
+    again = run_agent("plan", "--replay", case, "--format", "json")
     assert (again.code, again.out, again.err) == (first.code, first.out, first.err)
 
 
@@ -210,243 +235,186 @@ def test_a_listing_of_several_pages_stays_within_its_shard(
 # -- what is ours -----------------------------------------------------------------------------------------------------
 
 
-def test_a_trait_is_ours_only_if_its_node_gave_it(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    (node,) = available(server, "traits", 1)
-    send = ByHand(placement_server.url).send
-    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "traits"})
-    server.send("PUT", f"/v1/nodes/{node}/traits", {"traits": ["CUSTOM_MINE", "CUSTOM_BOTH"]})
+def test_a_trait_is_ours_only_if_its_node_gave_it(lab: Lab) -> None:
+    (node,) = lab.enroll(1)
+    agent = lab.agent()
+    lab.set_traits(node, "CUSTOM_MINE", "CUSTOM_BOTH")
     agent.run("sync")
-    send("PUT", "/traits/CUSTOM_OPERATORS")
-    path = f"/resource_providers/{node}/traits"
-    now = send("GET", path)
-    send("PUT", path, {**now, "traits": [*now["traits"], "CUSTOM_OPERATORS"]})
+    lab.placement.add_traits(node, "CUSTOM_OPERATORS")
 
-    server.send("PUT", f"/v1/nodes/{node}/traits", {"traits": ["CUSTOM_BOTH"]})
+    lab.set_traits(node, "CUSTOM_BOTH")
     assert agent.sums() == {"changed": 1}
 
     marks = MARKS | given_marks({"CUSTOM_BOTH"})
-    assert set(send("GET", path)["traits"]) == {"CUSTOM_BOTH", "CUSTOM_OPERATORS"} | marks
+    assert lab.placement.traits(node) == {"CUSTOM_BOTH", "CUSTOM_OPERATORS"} | marks
 
 
-def test_an_endpoint_override_serves_without_keystone_as_in_novas_configuration(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    ours = {"endpoint": None, "endpoint_override": server.url, "shard": "unread"}
-    placed = {"endpoint": None, "endpoint_override": placement_server.url}
-    agent = nodes_agent(tmp_path, "", "", ironic=ours, placement=placed)
+def test_an_endpoint_override_serves_without_keystone_as_in_novas_configuration(lab: Lab) -> None:
+    ours = {"endpoint": None, "endpoint_override": lab.server.url, "shard": lab.shard}
+    placed = {"endpoint": None, "endpoint_override": lab.url}
 
-    done = agent.run("check")
+    done = lab.agent(ironic=ours, placement=placed).run("check")
 
     assert "needs endpoint" not in done.err
     assert [one["ok"] for one in done.json["checks"] if one["check"] == "placement"] == [True]
 
 
-def novas(send: Callable[..., Any], node: str, traits: list[str], **classes: dict[str, Any]) -> str:
-    """Make a node's provider with one unit of these classes, unless given; return the path of its inventories."""
-    send("POST", "/resource_providers", {"name": node, "uuid": node})
-    for name in classes:
-        send("PUT", f"/resource_classes/{name}")
-    for trait in traits:
-        if trait.startswith("CUSTOM_"):
-            send("PUT", f"/traits/{trait}")
-    one = {"total": 1, "max_unit": 1}
-    body = {"resource_provider_generation": 0, "inventories": {name: one | more for name, more in classes.items()}}
-    send("PUT", f"/resource_providers/{node}/inventories", body)
-    send("PUT", f"/resource_providers/{node}/traits", {"resource_provider_generation": 1, "traits": traits})
-    return f"/resource_providers/{node}/inventories"
-
-
-def test_a_provider_that_nova_left_is_taken_over_and_keeps_what_others_added(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    (node,) = available(server, "novas", 1)
-    send = ByHand(placement_server.url).send
-    novas(send, node, ["OWNER_NOVA", "HW_GPU_API_VULKAN"], CUSTOM_OLD={})
-    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "novas"})
+def test_a_provider_that_nova_left_is_taken_over_and_keeps_what_others_added(lab: Lab) -> None:
+    (node,) = lab.enroll(1)
+    lab.placement.send("PUT", "/resource_classes/CUSTOM_GOLD")
+    novas(lab, node, ["OWNER_NOVA", "HW_GPU_API_VULKAN"], CUSTOM_OLD={})
+    agent = lab.agent()
 
     assert agent.sums("plan") == {"changed": 1}
     assert agent.sums() == {"changed": 1}
 
-    assert reserved(send, node) == {"CUSTOM_GOLD": 0}
-    assert set(send("GET", f"/resource_providers/{node}/traits")["traits"]) == {
-        "OWNER_NOVA",
-        "HW_GPU_API_VULKAN",
-        *MARKS,
-    }
+    assert lab.reserved(node) == {"CUSTOM_GOLD": 0}
+    assert lab.placement.traits(node) == {"OWNER_NOVA", "HW_GPU_API_VULKAN", *MARKS}
 
 
-def test_a_provider_with_another_owners_mark_is_not_taken_over(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    (node,) = available(server, "others", 1)
-    send = ByHand(placement_server.url).send
-    path = novas(send, node, ["OWNER_NOVA", "CUSTOM_OWNER_SOMEBODY"], CUSTOM_OLD={})
-    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "others"})
-    before = send("GET", path)
+def novas(lab: Lab, node: str, traits: list[str], **classes: dict[str, Any]) -> None:
+    """Make a node's provider with one unit of these classes, unless given."""
+    one = {"total": 1, "max_unit": 1}
+    lab.placement.add_provider(node, node, stock={name: one | more for name, more in classes.items()})
+    lab.placement.add_traits(node, *traits)
 
-    done = agent.run("sync")
+
+def test_a_provider_with_another_owners_mark_is_not_taken_over(lab: Lab) -> None:
+    (node,) = lab.enroll(1)
+    novas(lab, node, ["OWNER_NOVA", "CUSTOM_OWNER_SOMEBODY"], CUSTOM_OLD={})
+    before = lab.placement.providers(), lab.placement.stock(node)
+
+    done = lab.agent().run("sync")
 
     assert (done.code, done.json["summary"]) == (4, {"contested": 1})
     assert "CUSTOM_OWNER_SOMEBODY" in done.out
-    assert send("GET", path) == before
+    assert (lab.placement.providers(), lab.placement.stock(node)) == before
 
 
-def test_only_novas_own_class_goes_from_a_provider_that_nova_owns(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    current, old, several, strange = available(server, "owned", 4)
-    send = ByHand(placement_server.url).send
-    novas(send, current, ["OWNER_NOVA"], CUSTOM_GOLD={}, CUSTOM_LICENCE={})
-    novas(send, old, ["OWNER_NOVA"], CUSTOM_OLD={})
-    novas(send, several, ["OWNER_NOVA"], CUSTOM_OLD={}, CUSTOM_LICENCE={})
-    novas(send, strange, ["OWNER_NOVA"], CUSTOM_LICENCE={"allocation_ratio": 4})
-    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "owned"})
+def test_only_novas_own_class_goes_from_a_provider_that_nova_owns(lab: Lab) -> None:
+    current, old, several, strange = lab.enroll(4)
+    novas(lab, current, ["OWNER_NOVA"], CUSTOM_GOLD={}, CUSTOM_LICENCE={})
+    novas(lab, old, ["OWNER_NOVA"], CUSTOM_OLD={})
+    novas(lab, several, ["OWNER_NOVA"], CUSTOM_OLD={}, CUSTOM_LICENCE={})
+    novas(lab, strange, ["OWNER_NOVA"], CUSTOM_LICENCE={"allocation_ratio": 4})
+    agent = lab.agent()
 
     done = agent.run("sync")
 
     assert (done.code, done.json["summary"]) == (4, {"changed": 2, "contested": 2})
     assert "CUSTOM_LICENCE, CUSTOM_OLD" in done.out
     assert "sync --force" in done.out
-    found = [set(reserved(send, node)) for node in (current, old, several, strange)]
+    found = [set(lab.reserved(node)) for node in (current, old, several, strange)]
     assert found == [{"CUSTOM_GOLD", "CUSTOM_LICENCE"}, {"CUSTOM_GOLD"}, {"CUSTOM_OLD", "CUSTOM_LICENCE"},
                      {"CUSTOM_LICENCE"}]  # fmt: skip
 
-    server.update(current, resource_class="silver")
+    lab.server.update(current, resource_class="silver")
     assert agent.sums()["contested"] == 3
     agent.run("sync", "--force")
 
-    assert set(reserved(send, current)) == {"CUSTOM_SILVER"}
-    assert set(reserved(send, several)) == {"CUSTOM_GOLD"}
+    assert set(lab.reserved(current)) == {"CUSTOM_SILVER"}
+    assert set(lab.reserved(several)) == {"CUSTOM_GOLD"}
 
 
-def test_a_class_that_a_consumer_holds_stays_and_its_node_is_named(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    first, second = available(server, "held", 2)
-    placed = ByHand(placement_server.url)
-    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "held"})
+def test_a_class_that_a_consumer_holds_stays_and_its_node_is_named(lab: Lab) -> None:
+    first, second = lab.enroll(2)
+    agent = lab.agent()
     agent.run("sync")
-    placed.allocate(first, "CUSTOM_GOLD", 1)
-    server.update(first, resource_class="silver")
-    server.update(second, resource_class="silver")
+    lab.placement.allocate(first, "CUSTOM_GOLD", 1)
+    lab.server.update(first, resource_class="silver")
+    lab.server.update(second, resource_class="silver")
 
     done = agent.run("sync")
 
     assert (done.code, done.json["summary"]) == (3, {"held": 1, "changed": 1})
-    assert reserved(placed.send, first) == {"CUSTOM_GOLD": 1}  # free, it would be on offer under a wrong class
-    assert reserved(placed.send, second) == {"CUSTOM_SILVER": 0}
+    assert lab.reserved(first) == {"CUSTOM_GOLD": 1}  # free, it would be on offer under a wrong class
+    assert lab.reserved(second) == {"CUSTOM_SILVER": 0}
 
 
-def test_a_pass_that_is_cut_off_leaves_no_class_that_the_next_pass_does_not_know(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
+def test_a_pass_that_is_cut_off_leaves_no_class_that_the_next_pass_does_not_know(lab: Lab) -> None:
     """The agent remembers what it gives a node before it writes, so the next pass knows both classes as its own."""
-    (node,) = available(server, "cut-off", 1)
-    send = ByHand(placement_server.url).send
+    (node,) = lab.enroll(1)
 
-    def lost(request: Request, forward: Forward) -> Answer:
-        answer = forward(request)
-        if request.method == "PUT" and request.path.endswith("/inventories"):
-            raise ConnectionError("after it was processed")
-        return answer
-
-    with Proxy(placement_server.url) as providers:
-        agent = nodes_agent(tmp_path, server.url, providers.url, ironic={"shard": "cut-off"})
+    with Proxy(lab.url) as providers:
+        agent = lab.agent(providers.url)
         agent.run("sync")
-        server.update(node, resource_class="silver")
-        providers.hook = lost
+        lab.server.update(node, resource_class="silver")
+        providers.hook = losing("/inventories")
         agent.run("sync")
         providers.hook = pass_on
-        server.update(node, resource_class="bronze")
+        lab.server.update(node, resource_class="bronze")
 
         agent.run("sync")
 
-    assert reserved(send, node) == {"CUSTOM_BRONZE": 0}
+    assert lab.reserved(node) == {"CUSTOM_BRONZE": 0}
 
 
-def test_the_provider_of_a_misfit_is_reserved_with_its_node(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    (node,) = available(server, "misfitting", 1)
-    send = ByHand(placement_server.url).send
-    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "misfitting"})
+def test_the_provider_of_a_misfit_is_reserved_with_its_node(lab: Lab) -> None:
+    (node,) = lab.enroll(1)
+    agent = lab.agent()
     agent.run("sync")
-    server.update(node, resource_class=None)
+    lab.server.update(node, resource_class=None)
     agent.run("sync")
-    assert reserved(send, node) == {"CUSTOM_GOLD": 0}
+    assert lab.reserved(node) == {"CUSTOM_GOLD": 0}
 
-    server.send("PUT", f"/v1/nodes/{node}/maintenance", {"reason": "test"})
+    lab.maintain(node)
     agent.run("sync")
 
-    assert reserved(send, node) == {"CUSTOM_GOLD": 1}
+    assert lab.reserved(node) == {"CUSTOM_GOLD": 1}
 
 
-def test_a_provider_that_lost_our_mark_is_another_agents(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    (node,) = available(server, "contested", 1)
-    send = ByHand(placement_server.url).send
-    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "contested"})
+def test_a_provider_that_lost_our_mark_is_another_agents(lab: Lab) -> None:
+    (node,) = lab.enroll(1)
+    agent = lab.agent()
     agent.run("sync")
-    path = f"/resource_providers/{node}/traits"
-    send("PUT", path, {**send("GET", path), "traits": ["OWNER_NOVA"]})
+    lab.placement.remove_traits(node, *lab.placement.traits(node))
+    lab.placement.add_traits(node, "OWNER_NOVA")
 
     done = agent.run("sync")
 
     assert (done.code, done.json["summary"]) == (4, {"contested": 1})
-    assert send("GET", path)["traits"] == ["OWNER_NOVA"]
+    assert lab.placement.traits(node) == {"OWNER_NOVA"}
     assert agent.sums("sync", "--take-over") == {"changed": 1}
 
 
-def test_a_placement_that_was_made_anew_gets_everything_again(
-    server: IronicServer, placement_template: Path, tmp_path: Path
-) -> None:
-    (node,) = available(server, "anew", 1)
-    server.send("PUT", f"/v1/nodes/{node}/traits", {"traits": ["CUSTOM_MINE"]})
+def test_a_placement_that_was_made_anew_gets_everything_again(lab: Lab, placement_template: Path) -> None:
+    (node,) = lab.enroll(1)
+    lab.set_traits(node, "CUSTOM_MINE")
     port = free_port()
     for number in range(2):
-        with placement.serving(tmp_path / f"placement-{number}", placement_template, port=port) as one:
-            agent = nodes_agent(tmp_path, server.url, one.url, ironic={"shard": "anew"})
+        with placement.serving(lab.folder / f"placement-{number}", placement_template, port=port) as one:
+            agent = lab.agent(one.url)
             if number:
                 assert agent.sums() == {"refused": 1}
             assert agent.sums("sync", *(["--force"] if number else [])) == {"created": 1}
-            assert reserved(ByHand(one.url).send, node) == {"CUSTOM_GOLD": 0}
+            assert replace(lab, url=one.url).reserved(node) == {"CUSTOM_GOLD": 0}
 
 
 # -- what goes away ---------------------------------------------------------------------------------------------------
 
 
-def test_a_node_of_another_shard_now_is_not_deleted(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    first, second = available(server, "left", 2)
-    send = ByHand(placement_server.url).send
-    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "left"})
+def test_a_node_of_another_shard_now_is_not_deleted(lab: Lab) -> None:
+    first, second = lab.enroll(2)
+    agent = lab.agent()
     agent.run("sync")
 
-    server.update(second, shard="another")
+    lab.server.update(second, shard="another")
 
     assert agent.sums() == {"unchanged": 1, "left": 1}
     assert agent.sums() == {"unchanged": 1}
-    assert reserved(send, first) == reserved(send, second) == {"CUSTOM_GOLD": 0}
+    assert lab.reserved(first) == lab.reserved(second) == {"CUSTOM_GOLD": 0}
 
 
-def test_many_nodes_gone_at_once_are_not_believed(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
+def test_many_nodes_gone_at_once_are_not_believed(lab: Lab) -> None:
     """Ironic's database may have been restored, or its user may no longer see all nodes."""
-    uuids = available(server, "believed", 8)
-    send = ByHand(placement_server.url).send
-    hidden = Answer(404, (("Content-Type", "application/json"),), b'{"error_message": {"faultstring": "not found"}}')
-    nothing = Answer(200, (("Content-Type", "application/json"),), b'{"nodes": []}')
+    uuids = lab.enroll(8)
+    hidden = as_json(404, {"error_message": {"faultstring": "not found"}})
 
     def hook(request: Request, forward: Forward) -> Answer:
-        return nothing if "limit=" in request.path else hidden
+        return as_json(200, {"nodes": []}) if "limit=" in request.path else hidden
 
-    with Proxy(server.url) as nodes:
-        agent = nodes_agent(tmp_path, nodes.url, placement_server.url, ironic={"shard": "believed"})
+    with Proxy(lab.server.url) as nodes:
+        agent = lab.agent(nodes_url=nodes.url)
         agent.run("sync")
         nodes.hook = hook
         assert agent.sums() == {"going": 8}
@@ -454,27 +422,24 @@ def test_many_nodes_gone_at_once_are_not_believed(
             done = agent.run(verb)
             assert (done.code, done.json["summary"]) == (4, {"refused": 1})
         assert "Check that this is the right Ironic" in done.json["nodes"][0]["notes"][0]
-        assert all(reserved(send, uuid) for uuid in uuids)
+        assert all(map(lab.reserved, uuids))
         assert agent.sums("sync", "--force") == {"deleted": 8}
         nodes.hook = pass_on
 
         assert agent.sums() == {"created": 8}
 
 
-def test_an_agent_of_another_ironic_deletes_no_provider_of_the_first(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path, ironic_template: Path
-) -> None:
-    uuids = available(server, "first-ironic", 3)
-    send = ByHand(placement_server.url).send
-    nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "first-ironic"}).run("sync")
-    with ironic.serving(tmp_path / "other", ironic_template) as other:
+def test_an_agent_of_another_ironic_deletes_no_provider_of_the_first(lab: Lab, ironic_template: Path) -> None:
+    uuids = lab.enroll(3)
+    lab.agent().run("sync")
+    with ironic.serving(lab.folder / "other", ironic_template) as other:
         available(other, "second-ironic", 2)
-        agent = nodes_agent(tmp_path, other.url, placement_server.url)
+        agent = lab.agent(nodes_url=other.url, ironic={})
         for _ in range(3):
             done = agent.run("sync", "--force")
             assert done.json["summary"]["stray"] == 3
 
-    assert all(reserved(send, uuid) for uuid in uuids)
+    assert all(map(lab.reserved, uuids))
 
 
 # -- several agents ---------------------------------------------------------------------------------------------------
@@ -493,29 +458,24 @@ def writes(proxy: Proxy) -> list[str]:
     return [f"{seen.method} {seen.path}" for seen in proxy.seen if seen.method != "GET"]
 
 
-def test_three_agents_have_each_a_shard(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    names = [f"third-{number}" for number in range(3)]
-    uuids = {name: set(available(server, name, 10)) for name in names}
-    agents = [nodes_agent(tmp_path / name, server.url, placement_server.url, ironic={"shard": name}) for name in names]
+def test_three_agents_have_each_a_shard(lab: Lab) -> None:
+    labs = [lab.apart(f"third-{number}") for number in range(3)]
+    uuids = [set(one.enroll(10)) for one in labs]
+    agents = [one.agent() for one in labs]
 
     assert [agent.sums() for agent in agents] == [{"created": 10}] * 3
-    assert owners(agents) == list(uuids.values())
+    assert owners(agents) == uuids
     assert [agent.sums() for agent in agents] == [{"unchanged": 10}] * 3
 
 
-def test_resource_classes_of_two_shards_that_placement_cannot_tell_apart_are_not_mixed(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
+def test_resource_classes_of_two_shards_that_placement_cannot_tell_apart_are_not_mixed(lab: Lab) -> None:
     texts = {"dashed": "thin-x", "dotted": "thin.x"}
-    nodes = {name: available(server, name, 2, text) for name, text in texts.items()}
-    agents = [nodes_agent(tmp_path / name, server.url, placement_server.url, ironic={"shard": name}) for name in nodes]
+    nodes = {name: available(lab.server, name, 2, text) for name, text in texts.items()}
+    agents = [lab.apart(name).agent() for name in nodes]
 
     assert [agent.sums() for agent in agents] == [{"created": 2}, {"misfit": 2}]
     assert [agent.sums() for agent in agents] == [{"unchanged": 2}, {"misfit": 2}]
-    send = ByHand(placement_server.url).send
-    offering = send("GET", "/resource_providers?resources=CUSTOM_THIN_X:1")["resource_providers"]
+    offering = lab.placement.send("GET", "/resource_providers?resources=CUSTOM_THIN_X:1")["resource_providers"]
     assert {one["uuid"] for one in offering} == set(nodes["dashed"])
 
 
@@ -582,8 +542,10 @@ def test_agents_of_a_ring_share_the_nodes_and_take_over_those_of_one_that_is_kil
         after = owners(agents[:2])
         assert set.union(*after) == uuids
         assert not after[0] & after[1]
-        send = ByHand(placement_server.url).send
-        assert all(reserved(send, uuid) == {"CUSTOM_GOLD": int(uuid in shares[2])} for uuid in uuids)
+        stocks = {uuid: ByHand(placement_server.url).stock(uuid) for uuid in uuids}
+        assert {uuid: stock["CUSTOM_GOLD"]["reserved"] for uuid, stock in stocks.items()} == {
+            uuid: int(uuid in shares[2]) for uuid in uuids
+        }
         stocked = [one for one in writes(proxy) if one.endswith("/inventories")]
         assert len(stocked) == len(writes(proxy))  # nothing was deleted, and nothing but stock written
         assert len(stocked) <= len(shares[2]) + 1  # the one that was on its way may be written again
@@ -595,11 +557,8 @@ def test_agents_of_a_ring_share_the_nodes_and_take_over_those_of_one_that_is_kil
         assert not [one for one in writes(proxy) if one.startswith("DELETE")]
 
 
-def test_an_agent_that_does_not_find_its_ring_writes_nothing(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    ring = {"ring_url": "etcd3+http://127.0.0.1:1"}
-    done = nodes_agent(tmp_path, server.url, placement_server.url, agent=ring).run("sync")
+def test_an_agent_that_does_not_find_its_ring_writes_nothing(lab: Lab) -> None:
+    done = lab.agent(agent={"ring_url": "etcd3+http://127.0.0.1:1"}).run("sync")
 
     assert (done.code, len(done.err.splitlines())) == (1, 1)
     assert "the ring of agents at etcd3+http://127.0.0.1:1 cannot be joined" in done.err
@@ -627,19 +586,18 @@ def refusing_after(count: int, path: str, answer: Answer | None) -> Callable[[Re
 
 @pytest.mark.parametrize("answer", [None, Answer(503, (), b"no"), Answer(500, (), b"oops")], ids=["down", "503", "500"])
 def test_writes_that_placement_refused_in_one_pass_are_done_in_the_next_and_no_others(
-    answer: Answer | None, server: IronicServer, placement_server: PlacementServer, tmp_path: Path
+    answer: Answer | None, lab: Lab
 ) -> None:
-    name = f"halted-{answer.status if answer else 0}"
-    uuids = available(server, name, 20)
-    with Proxy(placement_server.url) as providers:
-        agent = nodes_agent(tmp_path, server.url, providers.url, ironic={"shard": name})
+    uuids = lab.enroll(20)
+    with Proxy(lab.url) as providers:
+        agent = lab.agent(providers.url)
         providers.hook = refusing_after(31, "/resource_providers", answer)
         halted = agent.run("sync")
         assert halted.code == 1
         left = 20 - 31 // 3  # each node takes three of these requests: its provider, its traits, its stock
         assert halted.json["summary"]["unfinished"] + halted.json["summary"].get("failed", 0) >= left
         assert halted.json["summary"].get("failed", 0) < 5
-        providers.hook = lambda request, forward: forward(request)
+        providers.hook = pass_on
         providers.seen.clear()
 
         done = agent.run("sync")
@@ -647,8 +605,7 @@ def test_writes_that_placement_refused_in_one_pass_are_done_in_the_next_and_no_o
         assert (done.code, done.json["summary"].get("unfinished")) == (0, None)
         created = [seen for seen in providers.seen if seen.method == "POST"]
         assert len(created) <= 20 - halted.json["summary"].get("created", 0)
-    send = ByHand(placement_server.url).send
-    assert all(reserved(send, uuid) == {"CUSTOM_GOLD": 0} for uuid in uuids)
+    assert all(lab.reserved(uuid) == {"CUSTOM_GOLD": 0} for uuid in uuids)
 
 
 def kill_server(port: int) -> None:
@@ -660,27 +617,19 @@ def kill_server(port: int) -> None:
     os.killpg(os.getpgid(listening[0].pid), signal.SIGKILL)
 
 
-def test_placement_that_is_slow_is_waited_for(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    available(server, "slow", 5)
+def test_placement_that_is_slow_is_waited_for(lab: Lab) -> None:
+    lab.enroll(5)
 
-    def slowly(request: Request, forward: Forward) -> Answer:
-        time.sleep(0.4)
-        return forward(request)
-
-    with Proxy(placement_server.url, hook=slowly) as providers:
-        agent = nodes_agent(tmp_path, server.url, providers.url, ironic={"shard": "slow"}, agent={"node_workers": 4})
-
-        assert agent.sums() == {"created": 5}
+    with Proxy(lab.url, hook=slowly(0.4)) as providers:
+        assert lab.agent(providers.url, agent={"node_workers": 4}).sums() == {"created": 5}
 
 
 def test_placement_that_is_killed_in_a_first_pass_has_everything_after_the_next(
-    server: IronicServer, placement_template: Path, tmp_path: Path
+    lab: Lab, placement_template: Path
 ) -> None:
-    uuids = available(server, "outlived", 40)
+    uuids = lab.enroll(40)
     port = free_port()
-    with placement.serving(tmp_path / "placement", placement_template, port=port) as one:
+    with placement.serving(lab.folder / "killed", placement_template, port=port) as one:
         writing = itertools.count(1)
 
         def kill_in_the_middle(request: Request, forward: Forward) -> Answer:
@@ -689,14 +638,13 @@ def test_placement_that_is_killed_in_a_first_pass_has_everything_after_the_next(
             return forward(request)
 
         with Proxy(one.url, hook=kill_in_the_middle) as proxy:
-            halted = nodes_agent(tmp_path, server.url, proxy.url, ironic={"shard": "outlived"}).run("sync")
+            halted = lab.agent(proxy.url).run("sync")
     assert halted.code == 1
     assert halted.json["summary"]["unfinished"] + halted.json["summary"].get("failed", 0) > 10
-    with placement.serving(tmp_path / "placement", placement_template, port=port) as again:
-        agent = nodes_agent(tmp_path, server.url, again.url, ironic={"shard": "outlived"})
+    with placement.serving(lab.folder / "killed", placement_template, port=port) as again:
+        agent = lab.agent(again.url)
         assert agent.run("sync").code == 0
-        send = ByHand(again.url).send
-        assert all(reserved(send, uuid) == {"CUSTOM_GOLD": 0} for uuid in uuids)
+        assert all(replace(lab, url=again.url).reserved(uuid) == {"CUSTOM_GOLD": 0} for uuid in uuids)
         assert agent.sums() == {"unchanged": 40}
 
 
@@ -723,43 +671,32 @@ def test_a_node_that_is_deleted_between_two_pages_does_not_change_the_others(
         assert agent.sums() == {"unchanged": 7}
 
 
-def test_an_agent_that_is_killed_in_its_first_pass_goes_on_from_there(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    uuids = available(server, "killed", 30)
-    with Proxy(placement_server.url) as proxy:
-        agent = nodes_agent(tmp_path, server.url, proxy.url, ironic={"shard": "killed"})
+def test_an_agent_that_is_killed_in_its_first_pass_goes_on_from_there(lab: Lab) -> None:
+    uuids = lab.enroll(30)
+    with Proxy(lab.url) as proxy:
+        agent = lab.agent(proxy.url)
         sync_until_killed(agent, proxy, write=30)
         assert agent.run("sync").code == 0
         assert agent.sums() == {"unchanged": 30}
-    send = ByHand(placement_server.url).send
-    assert all(reserved(send, uuid) == {"CUSTOM_GOLD": 0} for uuid in uuids)
+    assert all(lab.reserved(uuid) == {"CUSTOM_GOLD": 0} for uuid in uuids)
 
 
-def test_without_its_memory_an_agent_takes_nothing_away(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    available(server, "forgotten", 5)
-    agent = nodes_agent(tmp_path, server.url, placement_server.url, ironic={"shard": "forgotten"})
+def test_without_its_memory_an_agent_takes_nothing_away(lab: Lab) -> None:
+    lab.enroll(5)
+    agent = lab.agent()
     agent.run("sync")
-    (tmp_path / "state" / "nodes.json").write_text("torn", encoding="utf-8")
+    (lab.folder / "state" / "nodes.json").write_text("torn", encoding="utf-8")
 
     assert agent.sums() == {"unchanged": 5}
 
 
-def test_an_ironic_that_cannot_be_read_whole_changes_nothing(
-    server: IronicServer, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    available(server, "unread", 5)
-    locked = Answer(500, (("Content-Type", "application/json"),), b'{"error_message": "database is locked"}')
+def test_an_ironic_that_cannot_be_read_whole_changes_nothing(lab: Lab) -> None:
+    lab.enroll(5)
 
-    def hook(request: Request, forward: Forward) -> Answer:
-        return locked if "limit=" in request.path else forward(request)
-
-    with Proxy(server.url) as nodes, Proxy(placement_server.url) as providers:
-        agent = nodes_agent(tmp_path, nodes.url, providers.url, ironic={"shard": "unread"})
+    with Proxy(lab.server.url) as nodes, Proxy(lab.url) as providers:
+        agent = lab.agent(providers.url, nodes.url)
         agent.run("sync")
-        nodes.hook = hook
+        nodes.hook = refusing("limit=", as_json(500, {"error_message": "database is locked"}))
         providers.seen.clear()
 
         done = agent.run("sync")
