@@ -26,7 +26,7 @@ from beds.keystone import ADMIN, AGENT, create_application_credential, logged_in
 from beds.placement import PlacementServer
 from beds.process import free_port
 from beds.proxy import Answer, Forward, Proxy, Request, pass_on
-from beds.service import PATIENCE_S, a_clock_to_set, end, made_up, noauth, serving
+from beds.service import PATIENCE_S, Service, a_clock_to_set, end, made_up, mounted, noauth, serving
 from beds.synthetic import bed
 from beds.synthetic.hosts import QUEENS_FIRST
 from beds.upgrades import write_config
@@ -34,33 +34,67 @@ from beds.upgrades import write_config
 pytestmark = pytest.mark.live
 
 
+Groups = dict[str, dict[str, object]]
+
+
+@pytest.fixture
+def placement(placement_server: PlacementServer) -> ByHand:
+    return ByHand(placement_server.url)
+
+
+@pytest.fixture
+def conf(placement_server: PlacementServer, tmp_path: Path) -> Groups:
+    return made_up(tmp_path, noauth(placement_server.url))
+
+
+@pytest.fixture
+def service(conf: Groups, tmp_path: Path) -> Iterator[Service]:
+    """A service after its first pass."""
+    with serving(tmp_path, conf) as running:
+        running.wait(lambda: running.passes() >= 1)
+        yield running
+
+
+@pytest.fixture
+def proxy(placement_server: PlacementServer) -> Iterator[Proxy]:
+    with Proxy(placement_server.url) as front:
+        yield front
+
+
+@pytest.fixture
+def proxied(proxy: Proxy, tmp_path: Path) -> Iterator[Service]:
+    """A service that reports through the proxy, after its first pass."""
+    with serving(tmp_path, made_up(tmp_path, noauth(proxy.url))) as running:
+        running.wait(lambda: running.passes() >= 1)
+        yield running
+
+
 def down(_request: Request, _forward: Forward) -> Answer:
     """A hook of a proxy before a server that is not there."""
     raise ConnectionError("down")
 
 
-def test_it_tells_systemd_of_its_life(placement_server: PlacementServer, tmp_path: Path) -> None:
-    with serving(tmp_path, made_up(tmp_path, noauth(placement_server.url))) as service:
-        service.wait(lambda: service.passes() >= 2)
-        told = list(service.told)
-        assert told.index("READY=1") < told.index("STATUS=up to date, 1 pass")
-        assert "WATCHDOG=1" in told
+def test_it_tells_systemd_of_its_life(service: Service) -> None:
+    service.wait_for_passes(1)
+    told = list(service.told)
+    assert told.index("READY=1") < told.index("STATUS=up to date, 1 pass")
+    assert "WATCHDOG=1" in told
 
-        service.process.send_signal(signal.SIGHUP)
-        service.wait(lambda: "RELOADING=1" in service.told and service.told.count("READY=1") == 2)
-        service.wait_for_passes(1)
+    service.process.send_signal(signal.SIGHUP)
+    service.wait(lambda: "RELOADING=1" in service.told and service.told.count("READY=1") == 2)
+    service.wait_for_passes(1)
 
-        service.process.terminate()
-        assert service.process.wait(PATIENCE_S) == 0
-        assert "STOPPING=1" in service.told
-        done = run_agent("status", "--config-file", service.config)
-        assert (done.code, done.out.splitlines()[0][:12]) == (3, "not running;")
+    service.process.terminate()
+    assert service.process.wait(PATIENCE_S) == 0
+    assert "STOPPING=1" in service.told
+    done = run_agent("status", "--config-file", service.config)
+    assert (done.code, done.out.splitlines()[0][:12]) == (3, "not running;")
     assert "the first pass is done" in service.lines()
     assert [line for line in service.lines().splitlines() if "WARNING" in line] == []
 
 
 def test_a_report_in_the_middle_of_a_pass_is_printed_at_once_and_the_pass_goes_on(
-    placement_server: PlacementServer, tmp_path: Path
+    proxied: Service, proxy: Proxy
 ) -> None:
     asked, answered = threading.Event(), threading.Event()
 
@@ -69,88 +103,79 @@ def test_a_report_in_the_middle_of_a_pass_is_printed_at_once_and_the_pass_goes_o
         assert answered.wait(PATIENCE_S)
         return pass_on(request, forward)
 
-    with Proxy(placement_server.url) as proxy, serving(tmp_path, made_up(tmp_path, noauth(proxy.url))) as service:
-        service.wait_for_passes(1)
-        before = service.passes()
-        proxy.hook = hold
-        assert asked.wait(PATIENCE_S)
+    before = proxied.passes()
+    proxy.hook = hold
+    assert asked.wait(PATIENCE_S)
 
-        service.process.send_signal(signal.SIGUSR2)
-        service.wait(lambda: "== Configuration ==" in service.lines())
-        meanwhile = service.passes()
-        proxy.hook = pass_on
-        answered.set()
-        service.wait_for_passes(2)
+    proxied.process.send_signal(signal.SIGUSR2)
+    proxied.wait(lambda: "== Configuration ==" in proxied.lines())
+    meanwhile = proxied.passes()
+    proxy.hook = pass_on
+    answered.set()
+    proxied.wait_for_passes(2)
 
     assert meanwhile == before
-    report = service.lines()
+    report = proxied.lines()
     assert all(f"== {part} ==" in report for part in ("Service", "Last passes", "Threads", "Configuration"))
     assert "MainThread" in report
     assert "changed in " in report
 
 
-def test_a_quiet_service_asks_once_a_pass_and_logs_nothing(placement_server: PlacementServer, tmp_path: Path) -> None:
-    with Proxy(placement_server.url) as proxy, serving(tmp_path, made_up(tmp_path, noauth(proxy.url))) as service:
-        service.wait(lambda: service.passes() >= 2)
-        size, before = service.log.stat().st_size, service.passes()
-        proxy.seen.clear()
-        service.wait(lambda: service.passes() >= before + 3)
-        asked, passes = len(proxy.seen), service.passes() - before
+def test_a_quiet_service_asks_once_a_pass_and_logs_nothing(proxied: Service, proxy: Proxy) -> None:
+    proxied.wait(lambda: proxied.passes() >= 2)
+    size, before = proxied.log.stat().st_size, proxied.passes()
+    proxy.seen.clear()
+    proxied.wait(lambda: proxied.passes() >= before + 3)
+    asked, passes = len(proxy.seen), proxied.passes() - before
 
-        assert asked <= passes + 1
-        assert service.log.stat().st_size == size
+    assert asked <= passes + 1
+    assert proxied.log.stat().st_size == size
 
 
-def test_a_group_that_is_not_read_is_told_at_the_start(placement_server: PlacementServer, tmp_path: Path) -> None:
-    conf = made_up(tmp_path, noauth(placement_server.url)) | {"agnet": {"interval": 5}}
-    with serving(tmp_path, conf) as service:
+def test_a_group_that_is_not_read_is_told_at_the_start(conf: Groups, tmp_path: Path) -> None:
+    with serving(tmp_path, conf | {"agnet": {"interval": 5}}) as service:
         service.wait_for_passes(2)
 
         assert service.lines().count("the group [agnet] is not read: is [agent] meant?") == 1
 
 
 def test_placement_that_goes_away_is_told_once_and_recovered_from(
-    placement_server: PlacementServer, tmp_path: Path
+    proxied: Service, proxy: Proxy, placement: ByHand
 ) -> None:
-    with Proxy(placement_server.url) as proxy, serving(tmp_path, made_up(tmp_path, noauth(proxy.url))) as service:
-        service.wait(lambda: service.passes() >= 1)
-        stood = ByHand(placement_server.url).send("GET", "/resource_providers")["resource_providers"]
-        proxy.hook = down
-        service.wait(lambda: not service.is_ready())
-        time.sleep(3)
-        status = service.status()
-        assert status["sentence"].startswith("degraded: ")
-        assert status["sources"]["host"]["error"] == ""
-        assert run_agent("status", "--config-file", service.config).code == 3
-        proxy.hook = pass_on
-        service.wait(service.is_ready)
+    stood = placement.providers()
+    proxy.hook = down
+    proxied.wait(lambda: not proxied.is_ready())
+    time.sleep(3)
+    status = proxied.status()
+    assert status["sentence"].startswith("degraded: ")
+    assert status["sources"]["host"]["error"] == ""
+    assert run_agent("status", "--config-file", proxied.config).code == 3
+    proxy.hook = pass_on
+    proxied.wait(proxied.is_ready)
 
-        assert service.lines().count("degraded source=placement") == 1
-        assert service.lines().count("recovered from=") == 1
-        assert ByHand(placement_server.url).send("GET", "/resource_providers")["resource_providers"] == stood
+    assert proxied.lines().count("degraded source=placement") == 1
+    assert proxied.lines().count("recovered from=") == 1
+    assert placement.providers() == stood
 
 
-def test_a_server_that_asks_for_time_gets_it(placement_server: PlacementServer, tmp_path: Path) -> None:
+def test_a_server_that_asks_for_time_gets_it(proxied: Service, proxy: Proxy) -> None:
     """Although the service is told to make a pass each second."""
-    with Proxy(placement_server.url) as proxy, serving(tmp_path, made_up(tmp_path, noauth(proxy.url))) as service:
-        service.wait(lambda: service.passes() >= 1)
-        asked: list[float] = []
+    asked: list[float] = []
 
-        def put_off(request: Request, forward: Forward) -> Answer:
-            asked.append(time.monotonic())
-            return Answer(503, (("Retry-After", "4"),), b"") if len(asked) == 1 else forward(request)
+    def put_off(request: Request, forward: Forward) -> Answer:
+        asked.append(time.monotonic())
+        return Answer(503, (("Retry-After", "4"),), b"") if len(asked) == 1 else forward(request)
 
-        proxy.hook = put_off
-        service.wait(lambda: len(asked) > 1 and service.is_ready())
+    proxy.hook = put_off
+    proxied.wait(lambda: len(asked) > 1 and proxied.is_ready())
 
-        assert asked[1] - asked[0] >= 4
+    assert asked[1] - asked[0] >= 4
 
 
 def test_libvirtd_that_dies_leaves_the_tree_and_its_successor_is_found(
-    placement_server: PlacementServer, tmp_path: Path
+    placement_server: PlacementServer, placement: ByHand, tmp_path: Path
 ) -> None:
     """Dead for some seconds, then another one: told once, nothing written, and events are heard again."""
-    send = ByHand(placement_server.url).send
     with bed.serving(tmp_path / "host", QUEENS_FIRST) as host, host.doorway(placement_server.url) as url:
         textfile = tmp_path / "agent.prom"
         conf = made_up(
@@ -162,7 +187,7 @@ def test_libvirtd_that_dies_leaves_the_tree_and_its_successor_is_found(
         }
         with serving(tmp_path, conf, host=host) as service:
             service.wait(lambda: service.passes() >= 1, 60)
-            stood = send("GET", "/resource_providers")["resource_providers"]
+            stood = placement.providers()
             os.kill(host.libvirtd.pid, signal.SIGKILL)
             service.wait(lambda: not service.is_ready())
             time.sleep(3)
@@ -178,27 +203,25 @@ def test_libvirtd_that_dies_leaves_the_tree_and_its_successor_is_found(
                 assert 'operation_seconds_count{operation="virNodeDeviceGetXMLDesc",source="host"}' in told
                 assert 'operation_failures_total{operation="virConnectGetHostname",source="host"}' in told
                 assert during["sources"]["placement"]["error"] == ""
-                assert send("GET", "/resource_providers")["resource_providers"] == stood
-                name = f"{QUEENS_FIRST.name}_{QUEENS_FIRST.nics[0].address}"
-                (card,) = send("GET", f"/resource_providers?name={name}")["resource_providers"]
+                assert placement.providers() == stood
+                first, other = (f"{QUEENS_FIRST.name}_{nic.address}" for nic in QUEENS_FIRST.nics)
+                card = stood[first]["uuid"]
                 _, gone = host.files.set_vfs(QUEENS_FIRST.nics[0], 5)
                 host.announce("remove", gone)
-                path = f"/resource_providers/{card['uuid']}/inventories"
-                service.wait(lambda: send("GET", path)["inventories"]["SRIOV_NET_VF"]["total"] == 5)
+                service.wait(lambda: placement.stock(card)["SRIOV_NET_VF"]["total"] == 5)
 
                 host.announce("remove", host.files.remove_nic(QUEENS_FIRST.nics[1]))
-                other = f"/resource_providers?name={QUEENS_FIRST.name}_{QUEENS_FIRST.nics[1].address}"
-                service.wait(lambda: send("GET", other)["resource_providers"] == [])  # more than the limit at once
+                service.wait(lambda: other not in placement.providers())  # more than the limit at once
                 assert "would shrink" not in service.lines()
             finally:
                 end(again)
 
 
 def test_guests_that_end_do_not_make_a_loss_that_nobody_announced_believed_sooner(
-    placement_server: PlacementServer, tmp_path: Path
+    placement_server: PlacementServer, placement: ByHand, tmp_path: Path
 ) -> None:
     """A tap interface goes three times a second while a look lacks a card: that takes three regular passes still."""
-    send, nic, period_s = ByHand(placement_server.url).send, QUEENS_FIRST.nics[1], 4
+    nic, period_s = QUEENS_FIRST.nics[1], 4
     with bed.serving(tmp_path / "host", QUEENS_FIRST) as host, host.doorway(placement_server.url) as url:
         conf = made_up(tmp_path, noauth(url), interval=period_s, expect_timeout=0) | {
             "DEFAULT": {},
@@ -213,8 +236,7 @@ def test_guests_that_end_do_not_make_a_loss_that_nobody_announced_believed_soone
                 service.wait(lambda: "unsafe" in service.status()["outcomes"].values(), 60)
                 began, passes = time.monotonic(), service.passes()
                 tap = host.files.root / "sys/devices/virtual/net/vnet0"
-                path = f"/resource_providers?name={QUEENS_FIRST.name}_{nic.address}"
-                while send("GET", path)["resource_providers"]:
+                while f"{QUEENS_FIRST.name}_{nic.address}" in placement.providers():
                     host.announce("remove", [tap])
                     time.sleep(0.3)
                     assert time.monotonic() - began < 60
@@ -319,40 +341,32 @@ def login(cloud: Cloud) -> dict[str, object]:
     return cloud.login | {"endpoint_override": cloud.placement.url}
 
 
-def test_a_configuration_that_is_wrong_when_it_is_read_anew_leaves_the_old_one(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    with serving(tmp_path, made_up(tmp_path, noauth(placement_server.url))) as service:
-        service.wait(lambda: service.passes() >= 1)
-        service.config.write_text("[compute]\nlayout = square\n", encoding="utf-8")
-        service.process.send_signal(signal.SIGHUP)
-        service.wait(lambda: "the old one stays" in service.lines())
-        service.wait_for_passes(1)
-        assert service.lines().count("layout is not valid") == 1
-        assert "read again\n" not in service.lines()
-        assert "degraded: the old one stays" in service.status()["sentence"]
-        assert not service.is_ready()
+def test_a_configuration_that_is_wrong_when_it_is_read_anew_leaves_the_old_one(service: Service) -> None:
+    service.config.write_text("[compute]\nlayout = square\n", encoding="utf-8")
+    service.process.send_signal(signal.SIGHUP)
+    service.wait(lambda: "the old one stays" in service.lines())
+    service.wait_for_passes(1)
+    assert service.lines().count("layout is not valid") == 1
+    assert "read again\n" not in service.lines()
+    assert "degraded: the old one stays" in service.status()["sentence"]
+    assert not service.is_ready()
 
 
 def test_what_a_running_service_cannot_change_is_said_when_it_is_read_anew(
-    placement_server: PlacementServer, tmp_path: Path
+    service: Service, conf: Groups, tmp_path: Path
 ) -> None:
-    conf = made_up(tmp_path, noauth(placement_server.url))
-    with serving(tmp_path, conf) as service:
-        service.wait(lambda: service.passes() >= 1)
-        conf["agent"]["state_directory"] = tmp_path / "elsewhere"
-        service.configure(conf)
-        service.process.send_signal(signal.SIGHUP)
-        service.wait(lambda: "state_directory has changed: restart" in service.lines())
-        service.wait_for_passes(1)
+    conf["agent"]["state_directory"] = tmp_path / "elsewhere"
+    service.configure(conf)
+    service.process.send_signal(signal.SIGHUP)
+    service.wait(lambda: "state_directory has changed: restart" in service.lines())
+    service.wait_for_passes(1)
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_clock_that_is_set_keeps_nobody_waiting(placement_server: PlacementServer, tmp_path: Path) -> None:
+def test_a_clock_that_is_set_keeps_nobody_waiting(conf: Groups, tmp_path: Path) -> None:
     """keystoneauth, for one, waits for the wall clock, as long as it is told."""
     clock = tmp_path / "clock"
     clock.write_text("0", encoding="utf-8")
-    conf = made_up(tmp_path, noauth(placement_server.url))
     with serving(tmp_path, conf, environment=a_clock_to_set(tmp_path, clock)) as service:
         service.wait(lambda: service.passes() >= 1)
         for seconds in (-7200, 7200, 0):
@@ -361,9 +375,8 @@ def test_a_clock_that_is_set_keeps_nobody_waiting(placement_server: PlacementSer
         assert service.is_ready()
 
 
-def test_a_log_that_was_rotated_is_opened_anew_by_sighup(placement_server: PlacementServer, tmp_path: Path) -> None:
+def test_a_log_that_was_rotated_is_opened_anew_by_sighup(conf: Groups, tmp_path: Path) -> None:
     log, rotated = tmp_path / "agent.log", tmp_path / "agent.log.1"
-    conf = made_up(tmp_path, noauth(placement_server.url))
     conf["DEFAULT"] |= {"log_file": log, "use_stderr": False}
     with serving(tmp_path, conf) as service:
         service.wait(lambda: service.passes() >= 2)
@@ -380,15 +393,14 @@ def test_a_log_that_was_rotated_is_opened_anew_by_sighup(placement_server: Place
         service.wait(lambda: service.descriptors() <= descriptors)  # it may be in the middle of a pass
 
 
-def test_a_full_disk_is_told_once_and_loses_nothing(placement_server: PlacementServer, tmp_path: Path) -> None:
-    state = tmp_path / "small"
-    state.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(state)], check=True)
-    try:
+def test_a_full_disk_is_told_once_and_loses_nothing(
+    placement_server: PlacementServer, placement: ByHand, tmp_path: Path
+) -> None:
+    with mounted(tmp_path / "small", "size=256k") as state:
         conf = made_up(tmp_path, noauth(placement_server.url), state_directory=state)
         with serving(tmp_path, conf, state=state) as service:
             service.wait(lambda: service.passes() >= 2)
-            stood = ByHand(placement_server.url).send("GET", "/resource_providers")["resource_providers"]
+            stood = placement.providers()
             filler = state / "filler"
             subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=4k"], check=False, capture_output=True)
             service.wait(lambda: "cannot write" in service.lines())
@@ -398,17 +410,14 @@ def test_a_full_disk_is_told_once_and_loses_nothing(placement_server: PlacementS
             service.wait(service.is_ready)
             service.wait_for_passes(2)
 
-            assert ByHand(placement_server.url).send("GET", "/resource_providers")["resource_providers"] == stood
+            assert placement.providers() == stood
             assert "Traceback" not in service.lines()
-    finally:
-        subprocess.run(["umount", str(state)], check=True)
 
 
 def test_one_node_that_fails_does_not_keep_the_others_from_theirs(
-    placement_server: PlacementServer, tmp_path: Path
+    proxy: Proxy, placement: ByHand, tmp_path: Path
 ) -> None:
     """And the service is not ready as long as it does."""
-    conf = made_up(tmp_path, noauth(""), interval=1) | {"fake": {"hosts": 3}}
     bad: list[str] = []
 
     def fail(request: Request, forward: Forward) -> Answer:
@@ -417,16 +426,14 @@ def test_one_node_that_fails_does_not_keep_the_others_from_theirs(
             bad.append(request.path.rpartition("=")[2])
         return Answer(500, (), b"") if bad and bad[0] in request.path else answer
 
-    with Proxy(placement_server.url, hook=fail) as proxy:
-        conf["placement"] = noauth(proxy.url)
-        with serving(tmp_path, conf) as service:
-            service.wait(lambda: service.passes() >= 1)
-            found = ByHand(placement_server.url).send("GET", "/resource_providers")["resource_providers"]
-            assert len(found) == 2
-            assert Counter(service.status()["outcomes"].values())["failed"] == 1
-            assert not service.is_ready()
-            proxy.hook = pass_on
-            service.wait(service.is_ready)
+    proxy.hook = fail
+    with serving(tmp_path, made_up(tmp_path, noauth(proxy.url)) | {"fake": {"hosts": 3}}) as service:
+        service.wait(lambda: service.passes() >= 1)
+        assert len(placement.providers()) == 2
+        assert Counter(service.status()["outcomes"].values())["failed"] == 1
+        assert not service.is_ready()
+        proxy.hook = pass_on
+        service.wait(service.is_ready)
 
 
 def test_an_answer_that_is_none_of_keystones_ends_nothing(tmp_path: Path) -> None:
@@ -443,14 +450,12 @@ def test_an_answer_that_is_none_of_keystones_ends_nothing(tmp_path: Path) -> Non
             assert service.lines().count("degraded") == 1
 
 
-def test_a_second_service_with_the_same_folder_is_refused(placement_server: PlacementServer, tmp_path: Path) -> None:
-    with serving(tmp_path, made_up(tmp_path, noauth(placement_server.url))) as service:
-        service.wait(lambda: service.passes() >= 1)
-        done = run_agent("run", "--config-file", service.config)
+def test_a_second_service_with_the_same_folder_is_refused(service: Service) -> None:
+    done = run_agent("run", "--config-file", service.config)
 
-        assert done.code == 1
-        assert "the service runs already" in done.err.splitlines()[-1]
-        service.wait_for_passes(1)
+    assert done.code == 1
+    assert "the service runs already" in done.err.splitlines()[-1]
+    service.wait_for_passes(1)
 
 
 def test_health_and_metrics_are_served_on_loopback(placement_server: PlacementServer, tmp_path: Path) -> None:
@@ -532,28 +537,24 @@ def test_check_names_a_file_with_a_password_that_others_can_read(tmp_path: Path)
         assert "s3cret" not in done.out
 
 
-def test_what_root_leaves_in_the_services_folder_is_its_users(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
+def test_what_root_leaves_in_the_services_folder_is_its_users(conf: Groups, tmp_path: Path) -> None:
     """A command by hand, before the service or beside it."""
     state = tmp_path / "state"
     state.mkdir()
     os.chown(state, 65534, 65534)
     for part in state.parents:  # as /var/lib: other users may pass
         part.chmod(part.stat().st_mode | 0o011)
-    config = write_config(made_up(tmp_path, noauth(placement_server.url)), tmp_path / "agent.conf")
+    config = write_config(conf, tmp_path / "agent.conf")
 
     assert run_agent("sync", "--config-file", config).code == 0
 
     assert {path.stat().st_uid for path in state.rglob("*")} == {65534}
 
 
-def test_commands_and_the_service_never_write_at_once(placement_server: PlacementServer, tmp_path: Path) -> None:
-    with serving(tmp_path, made_up(tmp_path, noauth(placement_server.url))) as service:
-        service.wait(lambda: service.passes() >= 1)
-        results = [run_agent("sync", "--config-file", service.config, "--format", "json") for _ in range(5)]
+def test_commands_and_the_service_never_write_at_once(service: Service) -> None:
+    results = [run_agent("sync", "--config-file", service.config, "--format", "json") for _ in range(5)]
 
-        assert [(done.code, done.json["outcome"]) for done in results] == [(0, "unchanged")] * 5
+    assert [(done.code, done.json["outcome"]) for done in results] == [(0, "unchanged")] * 5
 
 
 @pytest.mark.parametrize("kind", ["password", "application credential", "password from systemd", "password in a URL"])
@@ -599,17 +600,15 @@ def test_no_secret_is_told_at_any_level(kind: str, cloud: Cloud, tmp_path: Path)
 
 
 @pytest.mark.parametrize("kills", [int(os.environ.get("KILLS", "10"))])
-def test_it_recovers_from_a_kill_at_any_moment(kills: int, placement_server: PlacementServer, tmp_path: Path) -> None:
+def test_it_recovers_from_a_kill_at_any_moment(kills: int, conf: Groups, placement: ByHand, tmp_path: Path) -> None:
     """By hand ``KILLS=500`` (make soak): each first pass writes there and here, and nothing is lost on either side."""
     chance = random.Random(os.environ.get("SOAK_SEED", "20261121"))
-    send = ByHand(placement_server.url).send
-    conf = made_up(tmp_path, noauth(placement_server.url))
     with serving(tmp_path, conf) as service:
         service.wait(lambda: service.passes() >= 1)
-    (provider,) = send("GET", "/resource_providers")["resource_providers"]
-    path = f"/resource_providers/{provider['uuid']}"
-    ByHand(placement_server.url).allocate(provider["uuid"], "VCPU", 1)
-    held = send("GET", f"{path}/allocations")["allocations"]
+    (provider,) = placement.providers().values()
+    path = f"/resource_providers/{provider['uuid']}/allocations"
+    placement.allocate(provider["uuid"], "VCPU", 1)
+    held = placement.send("GET", path)["allocations"]
     begun = 0
     for number in range(kills):
         conf["DEFAULT"]["cpu_allocation_ratio"] = number % 7 + 1
@@ -624,9 +623,9 @@ def test_it_recovers_from_a_kill_at_any_moment(kills: int, placement_server: Pla
     print(f"\n{kills} kills, {begun} of them after the first pass")
     assert "is not valid" not in service.lines()
     assert "Traceback" not in service.lines()
-    (after,) = send("GET", "/resource_providers")["resource_providers"]
+    (after,) = placement.providers().values()
     assert after["uuid"] == provider["uuid"]
-    inventories = send("GET", f"{path}/inventories")["inventories"]
+    inventories = placement.stock(provider["uuid"])
     assert inventories.keys() == {"VCPU", "MEMORY_MB", "DISK_GB"}
     assert inventories["VCPU"]["allocation_ratio"] == (kills - 1) % 7 + 1
-    assert send("GET", f"{path}/allocations")["allocations"] == held
+    assert placement.send("GET", path)["allocations"] == held
