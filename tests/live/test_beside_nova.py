@@ -95,12 +95,7 @@ def lay_down_as_nova(placement: ByHand, golden: GoldenHost) -> dict[str, dict[st
     made = {name: one for name, one in providers.items() if not any("NET" in kind for kind in one["inventories"])}
     traits = {name: sorted({*one["traits"], "OWNER_NOVA"} - {MARK}) for name, one in made.items()}
     lay_down(placement, {name: {**one, "traits": traits[name]} for name, one in made.items()})
-    return rows_of(placement)
-
-
-def rows_of(placement: ByHand) -> dict[str, dict[str, Any]]:
-    """Each provider with its generation, which any write raises."""
-    return {one["name"]: one for one in placement.send("GET", "/resource_providers")["resource_providers"]}
+    return placement.providers()
 
 
 def test_in_the_role_beside_only_what_nova_leaves_out_is_written(
@@ -128,7 +123,7 @@ def test_in_the_role_beside_only_what_nova_leaves_out_is_written(
         beside = options(role="beside")
         done = host.run("sync", *beside)
         assert (done.code, done.json["outcome"]) == (0, "changed")
-        stands = rows_of(placement)
+        stands = placement.providers()
         assert stands.keys() - novas.keys() == {f"{name}_0000:01:00.0", f"{name}_0000:81:00.0"}
         assert {one: stands[one] for one in novas} == novas
         shown = host.run("show", *beside).json["providers"]
@@ -145,7 +140,7 @@ def test_in_the_role_beside_only_what_nova_leaves_out_is_written(
         assert "leave out --to numa" in refused.err
         assert host.run("sync", *beside).json["outcome"] == "unchanged"
         assert host.run("retire", *beside).code == 0
-    assert rows_of(placement) == novas
+    assert placement.providers() == novas
 
 
 def test_a_hypervisor_that_nova_has_is_left_to_it_until_a_person_says_otherwise(
@@ -166,7 +161,7 @@ def test_a_hypervisor_that_nova_has_is_left_to_it_until_a_person_says_otherwise(
 
         nova.fault = failing(500)
         unsure = run("sync")
-        assert (unsure.code, unsure.json["outcome"], rows_of(placement)) == (4, "contested", {})
+        assert (unsure.code, unsure.json["outcome"], placement.providers()) == (4, "contested", {})
         assert "nova-compute may report" in unsure.json["notes"][0]
 
         nova.fault = lambda _request: None
@@ -178,7 +173,7 @@ def test_a_hypervisor_that_nova_has_is_left_to_it_until_a_person_says_otherwise(
         assert run("sync", reserved=600).json["outcome"] == "changed"  # a nova that is away keeps no host as it was
         nova.fault = lambda _request: None
 
-        ((name, root),) = rows_of(placement).items()
+        ((name, root),) = placement.providers().items()
         nova.hypervisors[root["uuid"]] = HOST
         refused = run("sync", reserved=700)
         assert (refused.code, refused.json["outcome"]) == (4, "contested")

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
-import requests
 
 from beds import placement
 from beds.agents import run_agent
+from beds.by_hand import ByHand
 from beds.golden import HOSTS, GoldenHost, write_layout
-from beds.placement import NOAUTH_HEADERS
 from beds.synthetic.hosts import FOUR_CELLS
 
 pytestmark = pytest.mark.live
@@ -34,30 +34,26 @@ class Scheduler:
     """Asks a placement that holds the host with four cells in one layout."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        providers = self._get("/resource_providers")["resource_providers"]
-        self._names = {one["uuid"]: one["name"].removeprefix(f"{FOUR_CELLS.name}_") for one in providers}
+        self._placement = ByHand(url)
+        providers = self._placement.providers()
+        self._names = {one["uuid"]: name.removeprefix(f"{FOUR_CELLS.name}_") for name, one in providers.items()}
 
     def ask(self, query: dict[str, str], *groups: str) -> Answer:
         """Where each of these groups of a query would be, for every candidate."""
-        found = self._get("/allocation_candidates", {"limit": "1000", "group_policy": "none", **query})
         return frozenset(
             tuple(self._names[request["mappings"][group][0]] for group in groups)
-            for request in found["allocation_requests"]
+            for request in self._candidates({"group_policy": "none", **query})
         )
 
     def places(self, query: dict[str, str]) -> frozenset[frozenset[str]]:
         """The providers of every candidate."""
-        found = self._get("/allocation_candidates", {"limit": "1000", **query})
         return frozenset(
-            frozenset(self._names[uuid] for uuid in request["allocations"]) for request in found["allocation_requests"]
+            frozenset(self._names[uuid] for uuid in request["allocations"]) for request in self._candidates(query)
         )
 
-    def _get(self, path: str, query: dict[str, str] | None = None) -> Any:
-        headers = {**NOAUTH_HEADERS, "OpenStack-API-Version": "placement 1.39"}
-        answer = requests.get(f"{self._url}{path}", params=query, headers=headers, timeout=30)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+    def _candidates(self, query: dict[str, str]) -> Any:
+        path = f"/allocation_candidates?{urlencode({'limit': '1000', **query}, doseq=True)}"
+        return self._placement.send("GET", path)["allocation_requests"]
 
 
 @pytest.fixture(scope="module")

@@ -65,8 +65,7 @@ class Host:
             add_consumer(self.placement, consumer, {"allocations": allocations})
 
     def held(self) -> dict[str, Any]:
-        rows = self.placement.send("GET", "/resource_providers")["resource_providers"]
-        names = {row["uuid"]: row["name"] for row in rows}
+        names = {row["uuid"]: name for name, row in self.placement.providers().items()}
         return {
             consumer: read_consumer(self.placement, consumer, names)["allocations"]
             for consumer in self.step["after"]["allocations"]
@@ -123,7 +122,9 @@ def test_an_orphan_with_a_disk_on_shared_storage_is_told_until_a_person_releases
     for _ in range(2):
         healed = host.run("audit", "--heal", "--policy", host.policy)
         assert healed.code == 3
-        assert {finding["outcome"] for finding in healed.json["findings"]} == {"reported"}
+        assert {
+            (one["kind"], one["resource_class"], one["safe"], one["outcome"]) for one in healed.json["findings"]
+        } == {("orphaned", name, False, "reported") for name in ("VCPU", "MEMORY_MB", "DISK_GB")}
         assert f"release {identity('gone')}" in healed.json["findings"][0]["seen"]
         assert host.held() == before
 

@@ -22,7 +22,7 @@ import requests
 
 from beds import databases
 from beds.agents import COMMAND, run_agent
-from beds.by_hand import ByHand
+from beds.by_hand import ByHand, claim_body
 from beds.faults import Killer, Storm
 from beds.gpu_host import make_host, write_config_of
 from beds.ledger import Ledger, Moment
@@ -89,13 +89,13 @@ def sums(host: FakeHost) -> dict[str, dict[str, int]]:
 def everything(placement: ByHand) -> Any:
     """All that placement holds but generations, by uuid."""
     found = {}
-    for row in placement.send("GET", "/resource_providers")["resource_providers"]:
+    for name, row in placement.providers().items():
         base = f"/resource_providers/{row['uuid']}"
         found[row["uuid"]] = {
-            "name": row["name"],
+            "name": name,
             "parent": row["parent_provider_uuid"],
-            "inventories": placement.send("GET", f"{base}/inventories")["inventories"],
-            "traits": sorted(placement.send("GET", f"{base}/traits")["traits"]),
+            "inventories": placement.stock(row["uuid"]),
+            "traits": sorted(placement.traits(row["uuid"])),
             "aggregates": sorted(placement.send("GET", f"{base}/aggregates")["aggregates"]),
             "allocations": {
                 consumer: record["resources"]
@@ -280,13 +280,7 @@ class Claimers:
         if not offers:
             return self._count("no candidate")
         consumer = str(UUID(int=chance.getrandbits(128)))
-        body = {
-            "allocations": chance.choice(offers)["allocations"],
-            "project_id": "p",
-            "user_id": "u",
-            "consumer_generation": None,
-            "consumer_type": "INSTANCE",
-        }
+        body = claim_body({}) | {"allocations": chance.choice(offers)["allocations"]}
         answer = http.put(f"{self.placement}/allocations/{consumer}", json=body)
         if answer.status_code == 204:
             with self._turn:
@@ -314,11 +308,6 @@ class Claimers:
     def _count(self, what: str) -> None:
         with self._turn:
             self.counts[what] = self.counts.get(what, 0) + 1
-
-
-def identity_of(cloud: SharedPlacement, provider: str) -> str:
-    rows = ByHand(cloud.server.url).send("GET", f"/resource_providers?name={provider}")["resource_providers"]
-    return str(rows[0]["uuid"])
 
 
 @pytest.mark.parametrize("disturbed", [False, True], ids=["calm", "with faults"])
@@ -368,9 +357,8 @@ def test_a_host_that_is_turned_back_and_forth_under_schedulers_never_has_a_wrong
                     with claimers.paused():
                         moment = ledger.look()
                         assert moment.held() == claimers.held | sums(host), f"turn {turn}"
-                        over = {
-                            slot for slot in moment.overbooked() if identity_of(cloud, slot[0]) not in claimers.touched
-                        }
+                        rows = ByHand(cloud.server.url).providers()
+                        over = {slot for slot in moment.overbooked() if rows[slot[0]]["uuid"] not in claimers.touched}
                         assert over == set(), f"turn {turn} to {layout}"
                         twice += len(moment.overbooked())
                         claimers.touched.clear()

@@ -19,7 +19,7 @@ from beds.by_hand import ByHand
 from beds.golden import HOSTS
 from beds.one_host import RESHAPE, Cut, OneHost
 from beds.placement import PlacementServer
-from beds.trees import add_consumer, identity
+from beds.trees import add_consumer, identity, lay_down
 from beds.upgrades import write_config
 from drivers.policy import DiskPolicy, Policy
 from drivers.pools import SHARER
@@ -82,12 +82,10 @@ class Fleet:
         return self.run(name, "sync", *more, shared_disk=shared_disk, report_pool=True)
 
     def providers(self) -> dict[str, Any]:
-        rows = self.placement.send("GET", "/resource_providers")["resource_providers"]
-        return {one["name"]: one for one in rows}
+        return self.placement.providers()
 
     def stock(self, name: str) -> Any:
-        uuid = self.providers()[name]["uuid"]
-        return self.placement.send("GET", f"/resource_providers/{uuid}/inventories")["inventories"]
+        return self.placement.stock(self.providers()[name]["uuid"])
 
     def held(self, name: str) -> dict[str, Mapping[str, int]]:
         """What each consumer has on a provider."""
@@ -98,14 +96,12 @@ class Fleet:
     def said(self, name: str) -> Any:
         """What an operator says of a provider: its traits, and its aggregates."""
         uuid = self.providers()[name]["uuid"]
-        traits = self.placement.send("GET", f"/resource_providers/{uuid}/traits")["traits"]
         aggregates = self.placement.send("GET", f"/resource_providers/{uuid}/aggregates")["aggregates"]
-        return {"traits": sorted(traits), "aggregates": sorted(aggregates), "stock": self.stock(name)}
+        traits = sorted(self.placement.traits(uuid))
+        return {"traits": traits, "aggregates": sorted(aggregates), "stock": self.stock(name)}
 
     def join(self, name: str, *aggregates: str) -> None:
-        one = self.providers()[name]
-        body = {"resource_provider_generation": one["generation"], "aggregates": list(aggregates)}
-        self.placement.send("PUT", f"/resource_providers/{one['uuid']}/aggregates", body)
+        self.placement.set_aggregates(self.providers()[name]["uuid"], *aggregates)
 
     def sums(self) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -341,10 +337,8 @@ def test_a_guest_on_the_move_keeps_its_disk_on_the_pool(fleet: Fleet) -> None:
 
 def test_what_an_operator_sets_of_the_pool_stays(fleet: Fleet) -> None:
     fleet.at_once("reshape", "--apply")
-    seen = fleet.placement.send("GET", f"/resource_providers/{POOL_UUID}/inventories")
-    stock = seen["inventories"]["DISK_GB"] | {"reserved": 100, "allocation_ratio": 1.5}
-    body = {"resource_provider_generation": seen["resource_provider_generation"], "inventories": {"DISK_GB": stock}}
-    fleet.placement.send("PUT", f"/resource_providers/{POOL_UUID}/inventories", body)
+    fleet.placement.change_stock(POOL_UUID, DISK_GB={"reserved": 100, "allocation_ratio": 1.5})
+    stock = fleet.stock(POOL)["DISK_GB"]
 
     fleet.at_once("sync")
     assert fleet.report(shared_disk="sharing").code == 0
@@ -442,13 +436,9 @@ def test_a_pool_that_holds_less_than_one_gib_offers_nothing_once_a_person_says_s
 def on_nfs(placement_server: PlacementServer, tmp_path: Path) -> Fleet:
     """Hosts of a storage that an operator shares among them."""
     found = with_guests(Fleet(placement_server, tmp_path, of_ceph=False))
-    send, identity_ = found.placement.send, identity(NFS)
-    send("POST", "/resource_providers", {"name": NFS, "uuid": identity_})
     stock = {"DISK_GB": {"total": 900, "reserved": 50, "allocation_ratio": 1.5}}
-    body: dict[str, object] = {"resource_provider_generation": 0, "inventories": stock}
-    send("PUT", f"/resource_providers/{identity_}/inventories", body)
-    body = {"resource_provider_generation": 1, "traits": ["MISC_SHARES_VIA_AGGREGATE"]}
-    send("PUT", f"/resource_providers/{identity_}/traits", body)
+    shared = {"parent": None, "inventories": stock, "traits": ["MISC_SHARES_VIA_AGGREGATE"]}
+    lay_down(found.placement, {NFS: shared})
     for name in (NFS, *NAMES):
         found.join(name, identity("their aggregate"))
     return found
