@@ -2,7 +2,6 @@
 
 import os
 import random
-import subprocess
 import threading
 import uuid
 from collections.abc import Iterator, Mapping
@@ -13,6 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from beds.by_hand import claim_body
 from beds.cloud.cloud import UNTYPED
 from beds.cloud.lab import NAME, Lab
 from beds.huge_pages import huge_pages
@@ -67,12 +67,7 @@ def racing(lab: Lab, seed: int) -> Iterator[list[int]]:
     def race() -> None:
         while not ended.wait(0.05):
             consumer = str(uuid.UUID(int=chance.getrandbits(128), version=4))
-            body = {
-                "allocations": {chance.choice(providers): {"resources": {"VCPU": chance.randint(1, 4)}}},
-                "project_id": "racing",
-                "user_id": "racing",
-                "consumer_generation": None,
-            }
+            body = claim_body({chance.choice(providers): {"VCPU": chance.randint(1, 4)}}, None)
             path = f"/allocations/{consumer}"
             done = lab.cloud.placement.put(path, json=body, microversion=UNTYPED, raise_exc=False)
             claims[0] += done.status_code == 204
@@ -90,9 +85,7 @@ def racing(lab: Lab, seed: int) -> Iterator[list[int]]:
 
 def cell_of(lab: Lab, server: str) -> int | None:
     """The cell that libvirt binds a guest's memory to; None: it is not bound."""
-    command = ["virsh", "-c", lab.host.libvirtd.uri, "dumpxml", server]
-    domain = ElementTree.fromstring(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    bound = domain.find("numatune/memory")
+    bound = ElementTree.fromstring(lab.host.libvirtd.virsh("dumpxml", server)).find("numatune/memory")
     return None if bound is None else int(bound.get("nodeset", ""))
 
 

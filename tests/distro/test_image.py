@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 from beds import placement, podman
 from beds.by_hand import ByHand
 from beds.podman import Podman
-from beds.process import BedError
+from beds.process import BedError, wait_until
 from beds.root import PROJECT, Root, changeable
 from beds.synthetic import bed
 from beds.synthetic.bed import Host
@@ -145,14 +144,10 @@ def test_the_service_in_a_container_reports_its_host_and_is_healthy(
             host.files.root / "sys": "/sys:ro",
         }
         with podman.started(containers, volumes, "--env=SYSTEMD_DEVICE_VERIFY_SYSFS=0", f"--group-add={LIBVIRT}"):
-            deadline = time.monotonic() + PATIENCE_S
-            while not containers.healthy():
-                assert time.monotonic() < deadline, containers.logs()
-                time.sleep(0.5)
+            wait_until(containers.healthy, PATIENCE_S, containers.logs, pause_s=0.5)
 
-            rows = ByHand(server.url).send("GET", "/resource_providers")["resource_providers"]
             names = {f"{QUEENS_FIRST.name}_{nic.address}" for nic in QUEENS_FIRST.nics}
-            assert {row["name"] for row in rows} == names | {QUEENS_FIRST.name}
+            assert ByHand(server.url).providers().keys() == names | {QUEENS_FIRST.name}
             containers.run("stop", podman.NAME)
             assert containers.run("wait", podman.NAME).strip() == "0"
 

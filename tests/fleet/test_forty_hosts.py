@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from beds import databases, placement
-from beds.by_hand import ByHand
+from beds.by_hand import ByHand, claim_body
 from beds.inventory import Fleet, make_hosts, trees
 from beds.placement import PlacementServer
 from beds.trees import identity
@@ -58,13 +58,7 @@ def claiming(url: str) -> Iterator[list[int]]:
             found = requests.get(f"{url}/allocation_candidates?resources=DISK_GB:1", headers=HEADERS, timeout=60)
             offers = found.json()["allocation_requests"] if found.ok else []
             for offer in offers[number :: CLAIMERS * 3]:
-                body = {
-                    "allocations": offer["allocations"],
-                    "project_id": "claimer",
-                    "user_id": "claimer",
-                    "consumer_generation": None,
-                    "consumer_type": "INSTANCE",
-                }
+                body = claim_body({}) | {"allocations": offer["allocations"]}
                 consumer = uuid4()
                 answer = requests.put(f"{url}/allocations/{consumer}", json=body, headers=HEADERS, timeout=60)
                 if answer.status_code == 204:

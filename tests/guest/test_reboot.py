@@ -4,7 +4,6 @@ loaded. Nothing of them is lost in placement, and nothing of them is on offer me
 """
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,34 +14,13 @@ from beds import placement
 from beds.by_hand import ByHand
 from beds.guest import machine
 from beds.guest.machine import PROJECT, Guest
-from beds.guest.service import CARDS, HOST, UNIT, build, install, wait_until_well
+from beds.guest.service import CARDS, CONFIG, HOST, PATIENCE_S, UNIT, build, install, set_vfs, wait_until_well
+from beds.process import wait_until
 
 pytestmark = pytest.mark.live
 
 VF, MTTY = "SRIOV_NET_VF", "CUSTOM_MTTY"
-PATIENCE_S = 240
 PORT = 9101
-CONFIG = """\
-[DEFAULT]
-instances_path = /var/lib
-state_path = /nonexistent
-[libvirt]
-virt_type = qemu
-[pci]
-discover = all
-[devices]
-enabled_mdev_types = mtty-1
-[mdev_mtty-1]
-mdev_class = CUSTOM_MTTY
-[placement]
-auth_type = none
-endpoint = http://10.0.2.2:{port}
-[agent]
-interval = 5
-start_spread = 0
-metrics_port = {metrics}
-expect_timeout = {expect}
-"""
 FETCH = (
     f"python3 -c 'import urllib.request as r; print(r.urlopen(\"http://127.0.0.1:{PORT}/metrics\").read().decode())'"
 )
@@ -59,12 +37,12 @@ class Host:
     """What placement has of the guest as a host."""
 
     def __init__(self, url: str) -> None:
-        self.send = ByHand(url).send
+        self.placement = ByHand(url)
 
     def stock(self, name: str, resource_class: str) -> tuple[int, int]:
         """Total and reserved of a class on a provider; zeros where there is none."""
-        rows = self.send("GET", f"/resource_providers?name={HOST}_{name}")["resource_providers"]
-        found = self.send("GET", f"/resource_providers/{rows[0]['uuid']}/inventories")["inventories"] if rows else {}
+        row = self.placement.providers().get(f"{HOST}_{name}")
+        found = self.placement.stock(row["uuid"]) if row else {}
         one = found.get(resource_class, {"total": 0, "reserved": 0})
         return one["total"], one["reserved"]
 
@@ -76,16 +54,8 @@ class Host:
         self.wait_until(lambda: self.all() == wanted, guest)
 
     def wait_until(self, done: Callable[[], bool], guest: Guest) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not done():
-            told = guest.run(f"journalctl --no-pager -n 30 -u {UNIT}", check=False)
-            assert time.monotonic() < deadline, (self.all(), told)
-            time.sleep(2)
-
-
-def set_vfs(guest: Guest, card: str) -> None:
-    guest.run(f"ip link set $(ls /sys/bus/pci/devices/{card}/net) up")
-    guest.run(f"echo 4 > /sys/bus/pci/devices/{card}/sriov_numvfs")
+        journal = f"journalctl --no-pager -n 30 -u {UNIT}"
+        wait_until(done, PATIENCE_S, lambda: (self.all(), guest.run(journal, check=False)), pause_s=2)
 
 
 def audit(guest: Guest) -> dict[str, Any]:
@@ -96,7 +66,8 @@ def audit(guest: Guest) -> dict[str, Any]:
 
 
 def config(url: str, expect: int) -> str:
-    return CONFIG.format(port=url.rpartition(":")[2], metrics=PORT, expect=expect)
+    usual = CONFIG.format(port=url.rpartition(":")[2], layout="devices")
+    return f"{usual}interval = 5\nmetrics_port = {PORT}\nexpect_timeout = {expect}\n"
 
 
 def test_what_a_boot_takes_away_is_reserved_until_it_is_back_or_the_wait_is_over(
@@ -112,8 +83,7 @@ def test_what_a_boot_takes_away_is_reserved_until_it_is_back_or_the_wait_is_over
         guest.run(f"systemctl enable --now {UNIT}")
         wait_until_well(guest)
         host.wait_for(whole, guest)
-        identity = host.send("GET", f"/resource_providers?name={HOST}_{CARDS[0]}")["resource_providers"][0]["uuid"]
-        ByHand(server.url).allocate(identity, VF, 1)
+        host.placement.allocate(host.placement.providers()[f"{HOST}_{CARDS[0]}"]["uuid"], VF, 1)
 
         guest.reboot()
         host.wait_for(((4, 4), (4, 4), (24, 24)), guest)

@@ -10,7 +10,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,7 @@ from beds import placement
 from beds.by_hand import ByHand
 from beds.guest import machine
 from beds.guest.machine import PROJECT, Guest
-from beds.guest.service import CARDS, HOST, RESHAPE, UNIT, build, install, show, wait_until_well
+from beds.guest.service import CARDS, CONFIG, HOST, RESHAPE, UNIT, build, install, set_vfs, show, wait_until_well
 from beds.guests import GuestSpec, domain_xml
 
 pytestmark = pytest.mark.live
@@ -26,27 +25,6 @@ pytestmark = pytest.mark.live
 IMAGE = PROJECT / ".guest"
 VFS = ("0000:41:10.0", "0000:81:10.0")
 MTTY = "/sys/class/mdev_bus/mtty/mdev_supported_types/mtty-1/create"
-CONFIG = """\
-[DEFAULT]
-instances_path = /var/lib
-state_path = /nonexistent
-[compute]
-layout = {layout}
-[libvirt]
-virt_type = qemu
-[pci]
-discover = all
-[devices]
-enabled_mdev_types = mtty-1
-[mdev_mtty-1]
-mdev_class = CUSTOM_MTTY
-[placement]
-auth_type = none
-endpoint = http://10.0.2.2:{port}
-[agent]
-interval = 10
-start_spread = 0
-"""
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +38,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def guest(tmp_path: Path) -> Iterator[Guest]:
     with machine.running(IMAGE, tmp_path) as running:
         for card in CARDS:
-            running.run(f"ip link set $(ls /sys/bus/pci/devices/{card}/net) up")
-            running.run(f"echo 4 > /sys/bus/pci/devices/{card}/sriov_numvfs")
+            set_vfs(running, card)
         yield running
 
 
@@ -69,24 +46,25 @@ def test_an_upgrade_converts_the_host_under_its_guests(
     guest: Guest, package: dict[str, Path], placement_template: Path, tmp_path: Path
 ) -> None:
     with placement.serving(tmp_path / "placement", placement_template) as server:
-        send = ByHand(server.url).send
-        install(guest, package["now"], CONFIG.format(layout="flat", port=server.url.rpartition(":")[2]))
+        placed = ByHand(server.url)
+        install(guest, package["now"], config("flat", server.url))
         guest.run(f"systemctl start {UNIT}")
         wait_until_well(guest)
-        (root,) = send("GET", "/resource_providers")["resource_providers"]
-        stock = send("GET", f"/resource_providers/{root['uuid']}/inventories")["inventories"]
+        (root,) = placed.providers().values()
+        stock = placed.stock(root["uuid"])
         assert (stock["SRIOV_NET_VF"]["total"], stock["CUSTOM_MTTY"]["total"]) == (8, 24)
 
         guests = {str(uuid.uuid4()): vf for vf in VFS}
         for identity, vf in guests.items():
             start_guest(guest, identity, vf)
-            allocate(send, identity, root["uuid"])
+            # What the scheduler gave it of the flat host.
+            placed.claim(identity, {root["uuid"]: {"VCPU": 1, "MEMORY_MB": 64, "SRIOV_NET_VF": 1, "CUSTOM_MTTY": 1}})
         before = processes(guest)
         assert len(before) == len(guests)
 
         approve(guest, "numa")
         began = time.monotonic()
-        install(guest, package["next"], CONFIG.format(layout="numa", port=server.url.rpartition(":")[2]))
+        install(guest, package["next"], config("numa", server.url))
         wait_until_well(guest)
         print(f"\nupgraded and converted in {time.monotonic() - began:.0f} s")
 
@@ -98,10 +76,10 @@ def test_an_upgrade_converts_the_host_under_its_guests(
             < int(show(guest, RESHAPE, "ExecMainExitTimestampMonotonic"))
             <= int(show(guest, UNIT, "ExecMainStartTimestampMonotonic"))
         )
-        names = {row["uuid"]: row["name"] for row in send("GET", "/resource_providers")["resource_providers"]}
+        names = {row["uuid"]: name for name, row in placed.providers().items()}
         for identity, vf in guests.items():
             cell = VFS.index(vf)
-            held = send("GET", f"/allocations/{identity}")["allocations"]
+            held = placed.send("GET", f"/allocations/{identity}")["allocations"]
             where = {(names[slot], kind): n for slot, row in held.items() for kind, n in row["resources"].items()}
             print(f"guest on {vf}: {where}")
             assert where[f"{HOST}_{CARDS[cell]}", "SRIOV_NET_VF"] == 1
@@ -109,6 +87,10 @@ def test_an_upgrade_converts_the_host_under_its_guests(
             assert where[f"{HOST}_NUMA{cell}", "VCPU"] == 1
             assert where[f"{HOST}_NUMA{cell}_PAGES_4", "MEMORY_MB"] == 64
             assert len(where) == 4
+
+
+def config(layout: str, url: str) -> str:
+    return CONFIG.format(layout=layout, port=url.rpartition(":")[2]) + "interval = 10\n"
 
 
 def approve(guest: Guest, layout: str) -> None:
@@ -128,19 +110,6 @@ def start_guest(guest: Guest, identity: str, vf: str) -> None:
     )
     guest.send(f"/root/{identity}.xml", text)
     guest.run(f"virsh -q create /root/{identity}.xml")
-
-
-def allocate(send: Any, identity: str, root: str) -> None:
-    """What the scheduler gave it of the flat host."""
-    resources = {"VCPU": 1, "MEMORY_MB": 64, "SRIOV_NET_VF": 1, "CUSTOM_MTTY": 1}
-    body = {
-        "allocations": {root: {"resources": resources}},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": None,
-        "consumer_type": "INSTANCE",
-    }
-    send("PUT", f"/allocations/{identity}", body)
 
 
 def processes(guest: Guest) -> set[str]:

@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Page, Request, sync_playwright
 from beds import ironic, placement
 from beds.agents import Result, run_agent
 from beds.by_hand import ByHand
-from beds.guests import GuestSpec, add_guests, domain_xml
+from beds.guests import GuestSpec, add_guests
 from beds.nodes import make_nodes, nodes_agent
 from beds.placement import PlacementServer
 from beds.synthetic import bed
@@ -50,16 +50,11 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def lab(placement_server: PlacementServer, tmp_path: Path) -> Upgrade:
-    found = Upgrade(Story(UPGRADES / "05-devices-to-numa").data, placement_server.url, tmp_path)
-    archive, sixth = Path(str(found.options[1])), identity("sixth")
-    spec = GuestSpec(vcpus=1, memory_mib=512)
-    (archive / f"libvirt/domains/{sixth}.xml").write_text(
-        domain_xml(sixth, "instance-00000006", spec), encoding="utf-8"
-    )
-    states = json.loads((archive / "libvirt/domains.json").read_text(encoding="utf-8"))
-    (archive / "libvirt/domains.json").write_text(json.dumps({**states, sixth: spec.state}), encoding="utf-8")
-    add_consumer(found.placement, "sixth", {"allocations": {"four-cells": {"VCPU": 1, "MEMORY_MB": 512}}})
-    return found
+    data = Story(UPGRADES / "05-devices-to-numa").data
+    rows = {"allocations": {"four-cells": {"VCPU": 1, "MEMORY_MB": 512}}}
+    before = {**data["before"], "consumers": {**data["before"]["consumers"], "sixth": rows}}
+    guests = {**data["guests"], "sixth": {"memory_mib": 512}}
+    return Upgrade({**data, "before": before, "guests": guests}, placement_server.url, tmp_path)
 
 
 def look_at(browser: Browser, picture: Path) -> None:

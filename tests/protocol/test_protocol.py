@@ -191,14 +191,7 @@ class Lab:
         return run_agent(*words, "--host", self.archive, "--config-file", config, "--format", "json")
 
     def claim(self, guest: FakeGuest) -> None:
-        body = {
-            "allocations": {self.host.identity: {"resources": self.host.flat(guest)[self.host.name]}},
-            "project_id": "p",
-            "user_id": "u",
-            "consumer_generation": None,
-            "consumer_type": "INSTANCE",
-        }
-        self.placement.send("PUT", f"/allocations/{guest.uuid}", body)
+        self.placement.claim(guest.uuid, {self.host.identity: self.host.flat(guest)[self.host.name]})
 
     def release(self, guest: FakeGuest) -> None:
         self.placement.send("DELETE", f"/allocations/{guest.uuid}")

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,10 +23,9 @@ import pytest
 from beds import nspawn, placement
 from beds.by_hand import ByHand
 from beds.nspawn import PATIENCE_S, Container
-from beds.process import BedError
+from beds.process import wait_until
 from beds.proxy import Answer, Forward, Proxy, Request, pass_on
 from beds.synthetic import bed
-from beds.synthetic.bed import Host
 from beds.synthetic.hosts import QUEENS_FIRST
 from beds.upgrades import write_config
 from reportclient.ownership import MARKER
@@ -53,14 +53,20 @@ class Installed:
 
     def running(self, but: str = "0") -> str:
         """The process of the service once it is up to date, and another than that one."""
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            pid = self.container.show(UNIT, "MainPID")
-            if pid not in ("0", but) and self.container.show(UNIT, "StatusText").startswith("up to date"):
-                return pid
-            time.sleep(0.2)
-        journal = self.container.run("journalctl", "-u", UNIT, "--no-pager", "-n", "40", check=False)
-        raise BedError(f"{self.container.show(UNIT, 'StatusText')}:\n{journal}")
+        show = self.container.show
+        wait_until(
+            lambda: show(UNIT, "MainPID") not in ("0", but) and show(UNIT, "StatusText").startswith("up to date"),
+            PATIENCE_S,
+            lambda: self.container.run("journalctl", "-u", UNIT, "--no-pager", "-n", "40", check=False),
+            pause_s=0.2,
+        )
+        return show(UNIT, "MainPID")
+
+    def report(self) -> None:
+        """The service starts, is up to date, and stops."""
+        self.container.run("systemctl", "start", UNIT)
+        self.running()
+        self.container.run("systemctl", "stop", UNIT)
 
 
 @pytest.fixture(scope="module")
@@ -124,14 +130,6 @@ def hang(request: Request, forward: Forward) -> Answer:
     return forward(request)
 
 
-def _binds(share: Path, host: Host) -> dict[Path, str]:
-    return {
-        share: "/srv/share",
-        host.files.root / "sys": "/srv/host/sys",
-        host.libvirtd.socket.parent: "/srv/run",
-    }
-
-
 @contextmanager
 def approval_of_another_host(container: Container) -> Iterator[None]:
     """Inside the context there is an approval, so that the unit of conversions runs, and it is none of this host."""
@@ -169,10 +167,8 @@ def _live(installed: Installed) -> None:
     second = installed.running(but=first)
 
     installed.proxy.hook = hang  # the loop waits for an answer, and everything else in the process goes on
-    deadline = time.monotonic() + PATIENCE_S
-    while "Watchdog timeout" not in container.run("journalctl", "-u", UNIT, "--no-pager"):
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
+    log = ("journalctl", "-u", UNIT, "--no-pager")
+    wait_until(lambda: "Watchdog timeout" in container.run(*log), PATIENCE_S, lambda: container.run(*log), pause_s=0.5)
     installed.proxy.hook = pass_on
     third = installed.running(but=second)
     assert len({first, second, third}) == 3
@@ -181,16 +177,13 @@ def _live(installed: Installed) -> None:
     container.run("systemctl", "stop", UNIT)
     assert container.show(UNIT, "Result") == "success"
 
-    rows = installed.placement.send("GET", "/resource_providers")["resource_providers"]
     names = {f"{QUEENS_FIRST.name}_{nic.address}" for nic in QUEENS_FIRST.nics}
-    assert {row["name"] for row in rows} == names | {QUEENS_FIRST.name}
+    assert installed.placement.providers().keys() == names | {QUEENS_FIRST.name}
 
 
 def test_the_reshape_before_the_start_is_harmless_when_repeated(installed: Installed) -> None:
     container = installed.container
-    container.run("systemctl", "start", UNIT)
-    installed.running()
-    container.run("systemctl", "stop", UNIT)
+    installed.report()
     installed.proxy.seen.clear()
 
     container.run("systemctl", "start", RESHAPE)
@@ -213,15 +206,11 @@ def by_hand(container: Container, *arguments: str) -> str:
 def test_the_reshape_before_the_start_converts_only_what_was_approved(installed: Installed) -> None:
     """The host changes its layout under somebody who holds a VF; root approves, and the agent's user uses that up."""
     container, send = installed.container, installed.placement.send
-    container.run("systemctl", "start", UNIT)
-    installed.running()
-    container.run("systemctl", "stop", UNIT)
+    installed.report()
     card = f"{QUEENS_FIRST.name}_{QUEENS_FIRST.nics[0].address}"
-    (provider,) = send("GET", f"/resource_providers?name={card}")["resource_providers"]
+    slots = {installed.placement.providers()[card]["uuid"]: {"SRIOV_NET_VF": 1}}
     consumer = str(uuid.uuid4())
-    claim = {"project_id": "p", "user_id": "u", "consumer_generation": None, "consumer_type": "OTHER"}
-    slots = {provider["uuid"]: {"resources": {"SRIOV_NET_VF": 1}}}
-    send("PUT", f"/allocations/{consumer}", claim | {"allocations": slots})
+    installed.placement.claim(consumer, slots, "OTHER")
     path = "/etc/compute-node-agent/compute-node-agent.conf"
     before = container.run("cat", path)
     try:
@@ -239,7 +228,7 @@ def test_the_reshape_before_the_start_converts_only_what_was_approved(installed:
         container.run("systemctl", "start", RESHAPE)
 
         assert owners.strip() == "compute-node-agent"
-        (root,) = send("GET", "/resource_providers")["resource_providers"]
+        (root,) = installed.placement.providers().values()
         assert set(send("GET", f"/allocations/{consumer}")["allocations"]) == {root["uuid"]}
         assert container.run("ls", APPROVALS).strip() == ""
     finally:
@@ -249,7 +238,6 @@ def test_the_reshape_before_the_start_converts_only_what_was_approved(installed:
 
 def test_a_reshape_that_fails_does_not_keep_the_service_from_starting(installed: Installed) -> None:
     container = installed.container
-    container.run("mkdir", "-p", f"/etc/systemd/system/{RESHAPE}.d")
     container.run(
         "tee", f"/etc/systemd/system/{RESHAPE}.d/fail.conf", text="[Service]\nExecStart=\nExecStart=/bin/false\n"
     )
@@ -265,28 +253,22 @@ def test_a_reshape_that_fails_does_not_keep_the_service_from_starting(installed:
 
 def test_beside_nova_compute_nothing_is_written(installed: Installed) -> None:
     """The unit lets the service see other processes: without our mark the root may be that one's."""
-    container, send = installed.container, installed.placement.send
-    container.run("systemctl", "start", UNIT)
-    installed.running()
-    container.run("systemctl", "stop", UNIT)
-    (root,) = send("GET", f"/resource_providers?name={QUEENS_FIRST.name}")["resource_providers"]
-    path = f"/resource_providers/{root['uuid']}/traits"
-    traits = send("GET", path)
-    unmarked = [name for name in traits["traits"] if name != MARKER]
-    send("PUT", path, traits | {"traits": unmarked})
-    forget = f"rm /var/lib/compute-node-agent/{root['uuid']}.json"
+    container, placement = installed.container, installed.placement
+    installed.report()
+    root = placement.providers()[QUEENS_FIRST.name]["uuid"]
+    traits = placement.traits(root)
+    placement.remove_traits(root, MARKER)
+    forget = f"rm /var/lib/compute-node-agent/{root}.json"
     container.run("sh", "-c", forget)
     container.run("systemd-run", "--unit=other", "bash", "-c", "exec -a /usr/bin/nova-compute sleep 600")
     try:
         container.run("systemctl", "start", UNIT)
-        deadline = time.monotonic() + PATIENCE_S
-        while not container.show(UNIT, "StatusText").startswith("contested"):
-            assert time.monotonic() < deadline, container.show(UNIT, "StatusText")
-            time.sleep(0.5)
-        assert send("GET", path)["traits"] == unmarked
+        told = partial(container.show, UNIT, "StatusText")
+        wait_until(lambda: told().startswith("contested"), PATIENCE_S, told, pause_s=0.5)
+        assert placement.traits(root) == traits - {MARKER}
     finally:
         container.run("systemctl", "stop", UNIT, "other")
-        send("PUT", path, send("GET", path) | {"traits": traits["traits"]})
+        placement.add_traits(root, *traits)
         container.run("sh", "-c", forget)
 
 
@@ -309,18 +291,14 @@ def test_a_service_that_takes_more_memory_than_its_unit_allows_is_ended_and_star
     try:
         container.run("systemctl", "start", UNIT)
         container.run("sh", "-c", LIMIT)
-        deadline = time.monotonic() + PATIENCE_S
-        while int(container.show(UNIT, "NRestarts")) <= before:
-            assert time.monotonic() < deadline
-            time.sleep(0.5)
+        restarts = partial(container.show, UNIT, "NRestarts")
+        wait_until(lambda: int(restarts()) > before, PATIENCE_S, restarts, pause_s=0.5)
         assert "status=9/KILL" in container.run("journalctl", "-u", UNIT, "--no-pager", "-n", "20")
     finally:
         container.run("systemctl", "stop", UNIT)
         container.run("rm", drop_in)
         container.run("systemctl", "daemon-reload")
-    container.run("systemctl", "start", UNIT)
-    installed.running()
-    container.run("systemctl", "stop", UNIT)
+    installed.report()
 
 
 @pytest.mark.parametrize("unit", [UNIT, RESHAPE])

@@ -69,12 +69,11 @@ class Lab:
 
     def root(self) -> dict[str, str]:
         """The only provider."""
-        (one,) = ByHand(self.placement).send("GET", "/resource_providers")["resource_providers"]
-        return dict(one)
+        (one,) = ByHand(self.placement).providers().values()
+        return one
 
     def stock(self) -> dict[str, Any]:
-        path = f"/resource_providers/{self.root()['uuid']}/inventories"
-        return dict(ByHand(self.placement).send("GET", path)["inventories"])
+        return ByHand(self.placement).stock(self.root()["uuid"])
 
     def pool_gib(self) -> int:
         """What Ceph says that the pool can hold."""
@@ -108,17 +107,16 @@ def test_a_shared_pool_is_a_provider_of_its_own_by_the_clusters_fsid(lab: Lab, w
         assert done.code == 0, done.err
 
     placement = ByHand(lab.placement)
-    rows = {one["name"]: one["uuid"] for one in placement.send("GET", "/resource_providers")["resource_providers"]}
+    rows = {name: one["uuid"] for name, one in placement.providers().items()}
     pool = rows.pop(f"ceph_{fsid}_{POOL}")
     (root,) = rows.values()
-    stocks = [placement.send("GET", f"/resource_providers/{one}/inventories")["inventories"] for one in (pool, root)]
+    stocks = [placement.stock(one) for one in (pool, root)]
     assert (stocks[0]["DISK_GB"]["total"], "DISK_GB" in stocks[1]) == (lab.pool_gib(), False)
 
     with lab.cluster.silent():
         done = lab.agent("sync", way=way, agent={"shared_disk": "sharing", "report_pool": True})
     assert done.code == 0, done.err
-    again = placement.send("GET", f"/resource_providers/{pool}/inventories")["inventories"]
-    assert again == stocks[0]
+    assert placement.stock(pool) == stocks[0]
 
 
 @pytest.mark.parametrize("way", WAYS)

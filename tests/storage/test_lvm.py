@@ -57,12 +57,12 @@ def test_disk_gb_is_what_nova_counts_and_a_group_that_is_missing_changes_nothing
         return run_agent("sync", "--config-file", write_config(groups, tmp_path / "agent.conf"))
 
     def stock() -> Any:
-        (one,) = by_hand.send("GET", "/resource_providers")["resource_providers"]
-        return by_hand.send("GET", f"/resource_providers/{one['uuid']}/inventories")
+        (one,) = by_hand.providers().values()
+        return one["generation"], by_hand.stock(one["uuid"])
 
     assert sync(group).code == 0
     before = stock()
-    assert before["inventories"]["DISK_GB"]["total"] == novas_disk_gb(options_of(group), tmp_path) == 5
+    assert before[1]["DISK_GB"]["total"] == novas_disk_gb(options_of(group), tmp_path) == 5
 
     refused = sync("no-such-group")
 
