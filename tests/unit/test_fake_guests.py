@@ -3,13 +3,14 @@
 import hashlib
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from beds.made_up import check_as_made, discover, held
 from drivers.fake.fleet import generate_fleet, make_hosts
-from drivers.fake.hosts import SHAPES
+from drivers.fake.hosts import SHAPES, Card
 
 WITH_GUESTS = [name for name, shape in SHAPES.items() if shape.has_guests]
 FIRST = {
@@ -29,6 +30,14 @@ def test_what_guests_have_is_found_where_it_was_made(shape: str, seed: int, tmp_
     for host in make_hosts(2, seed=seed, shape=shape):
         assert host.guests
         check_as_made(host, tmp_path)
+
+
+def test_a_guest_has_its_swap_on_the_hosts_disk_and_a_root_disk_only_of_an_image() -> None:
+    (guest, *_) = make_hosts(1, seed=0, shape="mixed")[0].guests
+    flavor = replace(guest.flavor, disk_gib=20, swap_mib=1025)
+
+    assert [replace(guest, flavor=flavor, of_image=of_image).disk_gib for of_image in (True, False)] == [22, 2]
+    assert Card("gpu", 0, 0, 8).vfs == ()
 
 
 def test_a_guest_has_as_much_in_the_layout_flat_as_in_the_layout_devices() -> None:
