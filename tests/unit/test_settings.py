@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from agent.sync.decide.view import Wishes
@@ -324,7 +324,12 @@ steps = st.none() | st.tuples(st.sampled_from((ONE, OTHER)), st.sampled_from((VF
 turns = st.tuples(cards, cards, steps, st.booleans())
 
 
+ILL = nic(ONE, 3, 1_000, None), nic(ONE, 3, None, None), (ONE, VF, 2), True
+SLOWER = nic(ONE, 4, 1_000, "ixgbe"), nic(ONE, 3, 1_000, "ixgbe"), None, True  # so much less bandwidth is refused
+
+
 @given(st.sampled_from(LAYOUTS), st.sampled_from((1, 2)), st.lists(turns, max_size=5))
+@example("flat", 2, [ILL, SLOWER])
 @settings(max_examples=EXAMPLES, phases=(Phase.explicit, Phase.generate))
 def test_what_an_operator_reserves_at_any_time_is_so_once_all_cards_are_well(
     layout: Layout, number: int, story: list[tuple[Card, Card, Step | None, bool]]

@@ -139,7 +139,7 @@ def _reserved(
     ends = is_reserved_by_us(said.traits) and not kept  # the marks are left of a pass that was cut off
     ends &= not is_reserved_by_us(marks)
     if unmarked or (stock == stands and not ends):
-        return seen.provider
+        return said
     marks = (marks - {HELD}) | {UNHEALTHY} if is_reserved_by_us(marks) else marks
     if any(amount > stock[name].reserved for name, amount in theirs.items() if name in stock):
         marks |= frozenset(filter(is_mark, said.traits))  # an operator reserved more than stands
