@@ -20,9 +20,9 @@ from drivers.facts import CpuMap, HostCpu, HostFacts, NetDevice, NumaCell, PciFu
 from drivers.policy import OF_CELLS, DevicePolicy, Layout, MdevRule, Policy, Ratio, Ratios
 from drivers.rules import parse_rule
 from fakes import PC, offering
-from hardware import card, gpu, host, parent
+from hardware import card, gpu, host, parent, plain
 from reportclient.names import NO_DEVICES
-from reportclient.reserve import reserved_by_operator
+from reportclient.reserve import KEEP, reserved_by_operator
 from reportclient.settings import lost_settings
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
@@ -389,6 +389,26 @@ FAST = DevicePolicy(report=True, rules=(parse_rule({"product_id": "1515", "resou
 CARD = DevicePolicy(report=True, rules=(parse_rule({"product_id": "1533", "resource_class": "CARD"}, 1),))
 COMMAND = re.compile(r"inventory set (\S+) --amend --resource (\w+):reserved=0")
 TRAIT = re.compile(r"take the trait (\w+) off (\S+) \(")
+
+
+def test_what_was_reserved_on_a_provider_that_another_service_took_over_stops_nothing(tmp_path: Path) -> None:
+    pf, vf, *vfs = card(ONE, 4)
+    one = begun(tmp_path, host(pf, vf, *vfs), replace(CARD, discover_all=True))
+    one.set_by_hand(ONE, VF, reserved=2)
+    one.sync()
+    one.sync(facts=host(pf, replace(vf, power_state="error"), *vfs))
+    assert f"{KEEP}2_{VF}" in one.marks(ONE)
+    one.add_traits(ONE, "CUSTOM_OWNER_ANOTHER")
+    one.add_by_hand(ONE, "CUSTOM_THEIRS", 4)
+    seen = one.tree().by_name[f"host_{ONE}"]
+    body = {"resource_provider_generation": seen.generation, "inventories": {"CUSTOM_THEIRS": {"total": 4}}}
+    one.by_hand.send("PUT", f"/resource_providers/{seen.uuid}/inventories", body)
+
+    one.sync(facts=host())
+    one.reshape("flat")
+
+    assert one.sync(facts=host(plain("0000:05:00.0"))).status is Status.CHANGED
+    assert one.stock()["CUSTOM_CARD"] == (1, 0)
 
 
 def follow_advice(one: OneHost, outcome: Outcome) -> None:

@@ -122,7 +122,9 @@ def _tree(
     providers, used = observed.tree.by_name, usages(observed.allocations)
     root = _root(observed)
     chips: dict[str, list[Chip]] = {}
-    for consumer, held in sorted(by_consumer(observed.allocations).items(), key=lambda one: names.get(one[0], "~")):
+    for consumer, held in sorted(
+        by_consumer(observed.allocations).items(), key=lambda one: (names.get(one[0], "~"), one[0])
+    ):
         called = names.get(consumer, consumer[:8])
         for provider, resources in held.items():
             chip = Chip(consumer, f"{called}: {_short(resources)}", consumer in moving, consumer in wrong)

@@ -16,7 +16,7 @@ from reportclient.errors import UnsafePlan
 from reportclient.names import BANDWIDTH
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Names, is_marked, is_novas
 from reportclient.plan import Delete, Limits, Plan, Reparent, check_use, losses, shrinkage
-from reportclient.reserve import HELD, is_mark
+from reportclient.reserve import HELD, is_mark, reserved_by_operator
 from reportclient.settings import lost_settings, set_back
 from reportclient.tree import ObservedProvider
 
@@ -209,8 +209,11 @@ def _lost_settings(draft: Draft) -> tuple[str, ...]:
     """Return why the plan would lose what an operator set by hand; empty when it loses nothing."""
     ours, files = draft.wanted.ours, draft.keep.meanwhile.configured
     apart = {name: names.classes for name, names in files.items()}
-    for seen in draft.observed:
-        apart[seen.name] = apart.get(seen.name, frozenset()) | (seen.provider.inventories.keys() - ours.classes(seen))
+    for seen in draft.said:
+        theirs = seen.provider.inventories.keys() - ours.classes(seen)
+        if not ours.writes(seen):  # what our traits say there was of a provider that another service took over
+            theirs |= reserved_by_operator(seen.provider).keys()
+        apart[seen.name] = apart.get(seen.name, frozenset()) | theirs
     return lost_settings(
         draft.said,
         draft.desired,
