@@ -44,7 +44,7 @@ class Ownership:
         if observed.provider.parent is not None:
             return frozenset(observed.provider.inventories) if self.writes(observed) else frozenset()
         configured = self.configured.get(observed.name, Names()).classes
-        return self.emitted.classes | configured | classes_left(observed.provider.traits)
+        return self.emitted.classes | configured | classes_left(observed.provider)
 
     def traits(self, observed: ObservedProvider) -> frozenset[str]:
         """Return the traits on this provider that we may remove."""

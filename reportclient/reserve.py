@@ -49,9 +49,12 @@ def tells_left(trait: str) -> bool:
     return trait.startswith(LEFT)
 
 
-def classes_left(traits: Collection[str]) -> frozenset[str]:
-    """Return the classes of which we left something reserved, by the traits of their provider."""
-    return frozenset(_amounts(traits, LEFT))
+def classes_left(provider: Provider) -> frozenset[str]:
+    """Return the classes of which just that amount is reserved which we left so, by the traits of the provider."""
+    if not is_reserved_by_us(provider.traits):
+        return frozenset()
+    stock = provider.inventories.items()
+    return frozenset(name for name, one in stock if one.reserved and f"{LEFT}{one.reserved}_{name}" in provider.traits)
 
 
 def is_reserved_by_us(traits: Collection[str]) -> bool:
@@ -149,11 +152,9 @@ def without_classes(provider: Provider, classes: Collection[str]) -> Provider:
     """Return the provider without the stock of some classes, and without the KEEP and LEFT traits of these classes."""
     left = {name: stock for name, stock in provider.inventories.items() if name not in classes}
     gone = {
-        f"{prefix}{amount}_{name}"
-        for prefix in (KEEP, LEFT)
-        for name, amounts in _amounts(provider.traits, prefix).items()
-        for amount in amounts
-        if name in classes
+        trait
+        for trait in provider.traits
+        if trait.startswith((KEEP, LEFT)) and trait.removeprefix(KEEP).removeprefix(LEFT).partition("_")[2] in classes
     }
     return replace(provider, inventories=left, traits=provider.traits - gone)
 

@@ -76,7 +76,7 @@ def _cpus_by_class(guest: Guest, dedicated: frozenset[int]) -> dict[str, list[fr
     own (hw:emulator_threads_policy=isolate).
     """
     pinned = [cpus for cpus in guest.vcpus if len(cpus) == 1 and dedicated.issuperset(cpus)]
-    others = [cpus for cpus in guest.vcpus if cpus not in pinned]
+    others = [cpus for cpus in guest.vcpus if not (len(cpus) == 1 and dedicated.issuperset(cpus))]
     alone = len(guest.emulator_cpus) == 1 and guest.emulator_cpus <= dedicated - frozenset().union(*pinned)
     return {"PCPU": [*pinned, guest.emulator_cpus] if alone and pinned else pinned, "VCPU": others}
 

@@ -62,7 +62,7 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Ex
     """
     if not facts.cpu_map.online:
         raise MalformedFact(f"libvirt lists no online CPU on {facts.hostname}")
-    if facts.whole_memory_mib == 0:
+    if not facts.cells and facts.whole_memory_mib == 0:
         raise MalformedFact(f"libvirt reports neither NUMA cells nor memory of {facts.hostname}: see virsh nodeinfo")
     standing = BySuffix(observed)
     try:

@@ -29,7 +29,7 @@ def parse_xml(document: Document, tag: str) -> Element:
     except ParseError as error:
         raise MalformedFact(f"{document.source} is not well-formed XML: {error}") from error
     if root.tag == UNREAD:
-        raise MalformedFact(root.findtext(".", ""))
+        raise MalformedFact(root.text or f"{document.source} was not read")
     if root.tag != tag:
         raise MalformedFact(f"{document.source} begins with <{root.tag}> where libvirt writes <{tag}>")
     return root

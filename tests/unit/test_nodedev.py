@@ -199,6 +199,7 @@ def test_malformed_devices_are_odd_and_name_their_document(text: str, message: s
         pytest.param(GPU.replace(">15<", ">many<"), {"0000:84:00.0", MDEV_CARD}, id="vGPU card"),
         pytest.param(MDEV.replace("<type id='nvidia-222'/>", ""), {MDEV_CARD}, id="mediated device"),
         pytest.param(unread("gone"), set(), id="of unknown kind"),
+        pytest.param(unread(""), set(), id="for no known reason"),
     ],
 )
 def test_a_device_that_is_odd_takes_what_hangs_on_it_along_and_nothing_else(broken: str, gone: set[str]) -> None:
@@ -214,6 +215,7 @@ def test_a_device_that_is_odd_takes_what_hangs_on_it_along_and_nothing_else(brok
     )
     assert (set.difference(*functions) | set.difference(*cards)) == gone
     assert before.odd == ()
+    assert after.odd
     assert all(one.because for one in after.odd)
 
 

@@ -19,6 +19,7 @@ from reportclient.ownership import (
     is_novas,
     joined,
 )
+from reportclient.reserve import HELD
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 OURS = Ownership(emitted=Names(frozenset({"VCPU", "MEMORY_MB"}), frozenset({"COMPUTE_NODE"})))
@@ -50,6 +51,19 @@ def test_on_the_root_ours_is_what_drivers_emit_and_operators_configure() -> None
     assert OURS.classes(ROOT) == {"VCPU", "MEMORY_MB"}
     assert configured.classes(ROOT) == {"VCPU", "MEMORY_MB", "CUSTOM_X"}
     assert configured.traits(ROOT) == {"COMPUTE_NODE", "CUSTOM_T"}
+
+
+@pytest.mark.parametrize(
+    ("reserved", "marks", "ours"), [(2, {HELD}, {"CUSTOM_X"}), (0, {HELD}, set()), (2, set(), set())]
+)
+def test_on_the_root_a_class_is_ours_too_while_just_what_we_left_of_it_is_reserved(
+    reserved: int, marks: set[str], ours: set[str]
+) -> None:
+    stock = {"CUSTOM_X": Inventory(total=4, reserved=reserved)}
+    root = found(inventories=stock, traits=frozenset({"CUSTOM_DEVICE_UNHEALTHY_LEFT_2_CUSTOM_X", *marks})).root
+
+    assert root is not None
+    assert OURS.classes(root) - OURS.emitted.classes == ours
 
 
 def test_on_a_child_of_ours_every_class_is_ours_and_traits_of_others_are_not() -> None:

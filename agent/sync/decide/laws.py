@@ -391,8 +391,8 @@ class _Walk:
             return own
         if stands.parent:
             return None
-        marks = (one.removeprefix(_LEFT) for one in stands.provider.traits if one.startswith(_LEFT))
-        left = {name for _, _, name in (mark.partition("_") for mark in marks)}
+        stock, traits = stands.stock.items(), stands.provider.traits
+        left = {name for name, one in stock if one.reserved and f"{_LEFT}{one.reserved}_{name}" in traits}
         return own | self._given.emitted.classes | self._reported(stands).classes | left
 
     def _traits(self, stands: _Stands) -> frozenset[str]:

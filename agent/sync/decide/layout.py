@@ -36,7 +36,7 @@ def layout_of(tree: ObservedTree, left: NodeState, emitted: Names, configured: L
         return _with_cells(of_cells, configured)
     reported, added = (names.get(root.name, Names()).classes for names in (left.reported, left.configured))
     classes = root.provider.inventories.keys() - added - NO_DEVICES
-    if classes & (emitted.classes | reported | classes_left(root.provider.traits)):
+    if classes & (emitted.classes | reported | classes_left(root.provider)):
         return "flat"
     if any(is_marked(seen) or is_novas(seen) for seen in children):
         return "devices"
