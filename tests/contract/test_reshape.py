@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, event, given, settings
 
 from beds.agents import CountingSender
-from beds.by_hand import ByHand
 from drivers.facts import HostFacts
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.moves import plan_moves
@@ -46,7 +45,7 @@ class Host:
 
     def __init__(self, sender: CountingSender, facts: HostFacts) -> None:
         self.client = PlacementClient(Transport(sender, where="placement in this process"))
-        self._by_hand = ByHand(sender)
+        self._send = Transport(sender, where="by hand").send
         self.root = str(uuid4())
         names = {guest.uuid: str(uuid4()) for guest in facts.guests}
         guests = tuple(replace(guest, uuid=names[guest.uuid]) for guest in facts.guests)
@@ -58,14 +57,23 @@ class Host:
         tree, holdings = self._wanted(layout, None)
         ours = self._ours(ObservedTree())
         self.client.execute(diff(ObservedTree(), tree, ours, root_uuid=self.root), ObservedTree())
-        self._by_hand.add_provider(f"storage-{self.root}", self.abroad, stock={"DISK_GB": {"total": 10_000}})
+        self._send("POST", "/resource_providers", {"name": f"storage-{self.root}", "uuid": self.abroad})
+        stock = {"resource_provider_generation": 0, "inventories": {"DISK_GB": {"total": 10_000}}}
+        self._send("PUT", f"/resource_providers/{self.abroad}/inventories", stock)
         uuids = {seen.name: seen.uuid for seen in self.client.observe(self.root)}
         slots: dict[str, dict[str, dict[str, int]]] = {}
         for one in holdings.units:
             mine = slots.setdefault(one.consumer, {self.abroad: {"DISK_GB": 3}})
             mine.setdefault(uuids[one.provider], {})[one.resource_class] = one.amount
         for consumer, mine in slots.items():
-            self._by_hand.claim(consumer, mine, project=f"project of {consumer}")
+            body = {
+                "allocations": {provider: {"resources": resources} for provider, resources in mine.items()},
+                "project_id": f"project of {consumer}",
+                "user_id": "user",
+                "consumer_generation": None,
+                "consumer_type": "INSTANCE",
+            }
+            self._send("PUT", f"/allocations/{consumer}", body)
 
     def convert(self, layout: Layout) -> Observed:
         """The tree in another layout; answers what must stand then, as the pure planner sees it."""
@@ -154,7 +162,14 @@ def test_a_conversion_in_which_no_stock_changes_is_taken(sender: CountingSender)
     desired = ProviderTree((Provider(name=name, inventories=stock, traits=frozenset({MARKER})),))
     ours = Ownership(emitted=EMITTED, configured={name: Names(frozenset(stock))})
     client.execute(diff(ObservedTree(), desired, ours, root_uuid=root), ObservedTree())
-    ByHand(sender).claim(guest, {root: {"CUSTOM_A": 1, "VCPU": 2}})
+    body = {
+        "allocations": {root: {"resources": {"CUSTOM_A": 1, "VCPU": 2}}},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+    }
+    Transport(sender, where="by hand").send("PUT", f"/allocations/{guest}", body)
     before = client.observe(root)
     rows = client.allocations(before, as_observed=True)
     has = Holdings(frozenset({guest}), (Holding(guest, name, "CUSTOM_B", 1), Holding(guest, name, "VCPU", 2)))
