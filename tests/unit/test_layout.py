@@ -117,7 +117,9 @@ def test_a_layout_is_told_by_what_stands(stands: ObservedTree, configured: Layou
 
 
 LEFT_FAST = Provider(
-    name="host", inventories={"CUSTOM_FAST": Inventory(total=1)}, traits=frozenset({f"{LEFT}1_CUSTOM_FAST"})
+    name="host",
+    inventories={"CUSTOM_FAST": Inventory(total=1, reserved=1)},
+    traits=frozenset({HELD, f"{LEFT}1_CUSTOM_FAST"}),
 )
 
 
