@@ -50,7 +50,7 @@ def tells_left(trait: str) -> bool:
 
 
 def classes_left(provider: Provider) -> frozenset[str]:
-    """Return the classes of which just that amount is reserved which we left so, by the traits of the provider."""
+    """Return the classes that are ours by our marks: exactly the amount that a LEFT trait names is reserved."""
     if not is_reserved_by_us(provider.traits):
         return frozenset()
     stock = provider.inventories.items()
