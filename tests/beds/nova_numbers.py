@@ -194,6 +194,7 @@ def novas(case: Case) -> Numbers | str:
         mock.patch("nova.pci.utils.is_physical_function", is_physical_function),
         mock.patch("nova.objects.PciDeviceList.get_by_compute_node", return_value=empty),
         mock.patch("nova.objects.InstanceList.get_by_host", return_value=objects.InstanceList(objects=[])),
+        mock.patch("nova.objects.ComputeNode.get_by_nodename", return_value=objects.ComputeNode(numa_topology=None)),
         mock.patch.object(NovasDriver, "static_traits", {}),
         mock.patch.object(NovasDriver, "_update_provider_tree_for_vgpu"),
     ):
@@ -216,8 +217,12 @@ def _of_nova(connection: Connection) -> Numbers:
     return _known({row.name: {one: stock["total"] for one, stock in row.inventory.items()} for row in rows}, name)
 
 
-def ours(case: Case) -> Numbers | str:
-    """Return what our driver reports in the layout ``devices``; a text where the pass is refused."""
+def ours(case: Case) -> tuple[Numbers | str, frozenset[str]]:
+    """
+    Return what our driver reports in the layout ``devices``, and the providers of odd devices.
+
+    A text where the pass is refused.
+    """
     with tempfile.TemporaryDirectory() as folder:
         layout = Path(folder, "layout.conf")
         layout.write_text(LAYOUT)
@@ -230,10 +235,13 @@ def ours(case: Case) -> Numbers | str:
             )
             driver = row(options)
             (node,) = driver.nodes()
-            tree, _ = driver.shape(driver.survey(node), policy, None)
+            survey = driver.survey(node)
+            tree, _ = driver.shape(survey, policy, None)
         except USER_ERRORS as error:
-            return f"{type(error).__name__}: {' '.join(str(error).split())}"
-    return _known({one.name: {name: stock.total for name, stock in one.inventories.items()} for one in tree}, node)
+            return f"{type(error).__name__}: {' '.join(str(error).split())}", frozenset()
+    odd = frozenset(f"_{one.pf or one.address}" for one in survey.facts.devices.odd)
+    found = {one.name: {name: stock.total for name, stock in one.inventories.items()} for one in tree}
+    return _known(found, node), odd
 
 
 def _known(found: Numbers, root: str) -> Numbers:
@@ -256,7 +264,7 @@ class Difference:
 
 def differences(case: Case) -> list[Difference]:
     """Return what nova and this agent count otherwise; empty: all is equal, or both refuse the configuration."""
-    theirs, own = novas(case), ours(case)
+    theirs, (own, odd) = novas(case), ours(case)
     if isinstance(theirs, str) or isinstance(own, str):
         same = isinstance(theirs, str) and isinstance(own, str)
         return [] if same else [Difference(f"nova: {short(theirs)}; here: {short(own)}", _why_refused(case, theirs))]
@@ -264,7 +272,9 @@ def differences(case: Case) -> list[Difference]:
         Difference(
             f"{provider or 'root'} {name}: nova {theirs.get(provider, {}).get(name, 0)}, "
             f"here {own.get(provider, {}).get(name, 0)}",
-            _why(case, provider, name, theirs.get(provider, {}), own.get(provider, {})),
+            "odd devices"
+            if provider.lower() in odd
+            else _why(case, provider, name, theirs.get(provider, {}), own.get(provider, {})),
         )
         for provider in sorted(theirs.keys() | own.keys())
         for name in sorted(theirs.get(provider, {}).keys() | own.get(provider, {}).keys())
@@ -286,7 +296,7 @@ def _why(case: Case, provider: str, name: str, theirs: dict[str, int], own: dict
     if name in own and not theirs:
         found = "VFs of `[pci] discover = all`" if "discover = all" in config and name == "SRIOV_NET_VF" else ""
         return "devices of a `physical_network`" if "physical_network" in config else found
-    code = _class_code(case.archive, provider.removeprefix("_")) if name in theirs and not own else ""
+    code = _class_code(case.archive, provider.lower().removeprefix("_")) if name in theirs and not own else ""
     return "bridges" if code.startswith(("0x0600", "0x0604")) else ""
 
 

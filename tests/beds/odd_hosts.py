@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from drivers.host.archive import with_index, write_files
 
@@ -164,16 +165,30 @@ class OddHost:
         """
         What guests can be given of each class, summed over all providers of a tree: counted from this value alone.
 
-        The memory of cells without CPUs may be a device's: in layouts with cells it is not for guests; in the others
-        nova counts it.
+        The memory of cells without CPUs may be a device's: in layouts with cells it is not for guests, unless no cell
+        has both; in the others nova counts it. What rounding leaves belongs to the lowest cell with memory.
         """
         found = Counter({"VCPU": len(self.online - self.dedicated), "PCPU": len(self.dedicated)})
         memory_kib = sum(cell.memory_kib for cell in self.cells)
-        apart = [cell.memory_kib // 1024 for cell in self.cells if not cell.cpus] if layout in ("cells", "numa") else []
-        found["MEMORY_MB"] = memory_kib // 1024 - sum(apart)
+        mib = {cell: cell.memory_kib // 1024 for cell in sorted(self.cells, key=lambda one: one.id) if cell.memory_kib}
+        mib[next(iter(mib))] += memory_kib // 1024 - sum(mib.values())
+        with_cpus = {cell for cell in mib if cell.cpus} if layout in ("cells", "numa") else set()
+        found["MEMORY_MB"] = sum(mib[cell] for cell in with_cpus or mib)
         for device in self.devices:
             found[CLASSES.get(device.kind, "")] += device.offered
         return {name: amount for name, amount in found.items() if amount}
+
+    def options(self, layout: str) -> dict[str, dict[str, Any]]:
+        """What its operator configures: the dedicated CPUs, and a rule for each kind of card."""
+        compute: dict[str, Any] = {"layout": layout}
+        if self.dedicated:
+            sets = {"cpu_dedicated_set": self.dedicated, "cpu_shared_set": self.online - self.dedicated}
+            compute |= {name: ",".join(map(str, sorted(cpus))) for name, cpus in sets.items()}
+        return {
+            "compute": compute,
+            "DEFAULT": {"reserved_host_memory_mb": 0},
+            "pci": {"report_in_placement": "true", "device_spec": json.dumps(RULES)},
+        }
 
     def write(self, folder: Path) -> Path:
         """Write the archive, as ``record`` does."""

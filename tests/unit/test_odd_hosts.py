@@ -1,15 +1,13 @@
 """Hosts that are odd in the ways of real machines: what each layout reports of them is what an own count says."""
 
-import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agent.connect.choice import Choice, open_driver
 from agent.settings.read import load_settings
-from beds.odd_hosts import CLASSES, LAYOUTS, RULES, WRONG, OddHost, odd_host
+from beds.odd_hosts import CLASSES, LAYOUTS, WRONG, OddHost, odd_host
 from beds.upgrades import write_config
 from drivers.errors import PolicyError
 from reportclient.tree import ProviderTree
@@ -18,18 +16,7 @@ HOSTS = [odd_host(seed) for seed in range(60)]
 
 
 def discover(host: OddHost, layout: str, folder: Path) -> ProviderTree:
-    options: dict[str, dict[str, Any]] = {
-        "compute": {"layout": layout},
-        "DEFAULT": {"reserved_host_memory_mb": 0},
-        "pci": {"report_in_placement": "true", "device_spec": json.dumps(RULES)},
-    }
-    if host.dedicated:
-        shared = sorted(host.online - host.dedicated)
-        options["compute"] |= {
-            "cpu_dedicated_set": ",".join(map(str, sorted(host.dedicated))),
-            "cpu_shared_set": ",".join(map(str, shared)),
-        }
-    settings = load_settings([write_config(options, folder / f"{layout}.conf")])
+    settings = load_settings([write_config(host.options(layout), folder / f"{layout}.conf")])
     with open_driver(settings, Choice(host=host.write(folder))) as driver:
         return driver.shape(driver.survey(host.name), settings.policy, None)[0]
 
