@@ -9,8 +9,8 @@ import pytest
 
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, GUEST, RESHAPE, ROOT, Cut, OneHost, begun
-from drivers.facts import HostFacts
-from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
+from drivers.facts import CpuMap, HostCpu, HostFacts
+from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
 from hardware import at, card, gpu, guest_with, host, parent, plain
 from reportclient.ownership import MARKER, OWNER_NOVA
@@ -275,6 +275,59 @@ def test_our_mark_comes_back_beside_a_refused_plan_so_that_a_lost_memory_offers_
     assert (refused.status in REFUSED, again.status) == (True, Status.UNSAFE)
     assert "may be the old name of CUSTOM_NEW" in again.notes[0]
     assert "CUSTOM_NEW" not in one.stock()
+
+
+# what the host itself has less of
+
+
+def of_cpus(each: int) -> HostFacts:
+    """A host with so many CPUs that are on in each of its two cells."""
+    online = frozenset(range(2 * each))
+    cells = (
+        replace(cell, cpus=tuple(HostCpu(n, frozenset({n})) for n in range(at, 2 * each, 2)))
+        for at, cell in enumerate(ALONE.cells)
+    )
+    return replace(ALONE, cells=tuple(cells), cpu_map=CpuMap(16, online))
+
+
+@pytest.mark.parametrize(("layout", "suffix", "total"), [("devices", "", 16), ("cells", "NUMA0", 8)])
+def test_cpus_that_went_off_are_reserved_as_far_as_guests_leave_them_free(
+    start: Start, layout: Layout, suffix: str, total: int
+) -> None:
+    one = start(layout, of_cpus(8))
+    one.set_by_hand(suffix, "VCPU", allocation_ratio=1.0)
+    found = []
+    for used, each in ((total - 1, 4), (total - 3, 4), (total - 3, 8)):
+        one.claim({suffix: {"VCPU": used}})
+        found.append((one.sync(facts=of_cpus(each)).status, one.stock(suffix)["VCPU"]))
+
+    assert found == [
+        (Status.UNSAFE, (total, 1)),
+        (Status.UNSAFE, (total, 3)),
+        (Status.CHANGED, (total, 0)),
+    ]
+
+
+def test_cpus_that_become_dedicated_stay_on_offer_while_that_is_refused(start: Start) -> None:
+    one = start("devices", of_cpus(8))
+    one.set_by_hand("", "VCPU", allocation_ratio=1.0)
+    one.claim({"": {"VCPU": 12}})
+
+    done = one.sync(
+        policy=replace(one.policy, cpus=CpuPolicy(dedicated=frozenset(range(8, 16)), shared=frozenset(range(8))))
+    )
+
+    assert (done.status, one.stock()["VCPU"]) == (Status.UNSAFE, (16, 0))
+
+
+def test_a_ratio_of_nothing_is_no_crash_when_cpus_went_off(start: Start) -> None:
+    one = start("devices", of_cpus(8))
+    one.claim({"": {"VCPU": 4, "MEMORY_MB": 10}})
+    one.set_by_hand("", "VCPU", allocation_ratio=0.0)
+
+    done = one.sync(facts=of_cpus(4), policy=unsafe(one))
+
+    assert (done.status, one.stock()["VCPU"]) == (Status.UNSAFE, (16, 8))
 
 
 # the state file

@@ -23,7 +23,7 @@ from reportclient.names import NO_DEVICES
 from reportclient.ownership import joined
 from reportclient.plan import Plan, lessened
 from reportclient.reserve import with_least, with_left
-from reportclient.tree import ObservedTree, ProviderTree, total_of
+from reportclient.tree import Inventory, ObservedTree, ProviderTree, total_of
 
 
 def find_way(
@@ -217,6 +217,11 @@ def takes_off(tree: ProviderTree, features: Iterable[Feature]) -> bool:
     return any(True for one in features for _ in one.reserve(tree))
 
 
+def unused(stock: Inventory, used: int) -> int:
+    """Return how many units of a stock can be reserved before its capacity is less than is used; all at a ratio of 0."""
+    return stock.total - (math.ceil(used / stock.allocation_ratio) if stock.allocation_ratio else 0)
+
+
 def with_reserved(
     tree: ProviderTree,
     features: Iterable[Feature],
@@ -233,8 +238,8 @@ def with_reserved(
     used, providers = usages(allocations), {one.name: one for one in tree}
     for one in (each for feature in features for each in feature.reserve(tree)):
         slot, stock = (one.provider, one.resource_class), providers[one.provider].inventories[one.resource_class]
-        free = stock.total - math.ceil(used.get(slot, 0) / stock.allocation_ratio)
-        amount = min(one.least, free) if one.spares_use or one.resource_class in NO_DEVICES else one.least
+        spares = one.spares_use or one.resource_class in NO_DEVICES
+        amount = min(one.least, unused(stock, used.get(slot, 0))) if spares else one.least
         least[slot] = max(least.get(slot, 0), amount)
     after = with_least(tree, least, files) if least else tree
     return ProviderTree(tuple(with_left(one, files.get(one.name, ())) for one in after))
