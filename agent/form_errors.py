@@ -1,5 +1,6 @@
 """Says where a file that people write differs from the form that is read, and what is meant. Pure."""
 
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -43,4 +44,6 @@ def _meant(error: jsonschema.ValidationError) -> str:
     if error.validator == "additionalProperties":
         known = schema["properties"]
         return "".join(nearest(str(name), known) for name in found if name not in known)
+    if error.validator == "pattern" and re.search(rule, found.upper()):
+        return f": is {found.upper()} meant?"
     return ""

@@ -19,6 +19,10 @@ TREE = ProviderTree(
         Provider(name="host_gpu", parent="host"),
     )
 )
+ADDING = (
+    "meta: {{schema_version: '1.0'}}\nproviders: [{{identification: {{name: a}}, inventories: "
+    "{{additional: [{{{}: {{total: 1}}}}]}}}}]"
+)
 
 
 def entry(identity: str, traits: str = "[CUSTOM_FAST]", inventories: str = "[]") -> str:
@@ -140,6 +144,15 @@ def test_no_folder_is_no_additions_unless_it_was_named(tmp_path: Path) -> None:
             "has too many",
             id="two names",
         ),
+        pytest.param(
+            ADDING.format("custom_a"),
+            r"providers\[0\].inventories.additional\[0\]: 'custom_a' does not match .*: is CUSTOM_A meant\?$",
+            id="a class in small letters",
+        ),
+        pytest.param(
+            ADDING.format(f"CUSTOM_{'A' * 249}"), r"additional\[0\]: 'CUSTOM_A*' does not .*\{1,255}\$'$", id="long"
+        ),
+        pytest.param(ADDING.format("5"), r"additional\[0\]: 5 is not of type 'string'$", id="a number as a class"),
     ],
 )
 def test_a_file_that_breaks_the_schema_is_an_error_that_names_it(tmp_path: Path, text: str, message: str) -> None:
