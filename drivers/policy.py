@@ -24,6 +24,10 @@ class CpuPolicy:
     reserved: int = 0  # number of shared CPUs kept for the host itself
     power_management: bool = False  # nova switches unused dedicated CPUs off, so offline ones count
 
+    def off(self, online: frozenset[int]) -> frozenset[int]:
+        """Return the dedicated CPUs that do not count, as they are off."""
+        return frozenset() if self.power_management else (self.dedicated or frozenset()) - online
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstancesFolder:

@@ -119,6 +119,7 @@ class Holdings:
     undecided: tuple[Undecided, ...] = ()  # further devices; their guests have all classes of devices in ``untold``
     backing: Backing = Backing()
     notes: tuple[str, ...] = ()  # a sentence on each choice that a person should make
+    lacking: tuple[str, ...] = ()  # a sentence on each part that the configuration names and that the host lacks now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,12 @@ def discover(options: argparse.Namespace) -> Report:
             identity = told if settings.recorded else read_identity(settings.folders.identity)
             tree, _ = add(tree, identity or planned_identity(node), additions)
             providers |= {one.name: one for one in tree}
-            remarks += [*holdings.notes, *doubts(settings, survey), *holdings.backing.odd.sentences.values()]
+            remarks += [
+                *holdings.lacking,
+                *holdings.notes,
+                *doubts(settings, survey),
+                *holdings.backing.odd.sentences.values(),
+            ]
     return Report(data=DesiredTree(providers), table=print_tree, remarks=remarks)
 
 

@@ -9,7 +9,7 @@ from drivers.devices.match import PHYSNET
 from drivers.devices.ports import functions_by_interface, passed_through
 from drivers.facts import Guest, GuestMemory, HostFacts, NumaCell
 from drivers.host.parse import format_cpu_set
-from drivers.libvirt.host_inventories import GuestCpus, guest_cpus
+from drivers.libvirt.host_inventories import guest_cpus
 from drivers.policy import OF_CELLS, Layout, Policy
 from reportclient.allocations import Float, GuestState, Holding, Holdings, Undecided
 from reportclient.names import CPUS
@@ -27,10 +27,12 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     A vCPU that is pinned to one dedicated CPU is a unit of PCPU, any other of VCPU. In the layouts cells and numa a
     vCPU has its unit in the cell that has all the CPUs it may run on, and memory in the pool of its page size in the
     cell to which numatune binds it; all else floats. In the layout cells the cell is itself the pool of small pages.
+    A guest may be pinned to a CPU that went off: it keeps its unit.
     """
     facts = replace(facts, guests=tuple(_with_netdevs(guest, facts) for guest in facts.guests))
     cells = _Cells(facts, policy.layout) if policy.layout in OF_CELLS else None
-    offered = guest_cpus(facts.cpu_map, policy.cpus)
+    dedicated = policy.cpus.dedicated or frozenset()
+    named = guest_cpus(facts.cpu_map, policy.cpus).shared.union(policy.cpus.shared or (), dedicated)
     owners = _Owners(facts, policy, devices)
     units: list[Holding] = []
     floats: list[Float] = []
@@ -41,7 +43,7 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     for guest in facts.guests:
         units += owners.units(guest.uuid, has[guest.uuid])
         units += _context_units(guest, facts.hostname, policy, devices)
-        cpus = _cpus_by_class(guest, offered.dedicated)
+        cpus = _cpus_by_class(guest, dedicated)
         if cells is None:
             units += _units_on_root(guest, facts.hostname, cpus)
         else:
@@ -56,7 +58,7 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
         tuple(units),
         tuple(floats),
         known={
-            guest.uuid: _known(guest, of_devices if guest.uuid in doubtful else set(), ports[guest.uuid], offered)
+            guest.uuid: _known(guest, of_devices if guest.uuid in doubtful else set(), ports[guest.uuid], named)
             for guest in facts.guests
         },
         ports=tuple(one for several in ports.values() for one in several),
@@ -100,11 +102,11 @@ def _with_netdevs(guest: Guest, facts: HostFacts) -> Guest:
     return replace(guest, devices=devices)
 
 
-def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding], offered: GuestCpus) -> GuestState:
+def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding], named_cpus: Set[int]) -> GuestState:
     """
     Return what is known of a guest; ``of_devices`` are the classes that its undecided devices may count as.
 
-    A vCPU that is pinned to one CPU that is not ``offered`` counts as neither class: the sets changed since it started.
+    A vCPU that is pinned to one CPU outside ``named_cpus`` counts as neither class: the sets changed since it started.
     Nova allocates nothing for the devices of Neutron's ports, unless the flavor names their class, which is not known
     where the flavor is not shown. Without nova's metadata, another program made the guest, and may allocate or not;
     so it may for vCPUs that are switched off.
@@ -114,9 +116,8 @@ def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding], offered
     shown = tenant.overridden if tenant else None  # None: it is not nova's, or its flavor is not shown
     named = shown or {}
     overridden = HOST_CLASSES & named.keys()
-    every = offered.shared | offered.dedicated
-    are_pins_offered = all(every.issuperset(cpus) for cpus in guest.vcpus if len(cpus) == 1)
-    are_cpus_told = guest.vcpus and are_pins_offered and (tenant or not guest.some_off)
+    are_pins_named = all(cpus <= named_cpus for cpus in guest.vcpus if len(cpus) == 1)
+    are_cpus_told = guest.vcpus and are_pins_named and (tenant or not guest.some_off)
     return GuestState(
         active=guest.active,
         migrating=guest.migrating,

@@ -15,6 +15,7 @@ from reportclient.ownership import MARKER
 from reportclient.tree import Inventory
 
 FIXED = Ratio(1.0, 1.0)  # for resources that cannot be overcommitted
+DEDICATED_OPTION = "[compute] cpu_dedicated_set"
 MARK = {MARKER: Reason("this agent wrote the provider", "the agent marks every provider that it writes")}
 RESERVE_OPTIONS = {
     "VCPU": "[DEFAULT] reserved_host_cpus",
@@ -38,30 +39,48 @@ def guest_cpus(cpu_map: CpuMap, policy: CpuPolicy) -> GuestCpus:
     """
     Return the CPUs for floating vCPUs (VCPU) and for pinned vCPUs (PCPU).
 
-    Without any configured set all online CPUs are shared; with a dedicated set alone no CPU is shared.
+    Without any configured set all online CPUs are shared; with a dedicated set alone no CPU is shared. CPUs that are
+    off do not count, but for dedicated ones with power management.
 
     Raises:
-        PolicyError: a set names a CPU that is not online; with power management, a dedicated CPU that does not exist.
+        PolicyError: a set names a CPU that does not exist, or none that counts.
     """
     shared, rule = policy.shared, policy.shared_option
     if shared is None:
         shared = cpu_map.online if policy.dedicated is None else frozenset()
         rule = "no CPU set is configured, so all online CPUs are shared"
-    _check_online(shared, cpu_map.online, policy.shared_option)
-    exists = frozenset(range(cpu_map.total)) if policy.power_management else cpu_map.online
-    dedicated = policy.dedicated or frozenset()
-    _check_online(dedicated, exists, "[compute] cpu_dedicated_set")
+    exists = frozenset(range(cpu_map.total))
+    shared = _counted(shared, exists, cpu_map.online, policy.shared_option)
+    switched = exists if policy.power_management else cpu_map.online
+    dedicated = _counted(policy.dedicated or frozenset(), exists, switched, DEDICATED_OPTION)
     online = f"libvirt's CPU map: {format_cpu_set(cpu_map.online)} online"
-    because = {"VCPU": Reason(online, rule), "PCPU": Reason(online, "[compute] cpu_dedicated_set")}
+    because = {"VCPU": Reason(online, rule), "PCPU": Reason(online, DEDICATED_OPTION)}
     return GuestCpus(shared, dedicated, because)
 
 
-def _check_online(named: frozenset[int], online: frozenset[int], option: str) -> None:
-    if missing := named - online:
+def _counted(named: frozenset[int], exists: frozenset[int], online: frozenset[int], option: str) -> frozenset[int]:
+    """Return those of the named CPUs that are online; errors as ``guest_cpus``."""
+    found = named & online
+    if missing := (named - exists) or (frozenset() if found else named):
         raise PolicyError(
             f"{option} names CPU {format_cpu_set(missing)}, but only {format_cpu_set(online)} are online on "
             f"this host: bring CPU {format_cpu_set(missing)} online or take it out of the set"
         )
+    return found
+
+
+def cpus_off(cpu_map: CpuMap, policy: CpuPolicy) -> tuple[str, ...]:
+    """Return a sentence on the CPUs of each set that are off and do not count."""
+    sets = {
+        policy.shared_option: (policy.shared or frozenset()) - cpu_map.online,
+        DEDICATED_OPTION: policy.off(cpu_map.online),
+    }
+    return tuple(
+        f"{option} names CPU {format_cpu_set(off)}, off on this host and not counted: bring CPU {format_cpu_set(off)} "
+        f"online or take it out of the set"
+        for option, off in sets.items()
+        if off
+    )
 
 
 def one_class(

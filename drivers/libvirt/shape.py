@@ -22,6 +22,7 @@ from drivers.libvirt.host_inventories import (
     FIXED,
     MARK,
     Entry,
+    cpus_off,
     device_provider,
     disk_stock,
     guest_cpus,
@@ -157,7 +158,8 @@ def _held(
         },
         offered={named(device.suffix): _functions(device) for device in devices},
     )
-    return replace(holdings(facts, policy, (*devices, *of_root)), backing=backing, notes=_notes(facts, policy))
+    found = holdings(facts, policy, (*devices, *of_root))
+    return replace(found, backing=backing, notes=_notes(facts, policy), lacking=cpus_off(facts.cpu_map, policy.cpus))
 
 
 def _named(root: str, suffix: str) -> str:

@@ -542,6 +542,66 @@ def test_the_cpu_of_a_guests_emulator_comes_not_on_offer_while_it_is_used(start:
     assert f"guest {PINNED} has 3 PCPU in placement and is pinned to CPUs 5" in refused.notes[0]
 
 
+def without(cpu: int, *guests: Guest) -> HostFacts:
+    """The host while a CPU is off: libvirt's topology lacks it, and the kernel tells its cell."""
+    facts = cells(*guests)
+    left = tuple(replace(cell, cpus=tuple(one for one in cell.cpus if one.id != cpu)) for cell in facts.cells)
+    home = next(id_ for id_, cpus in CPUS.items() if cpu in cpus)
+    return replace(facts, cpu_map=CpuMap(8, facts.cpu_map.online - {cpu}), cells=left, offline_cpus=((cpu, home),))
+
+
+OFF = "cpu_dedicated_set names CPU 7, off on this host and not counted"
+
+
+@pytest.mark.parametrize("layout", get_args(Layout))
+def test_a_dedicated_cpu_that_goes_off_is_taken_off_offer_and_comes_back(start: Start, layout: Layout) -> None:
+    """A guest that is pinned to it keeps its PCPU, and another CPU counts for the guest."""
+    cell = "NUMA1" if layout in OF_CELLS else ""
+    resident = replace(IS_PINNED, vcpus=(frozenset({7}),), memory=())
+    one = start(layout, cells(resident), {PINNED: {cell: {"PCPU": 1}}})
+    before, audited = one.tree(), replace(one.node, settings=replace(one.settings, audit_grace_s=0))
+
+    gone = one.sync(FORCE, facts=without(7, resident))
+    stock, quiet = one.stock(cell)["PCPU"], one.sync()
+    back = one.sync(facts=cells(resident))
+
+    assert gone.status is back.status is Status.CHANGED
+    assert stock == ((1, 0) if cell else (3, 0))
+    assert (quiet.status, len(quiet.notes), OFF in quiet.notes[0]) == (Status.UNCHANGED, 1, True)
+    assert [replace(seen, generation=0) for seen in one.tree()] == [replace(seen, generation=0) for seen in before]
+    assert (back.notes, one.held(PINNED)) == ((), {f"host_{cell}" if cell else "host": {"PCPU": 1}})
+    assert witness(audited).findings == ()
+
+
+@pytest.mark.parametrize("layout", get_args(Layout))
+def test_a_dedicated_cpu_that_goes_off_while_all_are_used_refuses_the_plan_alone(start: Start, layout: Layout) -> None:
+    cell = "NUMA1" if layout in OF_CELLS else ""
+    used = {PINNED: {cell: {"PCPU": 2 if cell else 4}}}
+    one = start(layout, cells(IS_PINNED), used)
+
+    gone = one.sync(facts=without(7, IS_PINNED))
+
+    assert gone.status is Status.UNSAFE
+    assert any(OFF in note for note in gone.notes), gone.notes
+    assert any("PCPU" in note and "--force" in note for note in gone.notes), gone.notes
+    assert one.sync(facts=cells(IS_PINNED)).status is Status.UNCHANGED
+
+
+@pytest.mark.parametrize("layout", get_args(Layout))
+def test_a_shared_cpu_that_goes_off_is_taken_off_offer_and_comes_back(start: Start, layout: Layout) -> None:
+    cell = "NUMA1" if layout in OF_CELLS else ""
+    one = start(layout, cells(), {})
+    before = one.stock(cell)
+
+    gone, stock = one.sync(facts=without(5)), one.stock(cell)
+    back = one.sync(facts=cells())
+
+    assert (gone.status, back.status, back.notes) == (Status.CHANGED, Status.CHANGED, ())
+    assert "cpu_shared_set names CPU 5, off on this host and not counted" in gone.notes[0]
+    assert stock == before | {"VCPU": (before["VCPU"][0] - 1, 0)}
+    assert one.stock(cell) == before
+
+
 @pytest.mark.parametrize("tenant", [None, Tenant("p", "u", 0, {})], ids=["another program's", "nova's"])
 def test_of_a_guest_of_another_program_that_has_vcpus_switched_off_the_cpus_are_not_told(tenant: Tenant | None) -> None:
     resident = replace(FLOATS, some_off=True, tenant=tenant)

@@ -79,10 +79,11 @@ def test_a_provider_claims_its_functions_and_their_parts() -> None:
     assert found.in_total("host", {"A"}) == [NIC, VF0, VF1]
 
 
-def test_a_dedicated_cpu_is_idle_where_no_running_guest_is_pinned_to_it_alone() -> None:
-    def pinned(*vcpus: set[int], emulator: set[int] = frozenset(), state: str = "running") -> Guest:  # type: ignore[assignment]
-        return Guest(uuid="", state=state, vcpus=tuple(map(frozenset, vcpus)), emulator_cpus=frozenset(emulator))
+def pinned(*vcpus: set[int], emulator: set[int] = frozenset(), state: str = "running") -> Guest:  # type: ignore[assignment]
+    return Guest(uuid="", state=state, vcpus=tuple(map(frozenset, vcpus)), emulator_cpus=frozenset(emulator))
 
+
+def test_a_dedicated_cpu_is_idle_where_no_running_guest_is_pinned_to_it_alone() -> None:
     cells = tuple(
         NumaCell(id_, 0, tuple(HostCpu(cpu, frozenset({cpu})) for cpu in range(4 * id_, 4 * id_ + 4))) for id_ in (0, 1)
     )
@@ -100,3 +101,12 @@ def test_a_dedicated_cpu_is_idle_where_no_running_guest_is_pinned_to_it_alone() 
     assert [found.idle(f"host{suffix}", before=False) for suffix in ("", "_NUMA0", "_NUMA1", "_NUMA2")] == [3, 1, 2, 0]
     assert [found.idle(f"host{suffix}", before=True) for suffix in ("", "_NUMA0")] == [2, 1]
     assert (len(found.cpus), found.memory_mib) == (10, 0)
+
+
+def test_a_dedicated_cpu_that_is_off_and_does_not_count_is_not_idle() -> None:
+    facts = replace(FACTS, cpu_map=CpuMap(8, frozenset(range(7))))
+
+    found = hardware(facts, pinned({6}, {7}), dedicated=frozenset({4, 5, 6, 7}), off=frozenset({7}))
+
+    assert [found.idle("host", before=before) for before in (False, True)] == [2, 2]
+    assert len(found.cpus) == 7

@@ -11,7 +11,7 @@ from drivers.libvirt.traits import CPU_FEATURES, DISK_BUSES, VIDEO_MODELS, emitt
 from drivers.policy import OF_CELLS, CpuPolicy, DiskPolicy, GuestPolicy, Layout, Policy, Ratio, Ratios
 from drivers.reasons import Reason
 from fakes import FACTS, GIB, PC, offering
-from reportclient.names import standard_traits
+from reportclient.names import CPUS, standard_traits
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
@@ -81,9 +81,18 @@ def test_pinned_cpus_are_never_overcommitted() -> None:
         ),
     ],
 )
-def test_an_offline_cpu_in_a_set_is_refused_by_name(cpus: CpuPolicy, message: str) -> None:
+def test_a_cpu_in_a_set_that_this_host_lacks_is_refused_by_name(cpus: CpuPolicy, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         inventories(Policy(cpus=cpus))
+
+
+@pytest.mark.parametrize("cpus", [CpuPolicy(shared=frozenset({2, 3})), CpuPolicy(dedicated=frozenset({2, 3}))])
+def test_of_a_set_the_cpus_that_are_online_count_and_one_without_any_is_refused(cpus: CpuPolicy) -> None:
+    one_off, all_off = (replace(FACTS, cpu_map=CpuMap(4, frozenset(online))) for online in ({0, 1, 2}, {0, 1}))
+
+    assert [stock.total for name, stock in inventories(Policy(cpus=cpus), one_off).items() if name in CPUS] == [1]
+    with pytest.raises(PolicyError, match="_set names CPU 2-3, but only 0-1 are online"):
+        inventories(Policy(cpus=cpus), all_off)
 
 
 def test_power_management_accounts_for_dedicated_cpus_that_are_off() -> None:

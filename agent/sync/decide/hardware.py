@@ -21,6 +21,7 @@ class Host:
 
     facts: HostFacts
     dedicated: frozenset[int] = frozenset()  # CPUs of which PCPU consists
+    off: frozenset[int] = frozenset()  # those of them that are off and do not count
     formerly: frozenset[int] | None = None  # those of which it consisted at the last pass; None: of the same
     file_backed_mib: int = 0  # as in ``Policy``
     offered: Mapping[str, frozenset[str]] = field(default_factory=dict)  # as in ``Backing``
@@ -34,7 +35,7 @@ class Hardware:
         facts = host.facts
         running = [guest for guest in facts.guests if guest.active]
         self._host = host
-        self.cpus = facts.cpu_map.online | host.dedicated
+        self.cpus = facts.cpu_map.online | (host.dedicated - host.off)
         of_cells_mib = sum(cell.memory_kib for cell in facts.cells) // 1024
         self.memory_mib = max(host.file_backed_mib, of_cells_mib, facts.whole_memory_mib or 0)
         self._vfs: dict[str, set[str]] = {}  # of each function
@@ -101,7 +102,7 @@ class Hardware:
         ``before``: of those that were dedicated at the last pass.
         """
         host = self._host
-        dedicated = host.formerly if before and host.formerly is not None else host.dedicated
+        dedicated = (host.formerly if before and host.formerly is not None else host.dedicated) - host.off
         pinned = {cpu for guest in host.facts.guests if guest.active for cpu in _pins(guest, dedicated)}
         cell = _CELL.search(name)
         mine = dedicated & self._cells.get(int(cell[1]), set()) if cell else dedicated

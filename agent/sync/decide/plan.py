@@ -83,6 +83,7 @@ def _breaches(found: Draft, plan: Plan, view: View, emitted: Names) -> tuple[Bre
         host=Host(
             facts=view.survey.facts,
             dedicated=policy.cpus.dedicated or frozenset(),
+            off=policy.cpus.off(view.survey.facts.cpu_map.online),
             formerly=view.memory.dedicated,
             file_backed_mib=policy.file_backed_mib,
             offered=found.shaped.holdings.backing.offered,
@@ -121,7 +122,8 @@ def _decide(view: View, shaper: Shaper, kinds: Features) -> Draft:
     reserving = Plan()
     if way.plan.operations:
         reserving = _reserving(features, view, shaper, standing, shaped, known, stands_in)
-    choices = () if view.beside else (Condition(kind="choice", text=text) for text in shaped.holdings.notes)
+    said = {"choice": shaped.holdings.notes, "lacking": shaped.holdings.lacking}
+    choices = [] if view.beside else [Condition(kind=kind, text=text) for kind, texts in said.items() for text in texts]
     without_effect = (Condition(kind="file", text=text) for text in wanted.notes)
     lacked = lacked_traits(standing) | unknown_standard(unseen, known)
     return Draft(
