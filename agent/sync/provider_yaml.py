@@ -7,8 +7,10 @@ may be of a mount that is missing.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +38,9 @@ def read_additions(
     Messages name the folder ``shown`` where that is given. ``added``: the files added something before.
 
     Raises:
-        ConfigError: the folder or a file in it cannot be read, a file breaks the schema, or two entries name one
-            provider by the same name or uuid; with ``required``, also when there is no folder; with ``added``, also
-            when there is no file.
+        ConfigError: the folder or a file in it cannot be read, a file breaks the schema, an entry has a class twice, or
+            two entries name one provider by the same name or uuid; with ``required``, also when there is no folder;
+            with ``added``, also when there is no file.
     """
     additions: dict[str, Addition] = {}
     files = _files(folder, shown or folder, required or added)
@@ -120,9 +122,10 @@ def _decode(entry: dict[str, Any], path: Path) -> Addition | None:
         provider = provider.lower()
     elif key == "name":
         provider = spelled(provider)
-    records = {
-        name: record for group in entry.get("inventories", {}).get("additional", ()) for name, record in group.items()
-    }
+    groups = entry.get("inventories", {}).get("additional", ())
+    records = {name: record for group in groups for name, record in group.items()}
+    if twice := [name for name, count in Counter(chain(*groups)).items() if count > 1]:
+        raise ConfigError(f"{path}: provider {provider} has {twice[0]} twice: join them")
     traits = frozenset(entry.get("traits", {}).get("additional", ()))
     if foreign := sorted(name for name in (*records, *traits) if not is_custom(name)):
         raise ConfigError(f"{path}: {', '.join(foreign)} of provider {provider}: only CUSTOM_ names can be added")

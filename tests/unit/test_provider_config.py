@@ -175,6 +175,11 @@ def test_a_file_that_breaks_the_schema_is_an_error_that_names_it(tmp_path: Path,
         pytest.param(
             (entry("name: host", inventories="[{CUSTOM_A: {total: 0}}]"),), "total must be", id="nothing of it"
         ),
+        pytest.param(
+            (entry("name: host", inventories="[{CUSTOM_A: {total: 1}}, {CUSTOM_A: {total: 9}}]"),),
+            "provider host has CUSTOM_A twice: join them",
+            id="a class twice",
+        ),
         pytest.param((entry("name: host"), entry("name: host")), "named in .* already", id="twice by name"),
         pytest.param((entry("name: host"), entry(f"uuid: {ROOT_UUID}")), "already", id="by name and by uuid"),
         pytest.param((entry("name: host", "[CUSTOM_OURS]"),), "reported by the driver", id="the driver's own"),

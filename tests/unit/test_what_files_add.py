@@ -97,6 +97,13 @@ def test_what_stands_on_anothers_provider_is_its_owners_unless_a_file_gave_it() 
     assert [one[:39] for one in notes] == ["a.yaml: OTHER of host_ovs has other num"]
 
 
+def test_anothers_provider_that_is_named_both_by_name_and_by_uuid_is_refused() -> None:
+    observed = ObservedTree((seen("host"), seen("host_ovs")))
+
+    with pytest.raises(ConfigError, match=r"uuid of host_ovs is named host_ovs in a\.yaml already"):
+        now_named(observed, [entry("host_ovs", A=1), entry("uuid of host_ovs", A=9)])
+
+
 def test_a_class_is_its_owners_once_it_has_numbers_that_no_pass_left() -> None:
     before = {"a": names("A", "B", "C", "E", "t"), "gone": names("X")}
     others = (seen("a", A=1, B=2, C=3, D=4, E=5), seen("b", A=1))

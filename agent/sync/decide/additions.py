@@ -128,14 +128,15 @@ def now_named(observed: ObservedTree, additions: Iterable[Addition]) -> dict[str
 
 
 def entries_on(observed: ObservedTree, additions: Iterable[Addition]) -> dict[str, Addition]:
-    """Return the entry for each standing provider that has one, by the provider's name."""
+    """
+    Return the entry for each standing provider that has one, by the provider's name.
+
+    Raises:
+        ConfigError: a provider is named both by name and by uuid.
+    """
     by_provider = {addition.provider: addition for addition in additions}
-    found = {}
-    for seen in observed:
-        keys = (seen.name, seen.uuid, *((COMPUTE_NODE,) if seen.provider.parent is None else ()))
-        if addition := next((by_provider[key] for key in keys if key in by_provider), None):
-            found[seen.name] = addition
-    return found
+    found = ((seen.name, _choose(seen.provider, seen.uuid, by_provider)) for seen in observed)
+    return {name: addition for name, addition in found if addition}
 
 
 def check_names(
