@@ -1,6 +1,6 @@
 """Namespaces of persistent memory: nova counts them on the root, and so does every layout."""
 
-from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from drivers.devices.inventories import DeviceStock
 from drivers.errors import PolicyError
@@ -16,36 +16,52 @@ def pmem_stock(facts: HostFacts, policy: DevicePolicy) -> list[DeviceStock]:
     """
     Return the stock of each class that the option names: one unit for each of its namespaces.
 
+    The units of namespaces that this host does not have are reserved: they may come back.
+
     Raises:
-        PolicyError: the option names a namespace that this host does not have once, or that no guest can use.
+        PolicyError: the option names a namespace that this host has twice, or that no guest can use.
     """
-    paths = {name: _path_of(name, facts) for name in policy.pmem}
+    paths = {name: path for name in policy.pmem if (path := _path_of(name, facts))}
     return [
-        DeviceStock(
-            suffix=resource_class,
-            inventories={resource_class: (Inventory(total=count, max_unit=count), _reason(resource_class, policy))},
-            members={paths[name]: each for name, each in policy.pmem.items() if each == resource_class},
-            of_root=True,
-        )
-        for resource_class, count in sorted(Counter(policy.pmem.values()).items())
+        _stock(resource_class, [name for name, each in policy.pmem.items() if each == resource_class], paths, facts)
+        for resource_class in sorted(set(policy.pmem.values()))
     ]
 
 
+def _stock(resource_class: str, names: list[str], paths: Mapping[str, str], facts: HostFacts) -> DeviceStock:
+    there, gone = [name for name in names if name in paths], [name for name in names if name not in paths]
+    stock = Inventory(total=len(names), max_unit=len(names), reserved=len(gone))
+    return DeviceStock(
+        suffix=resource_class,
+        inventories={
+            resource_class: (stock, Reason(f"ndctl lists the namespaces {', '.join(there) or 'none'}", OPTION))
+        },
+        members={paths[name]: resource_class for name in there},
+        of_root=True,
+        ill=_lacking(resource_class, gone, facts) if gone else "",
+    )
+
+
+def _lacking(resource_class: str, gone: Iterable[str], facts: HostFacts) -> str:
+    there = ", ".join(one.name for one in facts.devices.namespaces) or "none with a name"
+    return (
+        f"{OPTION} names {', '.join(gone)}, and this host has {there} (ndctl list): {resource_class} of that is "
+        f"reserved. Bring the namespace back, or correct the option"
+    )
+
+
 def _path_of(name: str, facts: HostFacts) -> str:
-    """Return the path of a namespace; errors as ``pmem_stock``."""
+    """Return the path of a namespace; empty: this host does not have it. Errors as ``pmem_stock``."""
     found = [one for one in facts.devices.namespaces if one.name == name]
-    if len(found) != 1:
-        there = ", ".join(one.name for one in facts.devices.namespaces) or "none with a name"
-        often = f"has {len(found)} of this name" if found else f"has {there}"
-        raise PolicyError(f"{OPTION} names {name}, and this host {often} (ndctl list): correct the option")
+    if not found:
+        return ""
+    if len(found) > 1:
+        raise PolicyError(
+            f"{OPTION} names {name}, and this host has {len(found)} of this name (ndctl list): correct the option"
+        )
     if found[0].path is None:
         raise PolicyError(
             f"{OPTION} names {name}, which is not in the mode devdax that guests need (ndctl list): leave it out of "
             f"the option, or make it anew with ndctl create-namespace --mode=devdax"
         )
     return found[0].path
-
-
-def _reason(resource_class: str, policy: DevicePolicy) -> Reason:
-    names = ", ".join(name for name, each in policy.pmem.items() if each == resource_class)
-    return Reason(f"ndctl lists the namespaces {names}", OPTION)

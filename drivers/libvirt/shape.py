@@ -88,9 +88,9 @@ def _shape(facts: HostFacts, policy: Policy, standing: BySuffix) -> Explained:
     held = _held(facts, policy, devices, of_root, standing)
     if policy.layout in OF_CELLS:
         stock, below = shape_cells(facts, policy, standing, devices)
-        root = _root(facts, policy, {**stock, **disk_stock(facts, policy, standing), **_own(of_root, standing)})
-        return Explained((root, *below), holdings=held)
-    root = _root(facts, policy, {**_whole_host(facts, policy, standing), **_own(of_root, standing)})
+        root = _root(facts, policy, {**stock, **disk_stock(facts, policy, standing)})
+        return Explained((_with_own(root, of_root, standing), *below), holdings=held)
+    root = _with_own(_root(facts, policy, _whole_host(facts, policy, standing)), of_root, standing)
     if policy.layout == "flat":
         whole = _with_totals(root, devices, policy, standing)
         below = [device_provider(one, facts.hostname, facts.hostname) for one in devices if not one.of_root]
@@ -159,7 +159,8 @@ def _held(
         offered={named(device.suffix): _functions(device) for device in devices},
     )
     found = holdings(facts, policy, (*devices, *of_root))
-    return replace(found, backing=backing, notes=_notes(facts, policy), lacking=cpus_off(facts.cpu_map, policy.cpus))
+    lacking = (*cpus_off(facts.cpu_map, policy.cpus), *(device.ill for device in of_root if device.ill))
+    return replace(found, backing=backing, notes=_notes(facts, policy), lacking=lacking)
 
 
 def _named(root: str, suffix: str) -> str:
@@ -227,14 +228,18 @@ def _root(facts: HostFacts, policy: Policy, stock: Mapping[str, Entry]) -> Reaso
     return Reasoned(name=facts.hostname, inventories=stock, traits=traits)
 
 
-def _own(devices: Iterable[DeviceStock], standing: BySuffix) -> dict[str, Entry]:
-    """Return the stock of devices that count on the root, less what operators reserved of it."""
+def _with_own(root: Reasoned, devices: Iterable[DeviceStock], standing: BySuffix) -> Reasoned:
+    """Return the root with the stock of devices that count on it, less what operators reserved of it."""
     said = reserved_by_operator_on(standing.root)
-    return {
-        name: (replace(one, reserved=min(one.total, said.get(name, 0))), reason)
+    own = {
+        name: (replace(one, reserved=min(one.total, one.reserved + said.get(name, 0))), reason)
         for device in devices
         for name, (one, reason) in device.inventories.items()
     }
+    theirs = {name: amount for name, amount in said.items() if name not in ROOT_CLASSES}
+    ill = "; ".join(device.ill for device in devices if device.ill)
+    traits = {**root.traits, **(marks(ill, theirs) if ill else {})}
+    return replace(root, inventories={**root.inventories, **own}, traits=traits)
 
 
 def _whole_host(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[str, Entry]:

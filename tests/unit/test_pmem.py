@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from agent.sync.outcome import Status
+from beds.one_host import FORCE, OneHost
 from drivers.errors import DiscoveryError, MalformedFact, PolicyError
 from drivers.facts import Devices, Guest, HostFacts, Namespace
 from drivers.host.archive import Document, HostArchive
@@ -84,16 +86,67 @@ def test_what_an_operator_reserved_of_them_stays_reserved(layout: Layout) -> Non
     assert not is_reserved_by_us(again.traits)
 
 
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        ({"ns_7": SMALL}, "names ns_7, and this host has files, ns_0, ns_1"),
-        ({"files": SMALL}, "names files, which is not in the mode devdax"),
-    ],
-)
-def test_a_namespace_that_no_guest_can_have_is_refused(names: dict[str, str], said: str) -> None:
-    with pytest.raises(PolicyError, match=said):
-        shape(host_of(), pmem_of(names), None)
+def test_a_namespace_that_no_guest_can_have_is_refused() -> None:
+    with pytest.raises(PolicyError, match="names files, which is not in the mode devdax"):
+        shape(host_of(), pmem_of({"files": SMALL}), None)
+
+
+LACKS = "[libvirt] pmem_namespaces names {}, and this host has {} (ndctl list): {} of that is reserved"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("theirs", [0, 1], ids=["", "an operator reserved the other"])
+@pytest.mark.parametrize("used", [0, 2], ids=["", "guests have both"])
+def test_a_namespace_that_goes_is_reserved_until_it_is_back(
+    tmp_path: Path, layout: Layout, theirs: int, used: int
+) -> None:
+    one = OneHost(tmp_path, host_of(), pmem_of(BOTH, layout))
+    assert one.sync().notes == ()
+    if used:
+        one.claim({"": {SMALL: used}})
+    if theirs:
+        one.set_by_hand("", SMALL, reserved=theirs)
+    before = one.tree().root
+    left = replace(FACTS, devices=Devices(namespaces=HERE[:2]))
+
+    gone = one.sync(facts=left)
+    stock, quiet = one.stock()[SMALL], one.sync()
+    back = one.sync(facts=host_of())
+
+    assert gone.status is back.status is Status.CHANGED, gone
+    assert gone.notes[0].startswith(LACKS.format("ns_1", "files, ns_0", SMALL))
+    assert stock == (2, 1 + theirs)
+    assert (quiet.status, quiet.notes) == (Status.UNCHANGED, gone.notes)
+    assert before is not None
+    after = one.tree().root
+    assert after is not None
+    assert after.provider == before.provider
+    assert back.notes == ()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_where_no_namespace_is_there_all_are_reserved_also_of_a_new_host(tmp_path: Path, layout: Layout) -> None:
+    one = OneHost(tmp_path, replace(FACTS, devices=Devices()), pmem_of({"ns_7": SMALL, "ns_8": "CUSTOM_B"}, layout))
+
+    done = one.sync()
+
+    assert (one.stock()[SMALL], one.stock()["CUSTOM_B"]) == ((1, 1), (1, 1))
+    assert done.notes[0].startswith(LACKS.format("ns_8", "none with a name", "CUSTOM_B"))
+    assert one.sync().status is Status.UNCHANGED
+    one.sync(FORCE, policy=Policy(layout=layout))
+    assert (SMALL in one.stock(), one.marks()) == (False, frozenset())
+
+
+def test_a_namespace_that_goes_is_reserved_beside_a_plan_that_is_refused(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, host_of(), pmem_of(BOTH))
+    one.sync()
+    one.claim({"": {"MEMORY_MB": one.stock()["MEMORY_MB"][0] - 512}})
+
+    done = one.sync(
+        facts=replace(FACTS, devices=Devices(namespaces=HERE[:2])), policy=replace(one.policy, reserved_memory_mib=2001)
+    )
+
+    assert (done.status, one.stock()[SMALL]) == (Status.UNSAFE, (2, 1))
 
 
 def test_a_name_that_two_namespaces_have_is_refused() -> None:
