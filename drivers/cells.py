@@ -104,32 +104,40 @@ def cells_mib(facts: HostFacts, cells: frozenset[int]) -> int:
     return sum(mib for (id_, _), mib in page_mib(facts.cells).items() if id_ in cells) if cells else 0
 
 
-def reserved_mib(facts: HostFacts, pools: Mapping[tuple[int, int], int], policy: Policy) -> dict[tuple[int, int], int]:
+def reserved_mib(
+    facts: HostFacts, pools: Mapping[tuple[int, int], int], policy: Policy
+) -> tuple[dict[tuple[int, int], int], tuple[str, ...]]:
     """
-    Return the MiB to keep for the host, by (cell, page size in KiB).
+    Return the MiB to keep for the host, by (cell, page size in KiB), and a sentence on each amount that is not there.
 
     These are all of the cells that are reserved whole; of the others the pages that the operator listed, and
     ``reserved_memory_mib`` of the small pages in cells with CPUs, divided in proportion to each cell's. Where one has
-    less than its part left, the parts are in proportion to what is left. ``pools`` is as ``page_mib`` returns it.
+    less than its part left, the parts are in proportion to what is left. Of pages of which there are fewer, all are
+    kept. ``pools`` is as ``page_mib`` returns it.
 
     Raises:
-        PolicyError: more is to be kept than there is, or pages that no cell has.
+        PolicyError: all memory would be kept and it is not enough, or pages are listed that no cell can have.
     """
-    kept, whole = _listed_mib(pools, policy.reserved_pages), reserved_cells(facts, policy)
+    (kept, lacking), whole = _listed_mib(facts, pools, policy.reserved_pages), reserved_cells(facts, policy)
     sizes = {cell.id: small_page_kib(cell) for cell in facts.cells if cell.id not in whole}
     small = _with_cpus(facts, {id_: pools[id_, size] for id_, size in sizes.items() if (id_, size) in pools})
     left = {id_: mib - kept.get((id_, sizes[id_]), 0) for id_, mib in small.items()}
-    host_mib = policy.reserved_memory_mib
-    if host_mib > sum(left.values()):
-        raise PolicyError(
-            f"[DEFAULT] reserved_host_memory_mb is {host_mib} MiB, but the cells have only {sum(left.values())} MiB of "
-            f"small pages left for it: lower that option, or reserve or allocate fewer pages on this host"
-        )
+    asked_mib = policy.reserved_memory_mib
+    host_mib = min(asked_mib, sum(left.values()))
     shares = apportion(host_mib, small)
     if any(shares[id_] > left[id_] for id_ in small):
         shares = apportion(host_mib, left)
     kept |= {(id_, sizes[id_]): share + kept.get((id_, sizes[id_]), 0) for id_, share in shares.items()}
-    return kept | {pool: mib for pool, mib in pools.items() if pool[0] in whole}
+    kept |= {pool: mib for pool, mib in pools.items() if pool[0] in whole}
+    if host_mib < asked_mib:
+        short = (
+            f"[DEFAULT] reserved_host_memory_mb is {asked_mib} MiB, but the cells have only {host_mib} MiB of "
+            f"small pages left for it: lower that option, or reserve or allocate fewer pages on this host"
+        )
+        if kept.items() >= pools.items():
+            raise PolicyError(short)
+        lacking = (*lacking, f"{short}. All of them are kept meanwhile")
+    return kept, lacking
 
 
 def _with_cpus(facts: HostFacts, small: Mapping[int, int]) -> dict[int, int]:
@@ -138,20 +146,28 @@ def _with_cpus(facts: HostFacts, small: Mapping[int, int]) -> dict[int, int]:
     return {id_: mib for id_, mib in small.items() if cpus[id_]} or dict(small)
 
 
-def _listed_mib(pools: Mapping[tuple[int, int], int], pages: Iterable[ReservedPages]) -> dict[tuple[int, int], int]:
+def _listed_mib(
+    facts: HostFacts, pools: Mapping[tuple[int, int], int], pages: Iterable[ReservedPages]
+) -> tuple[dict[tuple[int, int], int], tuple[str, ...]]:
     """
-    Return the MiB of the pages that the operator listed.
+    Return the MiB of the pages that the operator listed, and a sentence where a cell has fewer: then all of them.
 
     Raises:
-        PolicyError: no cell has that many.
+        PolicyError: this host has no such cell, or the cell no pages of this size.
     """
+    possible = {(cell.id, pages.size_kib) for cell in facts.cells for pages in cell.pages} | pools.keys()
     kept: dict[tuple[int, int], int] = {}
+    lacking: list[str] = []
     for wish in pages:
         pool = wish.cell, wish.size_kib
         kept[pool] = kept.get(pool, 0) - (-wish.count * wish.size_kib // 1024)
-        if kept[pool] > pools.get(pool, 0):
-            raise PolicyError(
+        if kept[pool] > (there := pools.get(pool, 0)):
+            short = (
                 f"[DEFAULT] reserved_huge_pages keeps {wish.count} pages of {wish.size_kib} KiB in cell {wish.cell}, "
-                f"but that cell has {pools.get(pool, 0) * 1024 // wish.size_kib}: lower the count in that option"
+                f"but that cell has {there * 1024 // wish.size_kib}: lower the count in that option"
             )
-    return kept
+            if pool not in possible:
+                raise PolicyError(short)
+            lacking.append(f"{short}, or make more such pages. All of them are kept meanwhile")
+            kept[pool] = there
+    return kept, tuple(lacking)

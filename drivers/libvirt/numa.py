@@ -50,7 +50,7 @@ def shape_cells(
     cpus = _cpus_by_cell(facts, policy, standing)
     pools = page_mib(facts.cells)
     small = {cell.id: small_page_kib(cell) for cell in facts.cells}
-    kept, whole = reserved_mib(facts, pools, policy), reserved_cells(facts, policy)
+    kept, whole = reserved_mib(facts, pools, policy)[0], reserved_cells(facts, policy)
     providers: list[Reasoned] = []
     for id_, small_kib in small.items():
         place = Reason(f"libvirt's capabilities: cell {id_}", f"[compute] layout = {policy.layout}")

@@ -6,7 +6,15 @@ from dataclasses import replace
 from functools import partial
 
 from drivers.by_suffix import BySuffix
-from drivers.cells import cells_mib, cells_without_cpus, cpus_by_cell, memory_mib, reserved_cells
+from drivers.cells import (
+    cells_mib,
+    cells_without_cpus,
+    cpus_by_cell,
+    memory_mib,
+    page_mib,
+    reserved_cells,
+    reserved_mib,
+)
 from drivers.devices import device_stock, idle_devices
 from drivers.devices.away import away, withdrawn
 from drivers.devices.expected import expected_slots
@@ -159,7 +167,9 @@ def _held(
         offered={named(device.suffix): _functions(device) for device in devices},
     )
     found = holdings(facts, policy, (*devices, *of_root))
-    lacking = (*cpus_off(facts.cpu_map, policy.cpus), *(device.ill for device in of_root if device.ill))
+    of_memory = reserved_mib(facts, page_mib(facts.cells), policy)[1] if policy.layout in OF_CELLS else ()
+    gone = (device.ill for device in of_root if device.ill)
+    lacking = (*cpus_off(facts.cpu_map, policy.cpus), *of_memory, *gone)
     return replace(found, backing=backing, notes=_notes(facts, policy), lacking=lacking)
 
 

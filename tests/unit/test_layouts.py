@@ -195,7 +195,10 @@ def test_more_huge_pages_than_memory_are_not_believed() -> None:
             {"reserved_memory_mib": 2002}, "is 2002 MiB, but the cells have only 2001", id="more than the small pages"
         ),
         pytest.param(
-            {"reserved_pages": (ReservedPages(7, 4, 1),)}, "1 pages of 4 KiB in cell 7, .* has 0: ", id="no such pages"
+            {"reserved_pages": (ReservedPages(7, 4, 1),)}, "1 pages of 4 KiB in cell 7, .* has 0: ", id="no such cell"
+        ),
+        pytest.param(
+            {"reserved_pages": (ReservedPages(0, 1 << 20, 1),)}, "pages of 1048576 KiB in cell 0, ", id="no such size"
         ),
         pytest.param({"cpus": CpuPolicy(reserved=9)}, "9 VCPU are to be reserved", id="more than all CPUs"),
     ],
@@ -233,6 +236,41 @@ def test_small_pages_are_reserved_beside_the_hosts_memory_as_far_as_there_are_an
             tree(facts, "cells", None, **wishes)
         return
     assert sums(tree(facts, "cells", None, **wishes), "reserved")["MEMORY_MB"] == 4096
+
+
+@pytest.mark.parametrize("layout", OF_CELLS)
+@pytest.mark.parametrize("there", [50, 0])
+def test_of_huge_pages_of_which_fewer_are_there_than_are_listed_all_are_kept(layout: Layout, there: int) -> None:
+    """The kernel may find fewer than were asked for at a boot, as memory is in pieces."""
+    facts = replace(
+        FACTS, cells=tuple(replace(one, pages=(MemoryPages(4, 0), MemoryPages(2048, there))) for one in FACTS.cells)
+    )
+    policy = Policy(layout=layout, reserved_memory_mib=0, reserved_pages=(ReservedPages(0, 2048, 64),))
+
+    shaped = shape(facts, policy, None)
+
+    assert memory(shaped.tree).get("NUMA0_PAGES_2048") == ((there * 2, there * 2) if there else None)
+    assert memory(shaped.tree).get("NUMA1_PAGES_2048") == ((there * 2, 0) if there else None)
+    (said,) = shaped.holdings.lacking
+    assert f"64 pages of 2048 KiB in cell 0, but that cell has {there}: " in said
+    assert said.endswith("All of them are kept meanwhile")
+
+
+@pytest.mark.parametrize("layout", OF_CELLS)
+def test_of_small_pages_of_which_fewer_are_left_than_the_host_needs_all_are_kept(layout: Layout) -> None:
+    """Somebody made huge pages of them."""
+    cells = tuple(replace(one, pages=(MemoryPages(4, 0), MemoryPages(2048, 400))) for one in FACTS.cells)
+    policy = Policy(layout=layout, reserved_memory_mib=512)
+
+    shaped = shape(replace(FACTS, cells=cells), policy, None)
+
+    assert memory(shaped.tree) == {
+        **{"NUMA0": (201, 201), "NUMA1": (200, 200)},
+        **{f"NUMA{cell}_PAGES_2048": (800, 0) for cell in (0, 1)},
+    }
+    (said,) = shaped.holdings.lacking
+    assert "reserved_host_memory_mb is 512 MiB, but the cells have only 401 MiB of small pages left" in said
+    assert said.endswith("All of them are kept meanwhile")
 
 
 def test_cpus_without_a_place_stay_on_the_root() -> None:
