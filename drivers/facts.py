@@ -283,6 +283,7 @@ class GuestDevices:
     pci: frozenset[PciAddress] = frozenset()  # <hostdev> and <interface type='hostdev'>
     ports: frozenset[PciAddress] = frozenset()  # those of <interface type='hostdev'>, which belong to network ports
     netdevs: frozenset[str] = frozenset()  # names of host interfaces: <interface type='direct'>, passthrough
+    shared: frozenset[str] = frozenset()  # the same in other modes: not whole, other guests may have the same
     vdpa: frozenset[str] = frozenset()  # paths of the vhost-vdpa devices of its interfaces
     mdevs: frozenset[str] = frozenset()  # uuids of mediated devices
     pmem: frozenset[str] = frozenset()  # paths of namespaces of persistent memory

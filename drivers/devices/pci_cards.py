@@ -31,6 +31,7 @@ from reportclient.reserve import reserved_by_operator_on
 from reportclient.tree import Inventory, ObservedProvider
 
 IN_A_PORT = "a guest has it through a port of Neutron, for which nova allocates nothing"
+SHARED = "a guest has its interface by macvtap"
 EGRESS, INGRESS = "NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC"
 
 
@@ -40,6 +41,7 @@ class _Use:
 
     held: frozenset[PciAddress]  # by <hostdev> and <interface type='hostdev'>: their drivers are away from the host
     given: frozenset[PciAddress]  # those, and the functions of interfaces that guests have whole
+    shared: frozenset[PciAddress]  # functions of interfaces that guests have by macvtap, but not whole
     divided: frozenset[PciAddress | None]  # mediated devices exist on them, offered or not
     unbooked: frozenset[PciAddress]  # as the function of this name
 
@@ -90,10 +92,7 @@ def _pci_provider(
     sick = {
         match.function.address: why
         for match in matched
-        if (
-            why := _in_use(match.function, use)
-            or ills(match.function, functions.get(address), unruled=match.rule is None)
-        )
+        if (why := _in_use(match, use) or ills(match.function, functions.get(address), unruled=match.rule is None))
     }
     away = {one.address: IN_A_PORT for match in matched if (one := match.function).address in use.unbooked} | sick
     stands = standing.provider(suffix)
@@ -141,13 +140,21 @@ def _use_of(facts: HostFacts, matched: Iterable[Match]) -> _Use:
     return _Use(
         held=held,
         given=held.union(*(passed_through(guest, functions) for guest in facts.guests)),
+        shared=frozenset(functions[name] for one in facts.guests for name in one.devices.shared & functions.keys()),
         divided=frozenset(one.address for one in facts.devices.mdev_parents if one.name in parents),
         unbooked=unbooked(facts, matched),
     )
 
 
-def _in_use(function: PciFunction, use: _Use) -> str | None:
-    """Return why a function cannot be offered, as it is in use in another form; None when it is not."""
+def _in_use(match: Match, use: _Use) -> str | None:
+    """
+    Return why a function cannot be offered, as it is in use in another form; None when it is not.
+
+    A rule of the operator may offer a VF that guests have by macvtap: none of them has it whole.
+    """
+    function = match.function
+    if match.rule is None and function.address in use.shared:
+        return SHARED
     parts = {function.address, *function.vfs}
     if made := sorted(parts & use.divided):
         return f"mediated devices exist on {made[0]}"

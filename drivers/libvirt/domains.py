@@ -43,6 +43,7 @@ def parse_guest(
             mdevs.add(attribute(address, "uuid", source).lower())
     for disk in domain.iterfind("devices/disk[@type='nvme']"):
         pci.add(_source_address(disk, source))
+    netdevs = _sources(domain, "direct", "passthrough")
     interfaces = domain.iterfind("devices/interface[@type='hostdev']")
     ports = frozenset(_source_address(interface, source) for interface in interfaces)
     emulator = domain.find("cputune/emulatorpin")
@@ -53,7 +54,8 @@ def parse_guest(
         devices=GuestDevices(
             pci=frozenset(pci) | ports,
             ports=ports,
-            netdevs=_sources(domain, "direct", "passthrough"),
+            netdevs=netdevs,
+            shared=_sources(domain, "direct") - netdevs,
             vdpa=_sources(domain, "vdpa"),
             mdevs=frozenset(mdevs),
             pmem=_pmem(domain),

@@ -239,6 +239,20 @@ def test_a_vf_that_may_carry_the_hosts_own_traffic_is_reserved_unless_a_rule_off
     assert offered(host(pf, busy, second), ruled) == {"0000:81:00.0": {"CUSTOM_PCI_8086_1515": (2, 0)}}
 
 
+def test_a_vf_that_guests_share_by_macvtap_is_reserved_unless_a_rule_offers_it() -> None:
+    pf, first, second = card(vfs=2, net_devices=(NetDevice("ens1", "up"),))
+    busy = replace(first, net_devices=(NetDevice("ens1v0", "up"),))
+    guests = tuple(guest_with(shared=frozenset({name, "gone0"})) for name in ("ens1v0", "ens1v0", "ens1"))
+    facts = replace(host(pf, busy, second), guests=guests)
+
+    one = only(facts, ALL)
+
+    assert offered(facts, ALL) == {"0000:81:00.0": {"SRIOV_NET_VF": (2, 1)}}
+    assert one.traits[UNHEALTHY].fact == "0000:81:10.0: a guest has its interface by macvtap"
+    assert offered(facts, rules(VFS)) == {"0000:81:00.0": {"CUSTOM_PCI_8086_1515": (2, 0)}}
+    assert shape(facts, Policy(devices=ALL), None).holdings.undecided == ()
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

@@ -180,12 +180,14 @@ def test_vfs_come_to_guests_in_other_ways_than_as_host_devices() -> None:
     guest = guest_of(
         "<devices><interface type='direct'><source dev='ens1v0' mode='passthrough'/></interface>"
         "<interface type='direct'><source dev='ens2' mode='bridge'/></interface><interface type='direct'/>"
+        "<interface type='direct'><source dev='ens3'/></interface>"
         "<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"
         "<disk type='nvme'><source type='pci' namespace='1'>"
         "<address domain='0x0000' bus='0x41' slot='0x00' function='0x0'/></source></disk></devices>"
     )
 
-    assert guest.devices.netdevs == {"ens1v0"}  # in other modes a guest shares it
+    assert guest.devices.netdevs == {"ens1v0"}
+    assert guest.devices.shared == {"ens2", "ens3"}
     assert guest.devices.vdpa == {"/dev/vhost-vdpa-0"}
     assert set(map(str, guest.devices.pci)) == {"0000:41:00.0"}
 
