@@ -479,7 +479,8 @@ def test_a_guest_that_was_given_memory_without_cpus_is_not_robbed_of_it(start: S
 
     assert refused.status is Status.UNSAFE
     assert f"6000 MEMORY_MB on host_{pool} are allocated, and the plan would leave room for 0" in refused.notes[0]
-    assert one.sync(policy=replace(one.policy, reserved_cells=frozenset())).status is Status.UNCHANGED
+    assert one.sync(policy=replace(one.policy, reserved_cells=frozenset())).status is Status.CHANGED
+    assert one.stock(pool)["MEMORY_MB"] == (16384, 0)
     assert one.sync(FORCE, policy=replace(one.policy, reserved_cells=None)).status is Status.CHANGED
     assert one.held(FLOATING) == {f"host_{name}": slots for name, slots in given[FLOATING].items()}
     assert one.sync().status is Status.UNCHANGED

@@ -218,7 +218,7 @@ def takes_off(tree: ProviderTree, features: Iterable[Feature]) -> bool:
 
 
 def unused(stock: Inventory, used: int) -> int:
-    """Return how many units of a stock can be reserved before its capacity is less than is used; all at a ratio of 0."""
+    """Return how many units can be reserved before the capacity is less than is used; at a ratio of 0 all."""
     return stock.total - (math.ceil(used / stock.allocation_ratio) if stock.allocation_ratio else 0)
 
 
