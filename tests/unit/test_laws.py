@@ -247,6 +247,10 @@ RIGHT: dict[str, tuple[Plan, Given]] = {
         )),
     "PCPU of CPUs to which a guest that is off is pinned": (
         write(put("", SPLIT)), given(host=replace(pinned(2, 3), facts=HARDWARE))),
+    "PCPU of a host that is named as a cell": (
+        write(put("NUMA0", {**LEFT, **SPLIT}, ROOT)),
+        given(ObservedTree((replace(seen("NUMA0", WHOLE_ROOT), uuid=ROOT, provider=replace(
+            seen("NUMA0", {**WHOLE_ROOT, **LEFT}).provider, parent=None)),)), consumers=(), host=pinned())),
     "PCPU of a cell, where those of another cell that guests have were not read": (
         write(put("NUMA1", stock(PCPU=2))),
         given(
@@ -400,6 +404,11 @@ WRONG: dict[str, tuple[str, Plan, Given]] = {
     "CPUs count in each cell that lists them": ("twice", to_cells(each=stock(VCPU=8, MEMORY_MB=4096)), given()),
     "PCPU come beside all VCPU": ("twice", write(put("", {**WHOLE_ROOT, **stock(PCPU=4, CUSTOM_LICENSE=3)})),
         given(host=pinned())),
+    "floating guests get CPUs that are dedicated": ("twice", write(put("", {**WHOLE_ROOT, **stock(CUSTOM_LICENSE=3)})),
+        given(ObservedTree((seen("", {**LEFT, **stock(VCPU=4)}), *TREE.providers[1:])), host=pinned())),
+    "a cell has CPUs of another one": ("twice", to_cells(put("NUMA1", stock(VCPU=3)), each=stock(VCPU=5), rewrite=None),
+        FREE),
+    "a cell has memory of another one": ("twice", to_cells(each=stock(VCPU=4, MEMORY_MB=4098), rewrite=None), FREE),
     "memory counts twice": ("twice", to_cells(each=stock(VCPU=4, MEMORY_MB=8192)), given()),
     # 7. Devices on offer twice, also for a moment
     "VGPU are on the root and on their card": ("twice", write(put("", {**WHOLE_ROOT, **LEFT, **stock(VGPU=4)})),
@@ -453,6 +462,9 @@ WRONG: dict[str, tuple[str, Plan, Given]] = {
     # 9. Dedicated CPUs that guests have
     "PCPU come on offer whose CPUs a guest without allocations has": ("pinned", write(put("", SPLIT)),
         given(host=pinned(2, 3))),
+    "dedicated CPUs are given out twice by a ratio": ("pinned",
+        write(put("", {**SPLIT, "PCPU": Inventory(total=4, allocation_ratio=2.0)})),
+        given(ObservedTree((seen("", SPLIT), *TREE.providers[1:])), host=pinned())),
     "PCPU come on offer in a cell whose CPUs a guest has": ("pinned",
         to_cells(each=stock(VCPU=2, PCPU=2, MEMORY_MB=4096)), given(host=pinned(6))),
     "as many other dedicated CPUs come, which a guest without allocations has": ("pinned",

@@ -4,15 +4,12 @@ What a host's hardware can give at most, and what running guests have of it: evi
 It counts for itself, from facts, and shares no code with the shape of a tree.
 """
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from drivers.facts import Guest, HostFacts
 from reportclient.names import device_address
-
-_CELL = re.compile(r"_NUMA(\d+)$")  # ends the name of a cell's provider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +32,8 @@ class Hardware:
         facts = host.facts
         running = [guest for guest in facts.guests if guest.active]
         self._host = host
-        self.cpus = facts.cpu_map.online | (host.dedicated - host.off)
+        self.dedicated = host.dedicated - host.off
+        self.cpus = facts.cpu_map.online | self.dedicated
         of_cells_mib = sum(cell.memory_kib for cell in facts.cells) // 1024
         self.memory_mib = max(host.file_backed_mib, of_cells_mib, facts.whole_memory_mib or 0)
         self._vfs: dict[str, set[str]] = {}  # of each function
@@ -50,7 +48,9 @@ class Hardware:
             for one in facts.devices.mdev_parents
         }
         self._held = {str(address) for guest in running for address in guest.devices.pci}
-        self._cells = {
+        rest_mib = of_cells_mib - sum(cell.memory_kib // 1024 for cell in facts.cells)  # of rounding, in one of them
+        self.cell_mib = {cell.id: cell.memory_kib // 1024 + rest_mib for cell in facts.cells}
+        self.cells = {
             cell.id: {cpu.id for cpu in cell.cpus} | {cpu for cpu, home in facts.offline_cpus if home == cell.id}
             for cell in facts.cells
         }
@@ -95,17 +95,16 @@ class Hardware:
         counted = (suffix for suffix, names in self._host.in_total.items() if names & classes)
         return [part for suffix in counted for part in self.claims(f"{root}_{suffix}", written=False)]
 
-    def idle(self, name: str, *, before: bool) -> int:
+    def idle(self, cell: int | None, *, before: bool) -> int:
         """
-        Return how many dedicated CPUs of a provider no running guest is pinned to; without a cell, of the host.
+        Return how many dedicated CPUs of a cell no running guest is pinned to; without one, of the host.
 
         ``before``: of those that were dedicated at the last pass.
         """
         host = self._host
         dedicated = (host.formerly if before and host.formerly is not None else host.dedicated) - host.off
         pinned = {cpu for guest in host.facts.guests if guest.active for cpu in _pins(guest, dedicated)}
-        cell = _CELL.search(name)
-        mine = dedicated & self._cells.get(int(cell[1]), set()) if cell else dedicated
+        mine = dedicated if cell is None else dedicated & self.cells.get(cell, set())
         return len(mine - pinned)
 
 

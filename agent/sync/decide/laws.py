@@ -6,6 +6,7 @@ one, as the writer sends them, on the tree that was read, and counts what stands
 counts only where it gets worse. A breach is a fault of this agent, and never of the host.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,6 +45,7 @@ LAWS = {
 }
 _NAMED = 4  # breaches that a refusal names
 _NONE = Names()
+_CELL = re.compile(r"_NUMA(\d+)(_PAGES_\d+)?$")  # ends the names of a cell's providers
 _LEFT = "CUSTOM_DEVICE_UNHEALTHY_LEFT_"  # of a trait, before an amount, "_", and a class of which we reserved it
 
 
@@ -463,11 +465,24 @@ class _Walk:
                 found["units", one.uuid] = free - units, Breach("twice", text)
         for what, number, most in (
             ("CPUs", totals["VCPU"] + totals["PCPU"], len(host.cpus)),
+            *([("shared CPUs", totals["VCPU"], len(host.cpus - host.dedicated))] if host.dedicated else ()),
+            ("dedicated CPUs", totals["PCPU"], len(host.dedicated)),
             ("MiB of memory", totals["MEMORY_MB"], host.memory_mib),
+            *self._of_cells(ours, host),
         ):
             text = f"{number} {what} are on offer on all providers together, and this host has {most}"
             found["host", what] = number - most, Breach("twice", text)
         return found
+
+    def _of_cells(self, ours: list[_Stands], host: Hardware) -> Iterator[tuple[str, int, int]]:
+        """Yield what is on offer of each cell's CPUs and memory, and how much the cell has."""
+        totals: Counter[tuple[int, str]] = Counter()
+        for one in ours:
+            if (cell := _cell(one)) in host.cells:
+                totals.update({(cell, name): stock.total for name, stock in one.stock.items() if name in NO_DEVICES})
+        for cell in {cell for cell, _ in totals}:
+            yield f"CPUs of cell {cell}", totals[cell, "VCPU"] + totals[cell, "PCPU"], len(host.cells[cell])
+            yield f"MiB of memory of cell {cell}", totals[cell, "MEMORY_MB"], host.cell_mib[cell]
 
     def _claimed_twice(self, ours: list[_Stands], host: Hardware) -> _Wrongs:
         """Return the PCI functions that are on offer in several forms: whole and in parts, or on two providers."""
@@ -488,11 +503,11 @@ class _Walk:
     def _pinned(self, ours: list[_Stands], host: Hardware, before: bool) -> _Wrongs:
         """Return where more PCPU are free than dedicated CPUs to which no running guest is pinned."""
         known = [one for one in ours if one.made or one.uuid in self._rows]  # of others it is not read
-        free = {one.uuid: (one.name, self._free_pcpu(one)) for one in known if "PCPU" in one.stock}
-        free[""] = "all providers together", sum(number for _, number in free.values())
+        free = {one.uuid: (one.name, _cell(one), self._free_pcpu(one)) for one in known if "PCPU" in one.stock}
+        free[""] = "all providers together", None, sum(number for _, _, number in free.values())
         found: _Wrongs = {}
-        for uuid, (name, number) in free.items():
-            idle = host.idle(name, before=before)
+        for uuid, (name, cell, number) in free.items():
+            idle = host.idle(cell, before=before)
             text = (
                 f"{number} PCPU are free on {name}, and only {idle} dedicated CPUs there have no guest pinned to them"
             )
@@ -501,7 +516,13 @@ class _Walk:
 
     def _free_pcpu(self, stands: _Stands) -> int:
         stock = stands.stock["PCPU"]
-        return max(0, stock.total - stock.reserved - self._used[stands.uuid, "PCPU"])
+        return max(0, stock.capacity - self._used[stands.uuid, "PCPU"])
+
+
+def _cell(stands: _Stands) -> int | None:
+    """Return the cell of a provider; None: it is the root, or no cell's."""
+    found = _CELL.search(stands.name) if stands.parent else None
+    return int(found[1]) if found else None
 
 
 def _list(names: Iterable[str]) -> str:
