@@ -12,7 +12,8 @@ from pathlib import Path
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.host.archive import Document, refuse_outside
 
-MAX_FILE_BYTES = 64 * 1024  # the kernel writes attributes of one page; /proc/net/route of a large host is longer
+MAX_FILE_BYTES = 64 * 1024  # the kernel writes attributes of one page
+MAX_TABLE_BYTES = 16 * 1024 * 1024  # 131,071 lines of /proc/net/route; a host archive's files have the same limit
 UNREAD = "\0"  # in a host archive: the file could not be read; no file of text has this byte
 GONE = (errno.ENODEV, errno.ENXIO)  # the file's device was removed after the file was opened
 
@@ -30,20 +31,20 @@ class KernelFiles:
         """Return the same files, such that the text of each one that is read goes into ``files``: name -> text."""
         return KernelFiles(Path(self._root or "/"), live=self.live, record=files)
 
-    def read(self, name: str) -> Document | None:
+    def read(self, name: str, most: int = MAX_FILE_BYTES) -> Document | None:
         """
         Read one file; None when there is no such file, or the device's driver does not support it (EOPNOTSUPP).
 
         Raises:
             DiscoveryError: the file cannot be read.
-            MalformedFact: it is not text, or too long; or a link of an archive leads out of it.
+            MalformedFact: it is not text, or longer than ``most`` bytes; or a link of an archive leads out of it.
             Vanished: its device went away.
         """
         path = f"{self._root}/{name}"
         if not self.live:
             refuse_outside(path, self._root or "/")
         try:
-            data = _read(path)
+            data = _read(path, most)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -54,11 +55,11 @@ class KernelFiles:
             if error.errno in GONE:
                 raise Vanished(f"{path} went away while it was read") from error
             raise DiscoveryError(f"cannot read {path}: {error.strerror}: is this agent run as root?") from error
+        if len(data) > most:
+            raise MalformedFact(f"{path} is longer than {most >> 10} KiB, the limit for such a file")
         return self._document(path, name, data)
 
     def _document(self, path: str, name: str, data: bytes) -> Document:
-        if len(data) > MAX_FILE_BYTES:
-            raise MalformedFact(f"{path} is longer than {MAX_FILE_BYTES >> 10} KiB, the limit for such a file")
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
@@ -70,13 +71,13 @@ class KernelFiles:
         return Document(text, path)
 
 
-def _read(path: str) -> bytes:
-    """Read at most ``MAX_FILE_BYTES`` and one more byte; O_NONBLOCK: does not wait for a pipe in place of a file."""
+def _read(path: str, most: int) -> bytes:
+    """Read until more than ``most`` bytes are there; O_NONBLOCK: does not wait for a pipe in place of a file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        data = os.read(descriptor, MAX_FILE_BYTES + 1)
-        while 0 < len(data) <= MAX_FILE_BYTES and (more := os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))):
+        data = bytearray()
+        while len(data) <= most and (more := os.read(descriptor, MAX_FILE_BYTES)):
             data += more
-        return data
+        return bytes(data)
     finally:
         os.close(descriptor)

@@ -18,7 +18,7 @@ from drivers.host.archive import Document
 from drivers.host.kernel import probe_offline, probe_sev, probe_tdx
 from drivers.host.parse import parse_inet6, parse_routes
 from drivers.host.pci_functions import complete
-from drivers.host.sysfs import MAX_FILE_BYTES, KernelFiles
+from drivers.host.sysfs import MAX_FILE_BYTES, MAX_TABLE_BYTES, KernelFiles
 from hardware import card, plain
 
 FOLDER = "sys/bus/pci/devices/0000:05:00.0"
@@ -251,6 +251,18 @@ def test_tables_that_cannot_be_read_leave_only_open_whether_an_interface_is_the_
 
     assert [net.carries_host_traffic for net in found.net_devices] == [True, None]
     assert quiet == plain("0000:06:00.0")
+
+
+def test_tables_of_thousands_of_routes_and_addresses_are_read_up_to_a_limit(tmp_path: Path) -> None:
+    """The kernel pads each route to 128 bytes; hosts with BGP or Calico have thousands."""
+    write(tmp_path, "proc/net/route", "Iface".ljust(127) + "\n" + ("ens1\t0A000000".ljust(127) + "\n") * 5000)
+    write(tmp_path, "proc/net/if_inet6", "20010db800000000 04 40 00 80 ens3\n" * 5000)
+    function = plain(net_devices=tuple(NetDevice(f"ens{n}") for n in range(1, 4)))
+
+    assert [net.carries_host_traffic for net in probe(tmp_path, function)[0].net_devices] == [True, False, True]
+
+    write(tmp_path, "proc/net/route", b"Iface\n" + b"\n" * MAX_TABLE_BYTES)
+    assert {net.carries_host_traffic for net in probe(tmp_path, function)[0].net_devices} == {None}
 
 
 def test_tables_of_another_form_are_errors() -> None:
