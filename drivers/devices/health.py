@@ -2,10 +2,11 @@
 
 from drivers.facts import PciFunction
 
-DOWN = frozenset({"down", "lowerlayerdown", "notpresent"})
+DOWN = frozenset({"down", "lowerlayerdown", "notpresent", "testing"})
 """
 States in which an interface can transmit nothing (operstate, the kernel's networking/operstates.rst).
 
+``testing`` ends by itself, after the driver's self-test or a test of the cable. ``dormant`` is no such state: L1 is up.
 An interface that is off by administration is down too. Whether the VFs of such a PF have a link depends on its driver,
 and on the link state that ip-link(8) sets for a VF; nothing in sysfs tells it, so they are not offered.
 """

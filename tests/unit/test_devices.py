@@ -264,6 +264,9 @@ def test_a_vf_that_guests_share_by_macvtap_is_reserved_unless_a_rule_offers_it()
             {"net_devices": (NetDevice("ens1", "down"),)}, "link of its PF is down \\(ens1\\)", id="link down"
         ),
         pytest.param(
+            {"net_devices": (NetDevice("ens1", "testing"),)}, "link of its PF is down \\(ens1\\)", id="link in a test"
+        ),
+        pytest.param(
             {"net_devices": (NetDevice("eth0", "up", represents="pf0vf0"), NetDevice("ens1", "down"))},
             "link of its PF is down \\(ens1\\)",
             id="uplink down beside a representor",
