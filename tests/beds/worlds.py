@@ -255,7 +255,11 @@ class World:
         self.change(**{what: (*before[:number], value, *before[number + 1 :])})
 
     def take(self, *, reshape: bool = True, force: bool = False, crash: tuple[int, bool] | None = None) -> None:
-        """One pass, which a person's ``--rename-from`` helps on where the host has another name now."""
+        """
+        One pass, which a person's ``--rename-from`` helps on where the host has another name now.
+
+        No plan breaks a law: what the laws stop is a fault as well.
+        """
         self.clock.now += 60
         if self.setup.disk == "sharing":
             self._report_pool()
@@ -276,6 +280,7 @@ class World:
         finally:
             if not self.cut:
                 self.crashing.left = None
+        assert not (self.outcome and self.outcome.broken), self.told
         self.clean = self.is_well
         self._look()
         if self.clean:
