@@ -1,5 +1,7 @@
 """Find PCI functions that are unhealthy, so that no guest should get them now."""
 
+from collections.abc import Iterable
+
 from drivers.facts import PciFunction
 
 DOWN = frozenset({"down", "lowerlayerdown", "notpresent", "testing"})
@@ -11,6 +13,24 @@ An interface that is off by administration is down too. Whether the VFs of such 
 and on the link state that ip-link(8) sets for a VF; nothing in sysfs tells it, so they are not offered.
 """
 FOR_GUESTS = "vfio-pci"  # driver of a device that is bound for guests (the kernel's driver-api/vfio.rst)
+UIO = frozenset({"igb_uio", "uio_pci_generic"})  # drivers that give a device to a program of the host, as of DPDK
+
+
+def unseen_use(function: PciFunction, siblings: Iterable[PciFunction]) -> str | None:
+    """
+    Return where a VF may be in use that shows no interface; None where nothing points to it.
+
+    ``siblings`` are the VFs of its card. The host does not show an interface that is in another network namespace (the
+    kernel's networking/sysfs-tagging.rst); its driver stays bound. A driver may also make no interface (vDPA, RDMA,
+    drivers for guests): then it makes none for the siblings either.
+    """
+    if function.driver in UIO:
+        return f"its driver {function.driver} is for programs of the host"
+    if function.net_devices or function.vdpa or function.driver is None:
+        return None
+    if any(one.driver == function.driver and one.net_devices for one in siblings):
+        return f"its driver {function.driver} shows no interface of it: it may be in another network namespace"
+    return None
 
 
 def ills(function: PciFunction, pf: PciFunction | None, *, unruled: bool = False) -> str | None:

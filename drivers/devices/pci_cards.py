@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from drivers.by_suffix import BySuffix
-from drivers.devices.health import ills
+from drivers.devices.health import ills, unseen_use
 from drivers.devices.inventories import RULE, DeviceStock, marks, nova_name, short
 from drivers.devices.match import (
     Match,
@@ -92,7 +92,11 @@ def _pci_provider(
     sick = {
         match.function.address: why
         for match in matched
-        if (why := _in_use(match, use) or ills(match.function, functions.get(address), unruled=match.rule is None))
+        if (
+            why := _in_use(match.function, use)
+            or _in_use_unruled(match, matched, use)
+            or ills(match.function, functions.get(address), unruled=match.rule is None)
+        )
     }
     away = {one.address: IN_A_PORT for match in matched if (one := match.function).address in use.unbooked} | sick
     stands = standing.provider(suffix)
@@ -146,21 +150,26 @@ def _use_of(facts: HostFacts, matched: Iterable[Match]) -> _Use:
     )
 
 
-def _in_use(match: Match, use: _Use) -> str | None:
-    """
-    Return why a function cannot be offered, as it is in use in another form; None when it is not.
-
-    A rule of the operator may offer a VF that guests have by macvtap: none of them has it whole.
-    """
-    function = match.function
-    if match.rule is None and function.address in use.shared:
-        return SHARED
+def _in_use(function: PciFunction, use: _Use) -> str | None:
+    """Return why a function cannot be offered, as it is in use in another form; None when it is not."""
     parts = {function.address, *function.vfs}
     if made := sorted(parts & use.divided):
         return f"mediated devices exist on {made[0]}"
     if taken := sorted(use.given & frozenset(function.vfs)):
         return f"a guest has its VF {taken[0]}"
     return f"a guest has its PF {function.pf}" if function.pf in use.held else None
+
+
+def _in_use_unruled(match: Match, matched: Iterable[Match], use: _Use) -> str | None:
+    """
+    Return how guests share a function, or the host may use it; None where nothing says so, or a rule offers it.
+
+    ``matched`` is all that its provider offers.
+    """
+    address = match.function.address
+    if match.rule or address in use.given:
+        return None
+    return SHARED if address in use.shared else unseen_use(match.function, (one.function for one in matched))
 
 
 def _hardware(address: PciAddress, matched: list[Match]) -> frozenset[str]:

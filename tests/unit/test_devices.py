@@ -233,6 +233,7 @@ def test_discover_all_leaves_cards_alone_of_which_a_rule_speaks() -> None:
 def test_a_vf_that_may_carry_the_hosts_own_traffic_is_reserved_unless_a_rule_offers_it(carries: bool | None) -> None:
     pf, first, second = card(vfs=2)
     busy = replace(first, net_devices=(NetDevice("mgmt", "up", 1000, carries_host_traffic=carries),))
+    second = replace(second, net_devices=(NetDevice("ens1v1", "up"),))
 
     assert offered(host(pf, busy, second), ALL) == {"0000:81:00.0": {"SRIOV_NET_VF": (2, 1)}}
     ruled = rules(DeviceRule(number=1, product_id="1515"))
@@ -241,7 +242,7 @@ def test_a_vf_that_may_carry_the_hosts_own_traffic_is_reserved_unless_a_rule_off
 
 def test_a_vf_that_guests_share_by_macvtap_is_reserved_unless_a_rule_offers_it() -> None:
     pf, first, second = card(vfs=2, net_devices=(NetDevice("ens1", "up"),))
-    busy = replace(first, net_devices=(NetDevice("ens1v0", "up"),))
+    busy, second = (replace(one, net_devices=(NetDevice(f"ens1v{n}", "up"),)) for n, one in enumerate((first, second)))
     guests = tuple(guest_with(shared=frozenset({name, "gone0"})) for name in ("ens1v0", "ens1v0", "ens1"))
     facts = replace(host(pf, busy, second), guests=guests)
 
@@ -251,6 +252,46 @@ def test_a_vf_that_guests_share_by_macvtap_is_reserved_unless_a_rule_offers_it()
     assert one.traits[UNHEALTHY].fact == "0000:81:10.0: a guest has its interface by macvtap"
     assert offered(facts, rules(VFS)) == {"0000:81:00.0": {"CUSTOM_PCI_8086_1515": (2, 0)}}
     assert shape(facts, Policy(devices=ALL), None).holdings.undecided == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "guest", "reason"),
+    [
+        pytest.param(
+            {}, {}, "its driver ixgbevf shows no interface of it: it may be in another", id="another namespace"
+        ),
+        pytest.param({}, {"pci": VF}, "", id="a guest has it"),
+        pytest.param({"vdpa": (VDPA,)}, {}, "", id="a vDPA device"),
+        pytest.param({"driver": None}, {}, "", id="no driver"),
+        pytest.param({"driver": "mlx5_vfio_pci"}, {}, "", id="a driver for guests"),
+        pytest.param({"driver": "uio_pci_generic"}, {}, "uio_pci_generic is for programs of the host", id="DPDK"),
+        pytest.param(
+            {"driver": "igb_uio"}, {}, "its driver igb_uio is for programs of the host", id="DPDK's own driver"
+        ),
+        pytest.param({"net_devices": (NetDevice("ens1v0", "down"),)}, {}, "", id="its interface is there"),
+    ],
+)
+def test_a_vf_whose_driver_shows_no_interface_of_it_is_reserved_unless_a_rule_offers_it(
+    changes: dict[str, Any], guest: dict[str, frozenset[Any]], reason: str
+) -> None:
+    pf, first, second = card(vfs=2)
+    shown = replace(second, net_devices=(NetDevice("ens1v1", "up"),))
+    facts = replace(host(pf, replace(first, **changes), shown), guests=(guest_with(**guest),))
+
+    one = only(facts, ALL)
+
+    assert one.inventories["SRIOV_NET_VF"][0].reserved == bool(reason)
+    assert reason in one.traits[UNHEALTHY].fact if reason else UNHEALTHY not in one.traits
+    assert offered(facts, rules(VFS)) == {"0000:81:00.0": {"CUSTOM_PCI_8086_1515": (2, 0)}}
+
+
+def test_vfs_are_offered_where_their_driver_shows_no_interface_of_any_of_them() -> None:
+    """As of InfiniBand without IPoIB, or where devlink switched Ethernet off (enable_eth) for vDPA."""
+    pf, first, second = card(vfs=2)
+    other = replace(second, driver="iavf", net_devices=(NetDevice("ens1v1", "up"),))
+
+    assert offered(host(pf, first, second), ALL) == {"0000:81:00.0": {"SRIOV_NET_VF": (2, 0)}}
+    assert offered(host(pf, first, other), ALL) == {"0000:81:00.0": {"SRIOV_NET_VF": (2, 0)}}
 
 
 @pytest.mark.parametrize(
@@ -304,8 +345,8 @@ def test_an_ill_pf_has_all_its_vfs_reserved_with_the_reason(changes: dict[str, o
 def test_a_vf_that_neutron_gave_to_a_guest_is_not_on_offer(
     guest: dict[str, Any], policy: DevicePolicy, reserved: int
 ) -> None:
-    pf, vf, *rest = card(vfs=8)
-    vf = replace(vf, net_devices=(NetDevice("ens1v0", "up"),), vdpa=(VDPA,))
+    pf, vf, *rest = (replace(one, driver=one.driver if one.is_pf else None) for one in card(vfs=8))
+    vf = replace(vf, driver="ixgbevf", net_devices=(NetDevice("ens1v0", "up"),), vdpa=(VDPA,))
     has = guest_with(**{"pci": frozenset() if {"netdevs", "vdpa"} & guest.keys() else VF, **guest})
 
     facts = replace(host(pf, vf, *rest), guests=(has,))

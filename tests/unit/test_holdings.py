@@ -112,7 +112,7 @@ GUESTS: tuple[dict[str, Any], ...] = (
 
 def host_with(*guests: Guest) -> HostFacts:
     """A host with devices of all kinds, some of them ill, odd or not offered, and with these guests."""
-    pf, *vfs = card(vfs=6)
+    pf, *vfs = (replace(one, driver=one.driver if one.is_pf else None) for one in card(vfs=6))
     vfs[1:3] = replace(vfs[1], vdpa=("/dev/vdpa1",)), replace(vfs[2], net_devices=(NetDevice("v2"),))
     ill, other, second = (plain(f"0000:0{bus}:00.0", ids=PciIds("8086", f"1{bus}00")) for bus in "67a")
     graphics, sick = gpu("0000:84:00.0"), replace(gpu("0000:85:00.0"), power_state="error")
