@@ -76,8 +76,8 @@ def cpus_off(cpu_map: CpuMap, policy: CpuPolicy) -> tuple[str, ...]:
         DEDICATED_OPTION: policy.off(cpu_map.online),
     }
     return tuple(
-        f"{option} names CPU {format_cpu_set(off)}, off on this host and not counted: bring CPU {format_cpu_set(off)} "
-        f"online or take it out of the set"
+        f"{option} names CPU {format_cpu_set(off)}, off on this host: bring CPU {format_cpu_set(off)} online or take "
+        f"it out of the set"
         for option, off in sets.items()
         if off
     )

@@ -66,7 +66,7 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Ex
     ``observed`` is the tree in placement, which decides ratios that are not configured; None where not read.
 
     Raises:
-        PolicyError: the policy contradicts itself or this host.
+        PolicyError: the policy contradicts itself or this host; of a host that is new, a set names a CPU that is off.
         MalformedFact: facts that no host can have, or a name that is too long for placement.
     """
     if not facts.cpu_map.online:
@@ -78,6 +78,8 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Ex
         shaped = _shape(facts, policy, standing)
     except ValueError as error:
         raise MalformedFact(f"cannot compute the inventory of {facts.hostname}: {error}") from error
+    if standing.root is None and (off := cpus_off(facts.cpu_map, policy.cpus)):
+        raise PolicyError(off[0])
     for provider in shaped.providers:
         if len(provider.name) > LONGEST_NAME:
             raise MalformedFact(
@@ -169,7 +171,8 @@ def _held(
     found = holdings(facts, policy, (*devices, *of_root))
     of_memory = reserved_mib(facts, page_mib(facts.cells), policy)[1] if policy.layout in OF_CELLS else ()
     gone = (device.ill for device in of_root if device.ill)
-    lacking = (*cpus_off(facts.cpu_map, policy.cpus), *of_memory, *gone)
+    off = (f"{text}. It is not counted meanwhile" for text in cpus_off(facts.cpu_map, policy.cpus))
+    lacking = (*off, *of_memory, *gone)
     return replace(found, backing=backing, notes=_notes(facts, policy), lacking=lacking)
 
 

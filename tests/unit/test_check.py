@@ -122,18 +122,15 @@ def test_memory_of_cells_without_cpus_is_told(
 
 
 @pytest.mark.parametrize(
-    ("option", "role", "told"),
+    ("option", "told"),
     [
-        pytest.param({"cpu_dedicated_set": "8-16"}, "sole", "cpu_dedicated_set names CPU 16, off", id="dedicated"),
-        pytest.param({"cpu_shared_set": "8-17"}, "sole", "cpu_shared_set names CPU 16-17, off", id="shared"),
-        pytest.param({"cpu_shared_set": "8-17"}, "beside", "", id="nova reports the CPUs"),
-        pytest.param({"cpu_shared_set": "8-15"}, "sole", "", id="all online"),
+        pytest.param({"cpu_dedicated_set": "8-16"}, "cpu_dedicated_set names CPU 16, off", id="dedicated"),
+        pytest.param({"cpu_shared_set": "8-17"}, "cpu_shared_set names CPU 16-17, off", id="shared"),
+        pytest.param({"cpu_shared_set": "8-15"}, "", id="all online"),
     ],
 )
-def test_a_cpu_of_a_set_that_is_off_is_a_finding(
-    write_config: Write, option: dict[str, object], role: str, told: str
-) -> None:
-    path = write_config(libvirt={"virt_type": "qemu"}, compute=option, agent={"role": role})
+def test_a_cpu_of_a_set_that_is_off_is_a_finding(write_config: Write, option: dict[str, object], told: str) -> None:
+    path = write_config(libvirt={"virt_type": "qemu"}, compute=option)
     asked = argparse.Namespace(config_file=[path], config_dir=[], host=HOSTS / "gpu-memory/archive")
 
     wrong = [one.detail for one in check_host(asked) if one.check == "host" and not one.ok]
