@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from drivers.pci import PciAddress
 
-BRIDGE_CLASSES = frozenset({0x0600, 0x0604})  # PCI's classes of host bridges, and of bridges between two buses
+# PCI's classes of host bridges, and of bridges between two buses (the kernel's include/linux/pci_ids.h)
+BRIDGE_CLASSES = frozenset({0x0600, 0x0604})
 
 HIGHEST_DOMAIN = 0xFFFF  # nova knows PCI domains of 16 bits only (MAX_DOMAIN in nova/pci/devspec.py)
 
@@ -157,9 +158,9 @@ class PciIds:
     @property
     def is_bridge(self) -> bool:
         """
-        Return whether this only connects buses: vfio-pci takes functions with header type 0 only.
+        Return whether this only connects buses: vfio-pci takes functions with header type 0 only (vfio_pci_core.c).
 
-        The base class 06 does not tell it: an NVSwitch has class 0680.
+        The base class 06 does not tell it: an NVSwitch has class 0680, "other" (pci_ids.h).
         """
         return self.has_bridge_header or self.device_class >> 8 in BRIDGE_CLASSES
 
@@ -171,7 +172,7 @@ class PciFunction:
     address: PciAddress
     ids: PciIds
     driver: str | None = None  # None: no driver is bound
-    cell: int | None = None  # NUMA cell; None: the kernel knows no affinity (numa_node is -1)
+    cell: int | None = None  # NUMA cell; None: the kernel knows no affinity (sysfs-bus-pci: numa_node is -1)
     pf: PciAddress | None = None  # address of a VF's physical function; None: it is no VF
     total_vfs: int | None = None  # how many VFs a PF can have; None: it is no PF
     vfs: tuple[PciAddress, ...] = ()  # existing VFs of a PF, lowest address first

@@ -54,7 +54,7 @@ def _ills_of_pf(pf: PciFunction | None) -> str | None:
         return "its PF is gone"
     if pf.power_state == "error":
         return f"the kernel reports the power state of its PF {pf.address} as error"
-    if pf.driver is None:
+    if pf.driver is None:  # it controls the VFs (the kernel's PCI/pci-iov-howto.rst)
         return f"its PF {pf.address} has no driver"
     if pf.driver == FOR_GUESTS:  # such VFs open only with the PF's token (vfio_pci_core.c), which libvirt cannot give
         return f"its PF {pf.address} is bound to {FOR_GUESTS}, and guests cannot have the VFs of such a PF"

@@ -12,7 +12,11 @@ COUNTED = ("anon", "file")  # kinds of a guest's memory; all other kinds are par
 
 
 def probe_sev(files: KernelFiles) -> SevKernel | None:
-    """Return the parameters of kvm_amd; None where the module is not loaded."""
+    """
+    Return the parameters of kvm_amd (svm/sev.c); None where the module is not loaded.
+
+    A loaded module shows them in /sys/module (admin-guide/kernel-parameters.rst): Y or N, and as a number 1 or 0.
+    """
     documents = {name: files.read(f"{SEV}/{name}") for name in ("sev", "sev_es", "sev_snp")}
     if not any(documents.values()):
         return None
@@ -51,8 +55,9 @@ def probe_offline(
     ``unplaced`` are online CPUs that libvirt's topology lacks: they may have come online after it was read. They are
     looked up too.
 
-    The kernel keeps the link ``cpuN/nodeM`` while a CPU is off; libvirt's topology and the node's own list of CPUs do
-    not have the CPU then. Host archives record the texts of files and no links, so a file behind the link is read.
+    The kernel keeps the link ``cpuN/nodeM`` (sysfs-devices-system-cpu) while a CPU is off; libvirt's topology and the
+    node's own list of CPUs do not have the CPU then (the kernel's drivers/base/node.c). Host archives record the texts
+    of files and no links, so a file behind the link is read.
     """
     found = []
     known = tuple(cells)

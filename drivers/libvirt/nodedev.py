@@ -15,7 +15,7 @@ from drivers.pci import PciAddress
 
 BRIDGES = frozenset({"pci-bridge", "cardbus-bridge"})  # capabilities of functions with header type 1 and 2
 INFINIBAND_OCTETS = 20  # of the address of an interface of IP over InfiniBand (the kernel's if_infiniband.h)
-MOST_MDEVS = 1_000_000  # above what any parent makes: vfio_ap of s390 has 65,536
+MOST_MDEVS = 1_000_000  # above what any parent makes: vfio_ap of s390 has 65,536 (vfio_ap_ops.c)
 _NAME = re.compile(r"pci_([0-9a-f]{4,8})_([0-9a-f]{2})_([01][0-9a-f])_([0-7])")
 NO_SPEED_MBPS = 2_000_000  # faster than any link, and in kbit/s more than placement can count
 
@@ -194,7 +194,8 @@ def _parse_speed(text: str, source: str) -> int | None:
     """
     Return the link's speed in Mbit/s; None where it has none.
 
-    The kernel then gives no number or 0, -1, or -1 read as an unsigned number.
+    The kernel then gives no number or 0, -1, or -1 read as an unsigned number: it is ethtool's, mostly of Ethernet
+    (sysfs-class-net; linux/ethtool.h: SPEED_UNKNOWN), and libvirt reads it as unsigned (virnetdev.c).
     """
     speed = number(text.removeprefix("-"), source)
     return speed if 1 < speed < NO_SPEED_MBPS else None
@@ -209,7 +210,11 @@ def _parse_mdev(device: Element, capability: Element, source: str) -> Mdev:
 
 
 def _parse_types(types: Iterable[Element], source: str) -> tuple[MdevType, ...]:
-    """Return each type once, in order of id; for parents that are not on PCI libvirt lists the types twice, nested."""
+    """
+    Return each type once, in order of id; for parents that are not on PCI libvirt lists the types twice, nested.
+
+    A type has how many more can be made now (available_instances of the kernel's vfio-mediated-device.rst).
+    """
     found: dict[str, MdevType] = {}
     for one in types:
         id_ = attribute(one, "id", source)
