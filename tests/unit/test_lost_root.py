@@ -1,5 +1,6 @@
 """A placement without the root that stood at an earlier pass: a wiped database, or another placement's URL."""
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,7 +48,9 @@ def test_a_first_start_makes_its_tree_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["placement", "https://other.example/placement"])
-def test_a_known_root_that_placement_lacks_is_made_at_the_third_pass(tmp_path: Path, where: str) -> None:
+def test_a_known_root_that_placement_lacks_is_made_at_the_third_pass(
+    tmp_path: Path, where: str, caplog: pytest.LogCaptureFixture
+) -> None:
     one = one_host(tmp_path)
     one.sync()
     lose(one, where)
@@ -59,6 +62,8 @@ def test_a_known_root_that_placement_lacks_is_made_at_the_third_pass(tmp_path: P
     had = "this placement had it" if where == "placement" else "the placement placement had it"
     assert f"{LOST}{had}" in outcomes[0].notes[0]
     assert outcomes[0].notes[1].startswith("seen 1 of 3 times in a row")
+    made = f"the tree is made anew node=host where={where} why={outcomes[0].notes[0]}"
+    assert [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING] == [made]
 
 
 def test_a_known_root_that_placement_lacks_is_made_at_once_on_a_persons_word(tmp_path: Path) -> None:

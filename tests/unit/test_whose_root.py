@@ -14,7 +14,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, Cut, OneHost
-from drivers.facts import ServiceSigns
+from drivers.facts import PciIds, ServiceSigns
 from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, MdevRule, Policy
 from hardware import card, gpu, host, parent, plain, rules
 from reportclient.ownership import OWNER_NOVA
@@ -157,6 +157,24 @@ def test_a_root_that_nova_does_not_show_and_that_is_not_ours_is_left_to_a_person
 
     assert one.sync(FORCE, record=NovaRecord(unknown=True)).status is Status.CONTESTED
     assert one.sync(FORCE, record=None).status is Status.CHANGED
+
+
+@pytest.mark.parametrize("remembered", [True, False])
+def test_free_switches_of_gpus_that_nova_reported_stay_at_a_take_over(tmp_path: Path, remembered: bool) -> None:
+    """They have the base class of bridges, and the header of a device."""
+    switches = ("0000:05:00.0", "0000:06:00.0")
+    ids = PciIds("10de", "22a3", 0x068000)
+    rule = DeviceRule(number=1, product_id="22a3", resource_class="CUSTOM_NVSWITCH")
+    facts = host(*(plain(address, ids=ids) for address in switches))
+    one = OneHost(tmp_path, facts, Policy(devices=rules(rule)))
+    one.sync()
+    uuids = {one.make_as_nova(address, "CUSTOM_NVSWITCH", 1) for address in switches}
+    if not remembered:
+        one.forget()
+
+    assert one.sync(Wishes(take_over=True)).status is Status.CHANGED
+    assert [one.stock(address) for address in switches] == [{"CUSTOM_NVSWITCH": (1, 0)}] * 2
+    assert uuids < one.tree().by_uuid.keys()
 
 
 @pytest.mark.parametrize("role", ["audit", "beside"])
