@@ -306,6 +306,7 @@ class Guest:
     resident: tuple[tuple[int, int], ...] = ()  # (cell, KiB) of a running guest's memory; (): unknown
     migrating: bool = False  # to or from this host, at this moment
     tenant: Tenant | None = None  # None: the domain has no metadata of nova
+    unread: str = ""  # what of its CPUs, memory or encryption is not understood, so that all of these are unknown
 
     @property
     def active(self) -> bool:

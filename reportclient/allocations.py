@@ -72,6 +72,7 @@ class GuestState:
     named: Mapping[str, int | None] = field(
         default_factory=dict
     )  # amounts that the flavor sets, by class; None: unknown
+    unread: bool = False  # True: the guest is not understood, so nothing is done by what is known of it
     flavor_unseen: bool = False  # True: a guest of nova's whose metadata does not show what its flavor sets
 
 
@@ -119,6 +120,7 @@ class Holdings:
     undecided: tuple[Undecided, ...] = ()  # further devices; their guests have all classes of devices in ``untold``
     backing: Backing = Backing()
     notes: tuple[str, ...] = ()  # a sentence on each choice that a person should make
+    of_guests: tuple[str, ...] = ()  # a sentence on each guest that a person should look at
     lacking: tuple[str, ...] = ()  # a sentence on each part that the configuration names and that the host lacks now
 
 

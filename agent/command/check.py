@@ -206,11 +206,12 @@ def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> list[Che
     stock = ", ".join(f"{stock.total} {name}" for name, stock in tree.root.inventories.items())
     detail = f"{tree.root.name} can be read: {stock}, {len(tree.root.traits)} traits"
     odd = (Check("devices", False, text) for text in holdings.backing.odd.sentences.values())
+    guests = (Check("guests", False, text) for text in holdings.of_guests)
     if settings.beside_nova:  # CPUs and memory are nova's then
-        return [Check("host", True, detail), *unmatched, *odd]
+        return [Check("host", True, detail), *unmatched, *odd, *guests]
     lacking = (Check("host", False, text) for text in holdings.lacking)
     notes = (Check("memory", True, text) for text in holdings.notes)
-    return [Check("host", True, detail), *lacking, *unmatched, *odd, *notes]
+    return [Check("host", True, detail), *lacking, *unmatched, *odd, *guests, *notes]
 
 
 def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys: Mapping[str, Survey]) -> list[Check]:

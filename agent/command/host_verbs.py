@@ -81,6 +81,7 @@ def discover(options: argparse.Namespace) -> Report:
             tree, _ = add(tree, identity or planned_identity(node), additions)
             providers |= {one.name: one for one in tree}
             remarks += [
+                *holdings.of_guests,
                 *holdings.lacking,
                 *holdings.notes,
                 *doubts(settings, survey),

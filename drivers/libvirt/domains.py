@@ -1,6 +1,7 @@
 """Parses libvirt's domains (formatdomain.html): which devices, CPUs and memory of the host each guest has."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from xml.etree.ElementTree import Element
 
 from drivers.errors import MalformedFact
@@ -26,10 +27,11 @@ def parse_guest(
     Parse one domain.
 
     ``document`` is the live XML of a running domain, else the XML that it will start with. ``resident`` is (cell, KiB)
-    of its memory, as the kernel counts it; empty where not known.
+    of its memory, as the kernel counts it; empty where not known. Of a guest whose CPUs, memory or encryption are not
+    understood, its devices alone are known.
 
     Raises:
-        MalformedFact: not in libvirt's form.
+        MalformedFact: not in libvirt's form, or a device of the host that the guest has is not understood.
     """
     domain = parse_xml(document, "domain")
     source = document.source
@@ -45,9 +47,8 @@ def parse_guest(
         pci.add(_source_address(disk, source))
     netdevs = _sources(domain, "direct", "passthrough")
     interfaces = domain.iterfind("devices/interface[@type='hostdev']")
-    ports = frozenset(_source_address(interface, source) for interface in interfaces)
-    emulator = domain.find("cputune/emulatorpin")
-    return Guest(
+    ports = frozenset(_source_address(interface, source) for interface in interfaces if not _is_usb(interface))
+    guest = Guest(
         uuid=uuid,
         state=state,
         name=_name(domain),
@@ -60,14 +61,26 @@ def parse_guest(
             mdevs=frozenset(mdevs),
             pmem=_pmem(domain),
         ),
-        vcpus=_parse_vcpus(domain, source),
-        some_off=_some_off(domain, source),
-        emulator_cpus=_cpus(attribute(emulator, "cpuset", source), source) if emulator is not None else frozenset(),
-        memory=_parse_memory(domain, source),
-        encryption=_parse_encryption(domain, source),
         resident=resident,
         migrating=migrating,
         tenant=_parse_tenant(domain, source),
+    )
+    try:
+        return _with_resources(guest, domain, source)
+    except MalformedFact as error:
+        return replace(guest, unread=str(error))
+
+
+def _with_resources(guest: Guest, domain: Element, source: str) -> Guest:
+    """Return the guest with its CPUs, memory and encryption; errors name the place."""
+    emulator, of_cpus = domain.find("cputune/emulatorpin"), f"<vcpu> or <cputune> of {source}"
+    return replace(
+        guest,
+        vcpus=_parse_vcpus(domain, of_cpus),
+        some_off=_some_off(domain, of_cpus),
+        emulator_cpus=_cpus(attribute(emulator, "cpuset", of_cpus), of_cpus) if emulator is not None else frozenset(),
+        memory=_parse_memory(domain, f"<memory>, <numatune>, <memoryBacking> or <cpu> of {source}"),
+        encryption=_parse_encryption(domain, source),
     )
 
 
@@ -153,6 +166,11 @@ def _disk_gb(nova: Element, version: str, source: str) -> int | None:
         return None  # nova 26 to 29 write <root> only for a guest that boots from an image
     of_image = root is not None and root.get("type") == "image"
     return disk * of_image + ephemeral + -(-swap_mib // 1024)
+
+
+def _is_usb(interface: Element) -> bool:
+    """Return whether an interface of the type hostdev is a device of USB, named by its bus or by its ids."""
+    return any(interface.find(f"source/{one}") is not None for one in ("address[@type='usb']", "vendor"))
 
 
 def _source_address(device: Element, source: str) -> PciAddress:

@@ -67,7 +67,20 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
         ),
         told=HOST_CLASSES | of_devices,
         undecided=undecided,
+        of_guests=tuple(_not_understood(facts)),
     )
+
+
+def _not_understood(facts: HostFacts) -> list[str]:
+    """Return a sentence on each guest that is not understood, and one on all beyond the first ones."""
+    odd = [guest for guest in facts.guests if guest.unread]
+    more = [f"{len(odd) - _SHOWN} more guests are not understood"] if len(odd) > _SHOWN else []
+    return [
+        f"guest {guest.uuid} is not understood: {guest.unread}. What it has of CPUs, memory and encryption is not "
+        f"known, so none of its allocations is moved or repaired: correct it with virsh edit, or report this to the "
+        f"authors of compute-node-agent"
+        for guest in odd[:_SHOWN]
+    ] + more
 
 
 def _cpus_by_class(guest: Guest, dedicated: frozenset[int]) -> dict[str, list[frozenset[int]]]:
@@ -131,6 +144,7 @@ def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding], named_c
         | overridden,
         overridden=overridden,
         named=named,
+        unread=bool(guest.unread),
         flavor_unseen=tenant is not None and shown is None,
     )
 
@@ -182,6 +196,8 @@ def _undecided(
         yield Undecided(guest.uuid, name, "libvirt shows no vDPA device of this path")
     if guest.encryption and guest.encryption not in {device.suffix for device in devices}:
         yield Undecided(guest.uuid, guest.encryption, "the host does not offer encryption contexts of this kind")
+    if guest.unread:
+        yield Undecided(guest.uuid, "what is not understood of it", guest.unread)
 
 
 class _Owners:

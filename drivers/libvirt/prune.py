@@ -23,7 +23,10 @@ _DOMAIN: _Kept = {
         f"{{{version}}}instance": {f"{{{version}}}{part}": None for part in ("flavor", "owner", "root")}
         for version in NOVA
     },
-    "devices": {"memory": None, **{tag: {"source": {"address": {}}} for tag in ("hostdev", "disk", "interface")}},
+    "devices": {
+        "memory": None,
+        **{tag: {"source": {"address": {}, "vendor": {}}} for tag in ("hostdev", "disk", "interface")},
+    },
 }
 _TYPES = {"hostdev": ("pci", "mdev"), "disk": ("nvme",)}  # of other types nothing is read
 

@@ -519,3 +519,23 @@ def test_a_guest_that_gets_its_set_back_keeps_the_type_of_its_consumer(
 
     assert found.kind is Kind.MISSING
     assert rewrites(found)["guest"].kind == kind
+
+
+@pytest.mark.parametrize("active", [True, False], ids=["runs", "is shut off"])
+@pytest.mark.parametrize(
+    "consumers",
+    [
+        pytest.param((consumer(slots={ROOT: {**SET, "VCPU": 3}}),), id="other allocations"),
+        pytest.param((), id="no allocations"),
+        pytest.param((consumer("m", kind="MIGRATION"),), id="a migration may have them"),
+    ],
+)
+def test_nothing_is_found_of_a_guest_that_is_not_understood_and_nothing_is_taken_from_what_may_be_its_migration(
+    active: bool, consumers: tuple[Consumer, ...]
+) -> None:
+    known = replace(RUNS, active=active, unread=True, untold=frozenset({"VCPU", "MEMORY_MB", "VGPU"}))
+    odd = snapshot(*consumers, holdings=Holdings(guests=frozenset({"guest"}), known={"guest": known}, told=has().told))
+
+    found = find_all(odd)
+
+    assert not [one for one in found if one.consumer == "guest" or one.safe]

@@ -531,6 +531,44 @@ def test_cpus_that_are_dedicated_no_more_come_not_on_offer_while_a_guest_that_ha
     assert one.sync(FORCE, policy=replace(one.policy, cpus=other), facts=cells()).status is Status.CHANGED
 
 
+ODD = "memory in the unit 'TiB'"
+NOT_UNDERSTOOD = Guest(uuid=PINNED, state="running", unread=ODD)
+
+
+@pytest.mark.parametrize("layout", get_args(Layout))
+@pytest.mark.parametrize("remembered", [True, False], ids=["", "with lost state"])
+def test_other_cpus_become_dedicated_only_where_no_guest_is_not_understood(
+    start: Start, layout: Layout, remembered: bool
+) -> None:
+    first, other = (CpuPolicy(shared=frozenset({0, 1}), dedicated=frozenset(cpus)) for cpus in ({4, 5}, {6, 7, 2}))
+    one = start(
+        layout, cells(NOT_UNDERSTOOD), {PINNED: {"NUMA1" if layout in OF_CELLS else "": {"PCPU": 2}}}, cpus=first
+    )
+    before = one.tree()
+    if not remembered:
+        one.forget()
+
+    for _ in range(2):
+        refused = one.sync(FORCE, policy=replace(one.policy, cpus=other))
+        assert refused.status is Status.UNSAFE
+        assert f"guest {PINNED} may be pinned to CPUs" in refused.notes[0]
+    assert one.tree() == before
+    again = one.sync(policy=replace(one.policy, cpus=first))
+    assert again.status is Status.UNCHANGED
+    assert again.notes[0].startswith(f"guest {PINNED} is not understood: {ODD}. What it has")
+    assert one.sync(FORCE, policy=replace(one.policy, cpus=other), facts=cells()).status is Status.CHANGED
+
+
+def test_a_conversion_that_divides_what_a_guest_that_is_not_understood_has_is_refused(start: Start) -> None:
+    one = start("flat", cells(NOT_UNDERSTOOD), {PINNED: {"": {"VCPU": 1}}})
+
+    refused = one.reshape("cells")
+
+    assert refused.status is Status.UNSAFE
+    assert f"consumer {PINNED} has 1 VCPU on host, and the hypervisor gives its guest none" in refused.notes[0]
+    assert one.reshape("devices").status is Status.CHANGED, "its CPUs stay where they are"
+
+
 def test_the_cpu_of_a_guests_emulator_comes_not_on_offer_while_it_is_used(start: Start) -> None:
     first = CpuPolicy(shared=frozenset({0, 1}), dedicated=frozenset({5, 6, 7}))
     other = CpuPolicy(shared=frozenset({0, 1, 5}), dedicated=frozenset({4, 6, 7}))

@@ -1,9 +1,11 @@
 """libvirt's domains into facts: whose a guest is, its CPUs and memory, its encryption, and what is refused."""
 
+from dataclasses import replace
+
 import pytest
 
 from drivers.errors import MalformedFact
-from drivers.facts import Guest, GuestMemory, Tenant
+from drivers.facts import Guest, GuestDevices, GuestMemory, Tenant
 from drivers.host.archive import Document
 from drivers.libvirt.domains import NOVA, machine_of, parse_guest
 from drivers.libvirt.prune import prune_domain
@@ -210,19 +212,29 @@ def test_the_emulator_and_each_vcpu_run_where_they_are_pinned() -> None:
     assert guest.emulator_cpus == {7}
 
 
+UNREAD = Guest(uuid="u", state="running", devices=GuestDevices(pmem=frozenset({"/dev/dax0.0"})))
+DAX0 = "<memory model='nvdimm'><source><path>/dev/dax0.0</path></source></memory>"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("<vcpu>65536</vcpu>", "has 65536 vCPUs, more than any guest can have", id="vCPUs"),
+        pytest.param("<vcpu>65536</vcpu>", "of guest.xml has 65536 vCPUs, more than any guest can have", id="vCPUs"),
         pytest.param(
             f"<vcpu>65535</vcpu><cputune>{''.join(PIN.format(n) for n in range(2000))}</cputune>",
-            "guest.xml pins vCPUs to more than 524288 CPUs in all",
+            "<vcpu> or <cputune> of guest.xml pins vCPUs to more than 524288 CPUs in all",
             id="pins",
         ),
-        pytest.param(f"<vcpu>{'=' * ((1 << 18) - 3)}</vcpu>", "more than 262144 tags and attributes", id="attributes"),
-        pytest.param("<vcpu cpuset='a-b'>2</vcpu>", "guest.xml: ", id="a set in words"),
+        pytest.param("<vcpu cpuset='a-b'>2</vcpu>", "<vcpu> or <cputune> of guest.xml: ", id="a set in words"),
         pytest.param(
-            f"<memory unit='{'u' * 21}'>1</memory>", f"memory in the unit '{'u' * 20}', which", id="an unknown unit"
+            "<vcpu>2</vcpu><cputune><emulatorpin/></cputune>",
+            "<vcpu> or <cputune> of guest.xml has a <emulatorpin> without the attribute cpuset",
+            id="an emulator without CPUs",
+        ),
+        pytest.param(
+            f"<vcpu>2</vcpu><memory unit='{'u' * 21}'>1</memory>",
+            f"or <cpu> of guest.xml has memory in the unit '{'u' * 20}', which",
+            id="an unknown unit",
         ),
         pytest.param(
             f"<vcpu>{'1' * 21}</vcpu>", f"has '{'1' * 21}' where a whole number belongs", id="too many digits"
@@ -230,14 +242,41 @@ def test_the_emulator_and_each_vcpu_run_where_they_are_pinned() -> None:
         pytest.param(f"<vcpu>{'x' * 41}</vcpu>", f"has '{'x' * 40}' where a whole number belongs", id="no number"),
         pytest.param("<vcpu current='1'/>", "has '' where a whole number belongs", id="an amount of nothing"),
         pytest.param(
-            f"<launchSecurity type='sev'><policy>{'p' * 41}</policy></launchSecurity>",
-            f"launchSecurity policy '{'p' * 40}', which is not a number",
+            f"<vcpu>2</vcpu><launchSecurity type='sev'><policy>{'p' * 41}</policy></launchSecurity>",
+            f"guest.xml has a launchSecurity policy '{'p' * 40}', which is not a number",
             id="a policy in words",
         ),
     ],
 )
-def test_a_malformed_guest_is_an_error_that_names_its_document(text: str, message: str) -> None:
+def test_of_a_guest_that_is_not_understood_its_devices_alone_are_known_and_the_place_that_is_odd(
+    text: str, message: str
+) -> None:
+    guest = guest_of(f"{text}<devices>{DAX0}</devices>")
+
+    assert replace(guest, unread="") == UNREAD
+    assert message in guest.unread
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param(f"<vcpu>{'=' * ((1 << 18) - 3)}</vcpu>", "more than 262144 tags and attributes", id="attributes"),
+        pytest.param(
+            "<devices><interface type='hostdev'><source/></interface></devices>", "has no <source/address>", id="device"
+        ),
+    ],
+)
+def test_a_guest_whose_devices_are_not_known_is_an_error_that_names_its_document(text: str, message: str) -> None:
     with pytest.raises(MalformedFact, match=message) as caught:
         guest_of(text)
 
     assert str(caught.value).startswith("guest.xml")
+
+
+@pytest.mark.parametrize(
+    "source", ["<address type='usb' bus='1' device='2'/>", "<vendor id='0x1'/><product id='0x2'/>"]
+)
+def test_an_interface_may_be_a_device_of_usb_which_placement_does_not_know(source: str) -> None:
+    guest = guest_of(f"<devices><interface type='hostdev'><source>{source}</source></interface></devices>")
+
+    assert guest.devices == GuestDevices()

@@ -42,7 +42,8 @@ def _audit_guests(snapshot: Snapshot) -> list[Finding]:
         if consumer and uuid in snapshot.asked:  # a consumer that was read for another reason is not judged by owner
             found += _without_owner_or_type(snapshot, consumer)
         if not snapshot.is_settled(uuid):
-            off = not snapshot.holdings.known[uuid].active and not snapshot.rows(uuid)
+            known = snapshot.holdings.known[uuid]
+            off = not known.active and not known.unread and not snapshot.rows(uuid)
             found += _missing(snapshot, uuid) if off and rests_here(snapshot, uuid) else []
             continue
         if not snapshot.rows(uuid):

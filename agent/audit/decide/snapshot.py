@@ -115,9 +115,9 @@ class Snapshot:
         return (consumer.project, consumer.user) if consumer else (known.project, known.user)
 
     def is_settled(self, uuid: str) -> bool:
-        """Return whether a guest runs here and does not migrate; then it is to have what it has now."""
+        """Return whether a guest runs here, does not migrate and is understood; then it is to have what it has now."""
         known = self.holdings.known[uuid]
-        return known.active and not known.migrating
+        return known.active and not known.migrating and not known.unread
 
     def told(self, uuid: str) -> list[str]:
         """Return our classes in this tree for which the hypervisor tells all that a guest has, sorted."""

@@ -61,6 +61,7 @@ def find_way(
     before = Observed(standing.observed, tuple(row for row in allocations if row not in leaving))
     moved = _moves(view, before, wanted, shaped.holdings, recast_as, anew) if allocations or dedicates else ((), (), "")
     pinned = "" if view.beside else _still_pinned(elsewhere, allocations, shaped.holdings)
+    pinned = pinned or _perhaps_pinned(view, standing.observed, wanted.tree)
     moves, consumers = (*moved[0], *crossing), (*moved[1], *(each for one in outside for each in one.consumers))
     if crossing:
         allocations = tuple(dict.fromkeys((*allocations, *(row for one in outside for row in one.rows))))
@@ -121,6 +122,24 @@ def _still_pinned(elsewhere: Mapping[str, frozenset[int]], rows: Iterable[Alloca
             f"not in [compute] cpu_dedicated_set: put them back there until it has ended or has been moved"
             for uuid, cpus in sorted(elsewhere.items())
             if had[uuid] > has[uuid]
+        ),
+        "",
+    )
+
+
+def _perhaps_pinned(view: View, observed: ObservedTree, desired: ProviderTree) -> str:
+    """Return which guest may be pinned to the CPUs that become dedicated, or are so no more; empty: none."""
+    before, now = view.memory.dedicated, view.policy.cpus.dedicated or frozenset()
+    stands = {seen.name: total for seen in observed if (total := total_of(seen.provider.inventories, "PCPU"))}
+    wanted = {one.name: total for one in desired if (total := total_of(one.inventories, "PCPU"))}
+    if view.beside or not observed.root or (stands == wanted if before is None else before == now):
+        return ""
+    return next(
+        (
+            f"guest {one.uuid} may be pinned to CPUs that [compute] cpu_dedicated_set gains or loses, and it is not "
+            f"understood: {one.unread}. Leave the set as it was until that is corrected, or the guest has been moved"
+            for one in view.survey.facts.guests
+            if one.unread
         ),
         "",
     )
