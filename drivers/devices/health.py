@@ -45,7 +45,7 @@ def ills(function: PciFunction, pf: PciFunction | None, *, unruled: bool = False
     if unruled and any(net.carries_host_traffic for net in function.net_devices):
         return "it carries the host's own traffic"
     if unruled and any(net.carries_host_traffic is None for net in function.net_devices):
-        return "it may carry the host's own traffic, as /proc/net/route or /proc/net/if_inet6 cannot be read"
+        return "it may carry the host's own traffic, as the host's routes or addresses cannot be read"
     return _ills_of_pf(pf) if function.is_vf else None
 
 

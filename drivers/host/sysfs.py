@@ -6,7 +6,7 @@ A file that does not exist is None; a file that cannot be read, or is not text, 
 
 import errno
 import os
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
@@ -58,6 +58,23 @@ class KernelFiles:
         if len(data) > most:
             raise MalformedFact(f"{path} is longer than {most >> 10} KiB, the limit for such a file")
         return self._document(path, name, data)
+
+    def ask(self, name: str, answer: Callable[[], str]) -> Document | None:
+        """
+        Return what the kernel answers on a live host; of an archive the file, None where an older agent recorded it.
+
+        Raises:
+            DiscoveryError: the kernel does not answer (OSError of ``answer``); or as ``read``.
+        """
+        if not self.live:
+            return self.read(name, MAX_TABLE_BYTES)
+        record = {} if self._record is None else self._record
+        try:
+            record[name] = answer()
+        except OSError as error:
+            record[name] = UNREAD
+            raise DiscoveryError(f"the kernel does not answer for {name}: {error}") from error
+        return Document(record[name], name)
 
     def _document(self, path: str, name: str, data: bytes) -> Document:
         try:

@@ -1,6 +1,8 @@
 """This very machine through a real libvirtd: discovered, reported, read back, recorded, and looked at elsewhere."""
 
 import json
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +56,31 @@ def test_a_recorded_host_is_what_the_live_one_is_byte_for_byte(config: Path, tmp
     root = next(iter(live.json["providers"].values()))
     assert {"VCPU", "MEMORY_MB", "DISK_GB"} <= root["inventories"].keys()
     assert {"HW_ARCH_X86_64", "COMPUTE_STORAGE_BUS_VIRTIO", "HW_CPU_X86_SSE2"} <= set(root["traits"])
+
+
+NETWORK = """
+ip link set lo up
+for name in table first second third fourth global idle; do
+    ip link add $name type veth peer name ${name}.peer; ip link set $name up; ip link set ${name}.peer up
+done
+until ip -6 addr show dev idle | grep -q fe80; do sleep 0.1; done
+ip addr add 10.9.0.1/24 dev table noprefixroute; ip route add 10.9.0.0/24 dev table table 100
+ip -4 route add default nexthop via inet6 fe80::1 dev first nexthop via inet6 fe80::1 dev second
+ip nexthop add id 3 via fe80::1 dev third; ip nexthop add id 4 via fe80::1 dev fourth; ip nexthop add id 34 group 3/4
+ip -6 route add default nhid 34; ip addr add 2001:db8::1/64 dev global
+exec "$0" -c "from drivers.host.routes import list_routed; print(list_routed(), end='')"
+"""
+
+
+def test_each_interface_with_an_address_or_a_next_hop_of_any_table_is_listed() -> None:
+    """/proc/net/route has neither ``table`` nor ``second``, and /proc/net/ipv6_route no ``fourth``."""
+    command = ["unshare", "--net", "bash", "-ec", NETWORK, sys.executable]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+    assert (done.stderr, set(done.stdout.split())) == (
+        "",
+        {"lo", "table", "first", "second", "third", "fourth", "global"},
+    )
 
 
 def test_a_packed_archive_serves_as_the_folder_does(config: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from drivers.host.archive import Document
 from drivers.host.kernel import probe_offline, probe_sev, probe_tdx
 from drivers.host.parse import parse_inet6, parse_routes
 from drivers.host.pci_functions import complete
+from drivers.host.routes import ROUTED
 from drivers.host.sysfs import MAX_FILE_BYTES, MAX_TABLE_BYTES, KernelFiles
 from hardware import card, plain
 
@@ -238,6 +239,43 @@ def test_an_interface_below_one_that_has_the_hosts_routes_carries_that_traffic_t
 
     assert [net.name for net in found.net_devices if net.carries_host_traffic] == ["ens1"]
     assert above in kept
+
+
+def test_an_archive_has_the_interfaces_of_all_tables_and_next_hops(tmp_path: Path) -> None:
+    write(tmp_path, ROUTED, "ens1\nens3\n")
+    write(tmp_path, "proc/net/route", "Iface\nens2\n")
+    function = plain(net_devices=tuple(NetDevice(f"ens{n}") for n in range(1, 5)))
+
+    (found,) = probe(tmp_path, function)
+
+    assert [net.carries_host_traffic for net in found.net_devices] == [True, True, True, False]
+
+
+def test_the_live_kernel_lists_interfaces_with_addresses_and_a_record_keeps_them(tmp_path: Path) -> None:
+    """``lo`` has an address wherever tests run; proc/net/route of this root does not exist."""
+    function = plain("0000:06:00.0", net_devices=(NetDevice("lo"), NetDevice("ens9")))
+    write(tmp_path, "sys/bus/pci/devices/0000:06:00.0/vendor", "0x8086\n")
+    kept: dict[str, str] = {}
+
+    (found,) = complete(KernelFiles(tmp_path, live=True, record=kept), Devices(functions=(function,)), {}).functions
+
+    assert [net.carries_host_traffic for net in found.net_devices] == [True, False]
+    write(tmp_path / "archive", ROUTED, kept[ROUTED])
+    assert probe(tmp_path / "archive", function) == (found,)
+
+
+def test_a_kernel_that_does_not_answer_is_recorded_as_one_that_cannot_be_read(tmp_path: Path) -> None:
+    def refuse() -> str:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    kept: dict[str, str] = {}
+    with pytest.raises(DiscoveryError, match=f"does not answer for {ROUTED}: .*not permitted"):
+        KernelFiles(tmp_path, live=True, record=kept).ask(ROUTED, refuse)
+    write(tmp_path, ROUTED, kept[ROUTED])
+
+    (found,) = probe(tmp_path, plain(net_devices=(NetDevice("ens1"),)))
+
+    assert [net.carries_host_traffic for net in found.net_devices] == [None]
 
 
 @pytest.mark.parametrize("name", ["route", "if_inet6"])
