@@ -252,7 +252,7 @@ class Namespace:
     """A namespace of persistent memory, from ``ndctl list``."""
 
     name: str  # the operator's; several may have the same
-    path: str | None  # of its character device, for instance "/dev/dax0.0"; None: not in the mode devdax
+    path: str | None  # of its character device, for instance "/dev/dax0.0"; None: no guest can have it now
 
 
 @dataclass(frozen=True, slots=True)

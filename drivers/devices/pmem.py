@@ -16,10 +16,10 @@ def pmem_stock(facts: HostFacts, policy: DevicePolicy) -> list[DeviceStock]:
     """
     Return the stock of each class that the option names: one unit for each of its namespaces.
 
-    The units of namespaces that this host does not have are reserved: they may come back.
+    The units of namespaces that this host does not have, or not in the mode devdax, are reserved: they may come back.
 
     Raises:
-        PolicyError: the option names a namespace that this host has twice, or that no guest can use.
+        PolicyError: the option names a namespace that this host has twice.
     """
     paths = {name: path for name in policy.pmem if (path := _path_of(name, facts))}
     return [
@@ -43,25 +43,19 @@ def _stock(resource_class: str, names: list[str], paths: Mapping[str, str], fact
 
 
 def _lacking(resource_class: str, gone: Iterable[str], facts: HostFacts) -> str:
-    there = ", ".join(one.name for one in facts.devices.namespaces) or "none with a name"
+    there = ", ".join(one.name for one in facts.devices.namespaces if one.path) or "none with a name"
     return (
-        f"{OPTION} names {', '.join(gone)}, and this host has {there} (ndctl list): {resource_class} of that is "
-        f"reserved. Bring the namespace back, or correct the option"
+        f"{OPTION} names {', '.join(gone)}, and this host has {there} for guests (ndctl list --device-dax): "
+        f"{resource_class} of that is reserved. Bring the namespace back in the mode devdax (ndctl create-namespace or "
+        f"daxctl reconfigure-device), or correct the option"
     )
 
 
 def _path_of(name: str, facts: HostFacts) -> str:
-    """Return the path of a namespace; empty: this host does not have it. Errors as ``pmem_stock``."""
+    """Return the path of a namespace; empty: this host does not have it for guests. Errors as ``pmem_stock``."""
     found = [one for one in facts.devices.namespaces if one.name == name]
-    if not found:
-        return ""
     if len(found) > 1:
         raise PolicyError(
             f"{OPTION} names {name}, and this host has {len(found)} of this name (ndctl list): correct the option"
         )
-    if found[0].path is None:
-        raise PolicyError(
-            f"{OPTION} names {name}, which is not in the mode devdax that guests need (ndctl list): leave it out of "
-            f"the option, or make it anew with ndctl create-namespace --mode=devdax"
-        )
-    return found[0].path
+    return next((one.path for one in found if one.path), "")

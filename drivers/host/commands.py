@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import Sequence
+from typing import Any
 
 from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import DiskSpace, Namespace
@@ -115,10 +116,13 @@ def parse_namespaces(document: Document) -> tuple[Namespace, ...]:
     return tuple(sorted(found, key=lambda one: one.name))
 
 
-def _path(record: dict[str, object]) -> str | None:
-    """Return the character device of a namespace in the mode devdax; None in another mode."""
-    region = record.get("daxregion")
-    if not isinstance(region, dict):
-        return None
-    first, *_ = region["devices"]
-    return f"/dev/{first['chardev']}"
+def _path(record: dict[str, Any]) -> str | None:
+    """
+    Return the character device of a namespace in the mode devdax; None where there is none.
+
+    The device of such a namespace may be memory of the system, or disabled (``daxctl reconfigure-device``); older
+    releases of ndctl do not show that (util_daxctl_dev_to_json in ndctl's daxctl/json.c).
+    """
+    device, *_ = record.get("daxregion", {}).get("devices") or [{}]
+    is_usable = device.get("mode", "devdax") == "devdax" and device.get("state") != "disabled"
+    return f"/dev/{device['chardev']}" if is_usable and "chardev" in device else None

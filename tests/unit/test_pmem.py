@@ -52,7 +52,26 @@ def test_namespaces_without_a_name_are_none_that_anybody_can_mean() -> None:
     assert parse_namespaces(Document("\n", "ndctl")) == ()
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", '[{"name": "a", "daxregion": {"devices": []}}]', '{"name": "a"}'])
+@pytest.mark.parametrize(
+    ("region", "path"),
+    [
+        pytest.param({"devices": [{"chardev": "dax0.0", "mode": "devdax"}]}, "/dev/dax0.0", id="devdax"),
+        pytest.param({"devices": [{"chardev": "dax0.0", "mode": "system-ram"}]}, None, id="memory of the host"),
+        pytest.param({"devices": [{"chardev": "dax0.0", "mode": "devdax", "state": "disabled"}]}, None, id="disabled"),
+        pytest.param({"devices": [{"size": 1}]}, None, id="a device without a name"),
+        pytest.param({"devices": []}, None, id="no device"),
+        pytest.param({"id": 1}, None, id="no devices"),
+    ],
+)
+def test_a_namespace_has_a_path_only_while_its_device_is_one_that_guests_can_have(
+    region: dict[str, Any], path: str | None
+) -> None:
+    listed = json.dumps([{"dev": "namespace0.0", "mode": "devdax", "name": "ns", "daxregion": region}])
+
+    assert parse_namespaces(Document(listed, "ndctl")) == (Namespace("ns", path),)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '[{"name": "a", "daxregion": {"devices": [1]}}]', '{"name": "a"}'])
 def test_an_answer_in_another_form_is_an_error_that_names_ndctl(text: str) -> None:
     with pytest.raises(MalformedFact, match="ndctl"):
         parse_namespaces(Document(text, "ndctl"))
@@ -86,19 +105,16 @@ def test_what_an_operator_reserved_of_them_stays_reserved(layout: Layout) -> Non
     assert not is_reserved_by_us(again.traits)
 
 
-def test_a_namespace_that_no_guest_can_have_is_refused() -> None:
-    with pytest.raises(PolicyError, match="names files, which is not in the mode devdax"):
-        shape(host_of(), pmem_of({"files": SMALL}), None)
-
-
-LACKS = "[libvirt] pmem_namespaces names {}, and this host has {} (ndctl list): {} of that is reserved"
+LACKS = "[libvirt] pmem_namespaces names {}, and this host has {} for guests (ndctl list --device-dax): {} of that is"
+AS_MEMORY = (*HERE[:2], Namespace("ns_1", None))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("theirs", [0, 1], ids=["", "an operator reserved the other"])
 @pytest.mark.parametrize("used", [0, 2], ids=["", "guests have both"])
+@pytest.mark.parametrize("left", [HERE[:2], AS_MEMORY], ids=["gone", "in another mode"])
 def test_a_namespace_that_goes_is_reserved_until_it_is_back(
-    tmp_path: Path, layout: Layout, theirs: int, used: int
+    tmp_path: Path, layout: Layout, theirs: int, used: int, left: tuple[Namespace, ...]
 ) -> None:
     one = OneHost(tmp_path, host_of(), pmem_of(BOTH, layout))
     assert one.sync().notes == ()
@@ -107,14 +123,13 @@ def test_a_namespace_that_goes_is_reserved_until_it_is_back(
     if theirs:
         one.set_by_hand("", SMALL, reserved=theirs)
     before = one.tree().root
-    left = replace(FACTS, devices=Devices(namespaces=HERE[:2]))
 
-    gone = one.sync(facts=left)
+    gone = one.sync(facts=replace(FACTS, devices=Devices(namespaces=left)))
     stock, quiet = one.stock()[SMALL], one.sync()
     back = one.sync(facts=host_of())
 
     assert gone.status is back.status is Status.CHANGED, gone
-    assert gone.notes[0].startswith(LACKS.format("ns_1", "files, ns_0", SMALL))
+    assert gone.notes[0].startswith(LACKS.format("ns_1", "ns_0", SMALL))
     assert stock == (2, 1 + theirs)
     assert (quiet.status, quiet.notes) == (Status.UNCHANGED, gone.notes)
     assert before is not None
