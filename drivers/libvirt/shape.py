@@ -55,7 +55,8 @@ LONGEST_NAME = 200  # characters of a provider's name, in placement's schema
 ROOT_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
 FLAT_CLASSES = frozenset({"VGPU", "MEM_ENCRYPTION_CONTEXT", "SRIOV_NET_VF"})  # of a flat root, by the agent or nova
 
-BELOW = Names(traits=OF_DEVICES | {CELL}, prefixes=(PAGES,))  # on a root they are an operator's
+OF_PAGES = tuple(f"{PAGES}{size}" for size in (*"123456789", "SMALL", "LARGE"))  # other names are an operator's
+BELOW = Names(traits=OF_DEVICES | {CELL}, prefixes=OF_PAGES)  # on a root they are an operator's
 EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | MARKS | {MARKER, SHARER}, (KEEP, LEFT, SET), BELOW)
 
 

@@ -220,16 +220,20 @@ def test_a_rules_trait_on_a_card_that_another_service_had_goes_once_the_card_is_
     assert own(one, NIC) == frozenset()
 
 
-def test_a_network_that_a_person_puts_on_a_card_stays_and_one_that_a_rule_gave_goes_with_it(start: Start) -> None:
+@pytest.mark.parametrize("name", ["CUSTOM_PHYSNET_BLUE", "CUSTOM_MEMORY_PAGE_SIZE_MINE"])
+def test_a_network_that_a_person_puts_on_a_card_stays_and_one_that_a_rule_gave_goes_with_it(
+    start: Start, name: str
+) -> None:
+    """Of names that look like ours only those that are ours go."""
     one = start(host(*nic()), rules(replace(VFS, network=RuleNetwork(name="red"))))
-    one.put_trait(NIC, "CUSTOM_PHYSNET_BLUE")
+    one.put_trait(NIC, name)
 
     assert one.sync().status is Status.UNCHANGED
     one.sync(policy=with_rule(one, VFS))
     one.forget()
     one.sync()
 
-    assert own(one, NIC) == {"CUSTOM_PHYSNET_BLUE"}
+    assert own(one, NIC) == {name}
 
 
 def test_a_restored_disk_of_before_a_class_was_renamed_offers_no_device_under_both_names(tmp_path: Path) -> None:

@@ -261,6 +261,15 @@ def test_cells_and_pools_of_pages_are_not_kept_for_what_files_put_on_them(trait:
     assert hold(ProviderTree((ROOT,)), before, rows, lost=lambda _: True) == (ProviderTree((ROOT,)), ())
 
 
+def test_a_trait_of_a_hand_does_not_make_a_pool_of_pages_of_a_card() -> None:
+    mine = frozenset({MARKER, "CUSTOM_MEMORY_PAGE_SIZE_MINE"})
+    nic = Provider(name="nic", parent="host", inventories={"NIC": Inventory(total=1)}, traits=mine)
+
+    tree, _ = hold(ProviderTree((ROOT,)), tree_of(ROOT, nic), [Allocation("g", "nic", "NIC", 1)])
+
+    assert [one.name for one in tree] == ["host", "nic"]
+
+
 @pytest.mark.parametrize("came", ["NET_BW_EGR_KILOBIT_PER_SEC", "CUSTOM_TOKEN"])
 def test_what_comes_beside_the_devices_is_no_other_form_of_them(came: str) -> None:
     own = {"VF": Inventory(total=1), came: Inventory(total=9)}
