@@ -1,5 +1,5 @@
 """
-Reads how much a Ceph cluster has, and how much of it a pool can hold (``ceph df``).
+Reads how much a Ceph cluster has, and how much of it a pool can hold (``ceph df detail``).
 
 Asked through librados where Python can import Debian's python3-rados, else by the command ``ceph``, as nova does.
 """
@@ -16,7 +16,7 @@ from drivers.policy import CephPool
 
 GIB = 1024**3
 OPTION = "[libvirt] images_rbd_pool"
-DF = {"prefix": "df", "format": "json"}  # a command of the monitors
+DF = {"prefix": "df", "detail": "detail", "format": "json"}  # a command of the monitors; quotas are details
 
 
 class ClusterSilent(DiscoveryError):
@@ -28,7 +28,8 @@ def probe_pool(place: CephPool) -> PoolSpace:
     Return the raw size of the cluster, as nova reports it, and what the pool can hold.
 
     The pool can hold what is stored in it and what Ceph calls its max_avail: both count each byte once, however often
-    the pool keeps it.
+    the pool keeps it. Its quota counts them alike, and Ceph's max_avail does not know it: at its quota a pool takes no
+    more writes (docs.ceph.com, "Setting Pool Quotas"). A quota of 0 is none.
 
     Raises:
         ClusterSilent: the cluster did not answer in time, or refused, or does not know yet.
@@ -47,6 +48,7 @@ def probe_pool(place: CephPool) -> PoolSpace:
         in_all, holds = whole(answer["stats"]["total_bytes"]), whole(pool["stored"]) + whole(pool["max_avail"])
         if not (in_all and holds):  # its manager has just begun
             raise ClusterSilent(f"the Ceph cluster has not counted yet what its pool {place.name} can hold")
+        holds = min(holds, whole(pool.get("quota_bytes", 0)) or holds)
         return PoolSpace(pool=place.name, cluster_bytes=in_all, pool_gib=holds // GIB, fsid=str(UUID(fsid)))
 
 
@@ -55,7 +57,7 @@ def _ask(place: CephPool) -> tuple[str, str]:
     try:
         import rados
     except ImportError:
-        return _output(place, "df", "--format=json"), _output(place, "fsid").strip()
+        return _output(place, "df", "detail", "--format=json"), _output(place, "fsid").strip()
     return _ask_by_library(place, rados)
 
 

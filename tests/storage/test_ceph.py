@@ -100,6 +100,20 @@ def test_disk_gb_is_novas_number_or_what_the_pool_can_hold(lab: Lab, way: str) -
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_a_pool_has_no_more_than_its_quota(lab: Lab, way: str) -> None:
+    quota_gib = lab.pool_gib() - 2
+    lab.cluster.ask("osd", "pool", "set-quota", POOL, "max_bytes", str(quota_gib * GIB))
+
+    done = lab.agent("sync", way=way, capacity="pool")
+    lab.cluster.ask("osd", "pool", "set-quota", POOL, "max_bytes", "0")
+
+    assert done.code == 0, done.err
+    assert lab.stock()["DISK_GB"]["total"] == quota_gib
+    assert lab.agent("sync", way=way, capacity="pool").code == 0
+    assert lab.stock()["DISK_GB"]["total"] == lab.pool_gib()
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_shared_pool_is_a_provider_of_its_own_by_the_clusters_fsid(lab: Lab, way: str) -> None:
     fsid = lab.cluster.ask("fsid")["fsid"]
     for _ in range(2):  # the first pass makes the identity by which the second one says who reports the pool

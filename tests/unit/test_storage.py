@@ -125,7 +125,7 @@ def test_without_librados_the_command_is_asked_as_nova_asks_it(
     assert probe_disk(POOL) == FOUND
     asked = (tmp_path / "ceph.calls").read_text(encoding="utf-8")
     login = "--connect-timeout 3 --id nova --conf /etc/ceph/one.conf\n"
-    assert asked == f"df --format=json {login}fsid {login}"
+    assert asked == f"df detail --format=json {login}fsid {login}"
 
 
 class Rados:
@@ -143,7 +143,7 @@ class Rados:
             raise self.answer
 
     def mon_command(self, command: str, _input: bytes) -> Any:
-        assert json.loads(command) == {"prefix": "df", "format": "json"}
+        assert json.loads(command) == {"prefix": "df", "detail": "detail", "format": "json"}
         return self.answer
 
     def get_fsid(self) -> str:
@@ -170,6 +170,35 @@ def test_librados_is_asked_with_a_limit_and_closed(by_library: type[Rados]) -> N
     limits = {"client_mount_timeout": "3", "rados_mon_op_timeout": "3"}
     assert by_library.made == [{"rados_id": "nova", "conffile": "/etc/ceph/one.conf", "conf": limits}]
     assert by_library.closed == 1
+
+
+QUOTAS = [
+    pytest.param(0, 9, id="none"),
+    pytest.param(4 * GIB + 1, 4, id="less than the pool could hold"),
+    pytest.param(GIB // 4, 0, id="less than it holds"),
+    pytest.param(90 * GIB, 9, id="more than it could hold"),
+]
+
+
+def with_quota(quota: int) -> dict[str, Any]:
+    other, pool = DF["pools"]
+    return {**DF, "pools": [other, {**pool, "stats": {**pool["stats"], "quota_objects": 0, "quota_bytes": quota}}]}
+
+
+@pytest.mark.parametrize(("quota", "holds"), QUOTAS)
+def test_a_pool_holds_no_more_than_its_quota_by_the_command(
+    script: Script, by_command: None, quota: int, holds: int
+) -> None:
+    script("ceph", answering(with_quota(quota)))
+
+    assert probe_disk(POOL) == replace(FOUND, pool_gib=holds)
+
+
+@pytest.mark.parametrize(("quota", "holds"), QUOTAS)
+def test_a_pool_holds_no_more_than_its_quota_by_librados(by_library: type[Rados], quota: int, holds: int) -> None:
+    by_library.answer = (0, json.dumps(with_quota(quota)).encode(), "")
+
+    assert probe_disk(POOL) == replace(FOUND, pool_gib=holds)
 
 
 def test_librados_that_fails_is_closed_and_told(by_library: type[Rados]) -> None:
