@@ -140,7 +140,7 @@ class NetDevice:
     speed_mbps: int | None = None  # speed of the link; None while the link has none
     # it has the host's own routes or addresses, or is part of a bond or bridge; None: the kernel does not tell
     carries_host_traffic: bool | None = False
-    represents: str | None = None  # port of another function that it represents, for instance "pf0vf1"; None: none
+    represents: str | None = None  # port of another function that it represents or is: "pf0vf1", "sf88"; None: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class PciFunction:
 
     @property
     def links(self) -> tuple[NetDevice, ...]:
-        """Interfaces of this function, without those that only represent VFs on a switch in the card (switchdev)."""
+        """Interfaces of this function, without those of subfunctions, and of VFs on the card's switch (switchdev)."""
         return tuple(net for net in self.net_devices if net.represents is None)
 
 

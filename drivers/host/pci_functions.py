@@ -77,12 +77,23 @@ def _complete_net(
     enslaved = files.read(f"{folder}/master/ifindex") is not None
     above = sorted((host_interfaces or frozenset()) - {device.name})
     used = device.name in (host_interfaces or ()) or any(files.read(f"{folder}/upper_{one}/ifindex") for one in above)
-    represented = files.read(f"{folder}/phys_port_name") if port else None
     return replace(
         device,
         carries_host_traffic=enslaved or (None if host_interfaces is None else used),
-        represents=parse_represented(represented) if represented else None,
+        represents=_represented(files, folder) if port else None,
     )
+
+
+def _represented(files: KernelFiles, folder: str) -> str | None:
+    """
+    Return the port that an interface represents or, as that of a subfunction, is; None where it is the function's own.
+
+    A subfunction is on the auxiliary bus, which libvirt does not list, so its interface's parent there is the PF.
+    """
+    if number := files.read(f"{folder}/device/sfnum"):  # the drivers mlx5_core and ice
+        return f"sf{number.text.strip()}"
+    port = files.read(f"{folder}/phys_port_name")
+    return parse_represented(port) if port else None
 
 
 def parse_represented(document: Document) -> str | None:

@@ -160,6 +160,14 @@ def test_the_kernel_tells_representors_from_uplinks(tmp_path: Path) -> None:
     assert [net.name for net in found.links] == ["ens1f0np0", "eth3", "eth4"]
 
 
+def test_the_interface_of_a_subfunction_is_no_link_of_the_pf_that_libvirt_names_as_its_parent(tmp_path: Path) -> None:
+    write(tmp_path, "sys/class/net/enp129s0f0s88/device/sfnum", "88\n")
+
+    (found, *_) = probe(tmp_path, *card(net_devices=(NetDevice("enp129s0f0s88", "up"), NetDevice("ens1", "down"))))
+
+    assert [net.name for net in found.links] == ["ens1"]
+
+
 def test_a_file_that_the_driver_does_not_serve_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel answers so for phys_port_name of interfaces whose driver has no ports."""
 
