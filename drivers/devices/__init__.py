@@ -58,7 +58,7 @@ def _check_forms(whole: Iterable[DeviceStock], divided: Iterable[DeviceStock]) -
 
 
 def idle_devices(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
-    """Return a sentence for each part of the policy that matches nothing here, or less than the operator expects."""
+    """Return a sentence for each part of the policy that matches nothing, too little, or what the host uses."""
     far = beyond_nova({function.address: function for function in facts.devices.functions}, policy)
     left_out = (
         f"{', '.join(map(str, far))}: left out, as nova cannot give a guest a device whose PCI domain is above "

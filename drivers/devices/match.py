@@ -156,6 +156,22 @@ def left_to_neutron(ruled: Mapping[PciAddress, DeviceRule], functions: Mapping[P
     ]
 
 
+def of_the_host(ruled: Mapping[PciAddress, DeviceRule], functions: Mapping[PciAddress, PciFunction]) -> list[str]:
+    """Return a sentence for each rule that offers devices whose interfaces carry the host's own traffic."""
+    found: dict[int, list[str]] = {}
+    for address, matched in by_provider(ruled, functions).items():
+        for match in without_neutrons(matched) if _refusal(address, matched) else matched:
+            names = ", ".join(net.name for net in match.function.links if net.carries_host_traffic)
+            if match.rule and names:
+                found.setdefault(match.rule.number, []).append(f"{match.function.address} ({names})")
+    return [
+        f"[pci] device_spec rule {number} offers {', '.join(devices)}, whose interfaces carry this host's own traffic: "
+        f"a guest that gets such a device takes it from the host. Leave it out of the rule, as by naming the addresses "
+        f"of the others"
+        for number, devices in sorted(found.items())
+    ]
+
+
 def by_provider(
     ruled: Mapping[PciAddress, DeviceRule], functions: Mapping[PciAddress, PciFunction]
 ) -> dict[PciAddress, list[Match]]:

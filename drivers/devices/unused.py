@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from drivers.devices.match import left_to_neutron, rules_by_function, unknown_cards
+from drivers.devices.match import left_to_neutron, of_the_host, rules_by_function, unknown_cards
 from drivers.facts import HIGHEST_DOMAIN, HostFacts, PciFunction
 from drivers.pci import PciAddress
 from drivers.policy import DevicePolicy, DeviceRule
@@ -15,7 +15,7 @@ _Ruled = Mapping[PciAddress, DeviceRule]
 
 
 def unused_rules(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
-    """Return a sentence for each rule that offers nothing on this host, and for each card left to Neutron."""
+    """Return a sentence for each rule that offers nothing here or what the host uses, for each card left to Neutron."""
     functions = {function.address: function for function in facts.devices.functions}
     ruled = rules_by_function(functions, policy)
     used, ignored = {rule.number for rule in ruled.values()}, policy.rules and not policy.report
@@ -26,7 +26,7 @@ def unused_rules(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
             for rule in policy.rules
             if rule.number not in used
         ),
-        *(left_to_neutron(ruled, functions) if policy.report else ()),
+        *((*left_to_neutron(ruled, functions), *of_the_host(ruled, functions)) if policy.report else ()),
         *(["[pci] device_spec has no effect without report_in_placement = true"] if ignored else ()),
     )
 

@@ -721,6 +721,24 @@ def test_neutrons_rules_are_accepted_as_in_nova_and_left_out_where_they_do_not_f
     assert "is left to Neutron and is not reported, as in nova" in told[0]
 
 
+def test_a_rule_that_offers_the_hosts_own_interfaces_is_named_and_offers_them_all_the_same() -> None:
+    ports = [
+        plain(f"0000:19:00.{n}", net_devices=(NetDevice(f"eno{n}", "up", carries_host_traffic=n in (0, 2)),))
+        for n in range(4)
+    ]
+    others = plain("0000:20:00.0", net_devices=(NetDevice("ens1", "up", carries_host_traffic=True),))
+    facts = host(*ports, others, *card(net_devices=(NetDevice("ens2", "up", carries_host_traffic=True),)))
+    policy = rules(parse_rule({"address": "0000:19:*.*"}, 1), replace(VFS, number=2))
+
+    assert idle(facts, policy) == (
+        "[pci] device_spec rule 1 offers 0000:19:00.0 (eno0), 0000:19:00.2 (eno2), whose interfaces carry this host's "
+        "own traffic: a guest that gets such a device takes it from the host. Leave it out of the rule, as by "
+        "naming the addresses of the others",
+    )
+    assert offered(facts, policy).keys() == {"0000:81:00.0", *(f"0000:19:00.{n}" for n in range(4))}
+    assert idle(facts, DevicePolicy(discover_all=True)) == ()
+
+
 @pytest.mark.parametrize("record", [{"devname": "ens1"}, {"devname": "ens1", "vendor_id": "1", "product_id": "1"}])
 def test_a_card_that_a_rule_without_effect_names_is_not_discovered(record: dict[str, object]) -> None:
     quiet = DevicePolicy(rules=parse_rules([json.dumps(record | NEUTRONS)], report=False), discover_all=True)
