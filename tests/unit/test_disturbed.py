@@ -127,13 +127,6 @@ def test_a_strike_counts_though_a_cut_off_attempt_mended_what_the_other_writer_c
     assert "total 4 reserved 0 ratio 1 became total 2" in outcome.notes[0]
 
 
-def test_a_ratio_that_an_operator_set_stays_though_he_reserved_units_of_the_host_with_it(one: Living) -> None:
-    one.set_by_hand("", "VCPU", allocation_ratio=1.5, reserved=2)
-
-    assert (one.sync().status, one.strikes) == (Status.CHANGED, 1)
-    assert (one.ratios("VCPU"), one.stock()["VCPU"][1]) == ({"host": 1.5}, 0)
-
-
 def test_a_provider_that_a_cut_off_attempt_made_anew_is_no_restored_backup(one: Living) -> None:
     for number in range(4):
         one.sync(facts=vfs(4 + number % 2, 4))

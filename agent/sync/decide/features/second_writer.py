@@ -12,7 +12,7 @@ from agent.sync.decide.view import Shaper, View
 from agent.sync.outcome import Condition, Status
 from reportclient.json_text import decode_as, encode
 from reportclient.ownership import Contest, contest
-from reportclient.tree import ObservedProvider, ObservedTree
+from reportclient.tree import ObservedTree
 
 FORGIVEN = 10  # quiet passes, and intervals, after which strikes of a second writer no longer count
 _STOP = "stop that service on this host"
@@ -35,14 +35,13 @@ class SecondWriter(Feature):
     contest: Contest | None = None  # None: no sign
 
     def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["SecondWriter", Shaped]:
-        """Ratios and reservations of a second writer do not count; but a ratio that an operator may set does."""
-        left, observed, free = standing.memory.observed, standing.observed, view.policy.ratios.free
-        found = contest(left, observed, shaped.tree, shaped.ours, free, tried=view.seen.tried)
+        """Ratios and reservations of a second writer do not count."""
+        left, observed = standing.memory.observed, standing.observed
+        found = contest(left, observed, shaped.tree, shaped.ours, view.policy.ratios.free, tried=view.seen.tried)
         if found is None:
             return self, shaped
         before = {seen.uuid: seen for seen in left or () if seen.uuid in found.uuids}
-        free = frozenset() if found.marked else free
-        as_left = ObservedTree(tuple(_as_left(before.get(seen.uuid, seen), seen, free) for seen in observed))
+        as_left = ObservedTree(tuple(before.get(seen.uuid, seen) for seen in observed))
         again = shape_host(view, shaper, standing, as_left, found.uuids)
         return SecondWriter(contest=found), replace(again, ours=shaped.ours)
 
@@ -98,14 +97,6 @@ class SecondWriter(Feature):
         )
         counted = (0, 0) if forgiven else (before.strikes, before.quiet + 1)
         return Strikes(strikes=counted[0], struck_s=before.struck_s, quiet=counted[1])
-
-
-def _as_left(left: ObservedProvider, seen: ObservedProvider, free: frozenset[str]) -> ObservedProvider:
-    """Return a provider as we left it, with the ratios of now of the classes in ``free``."""
-    stock = dict(left.provider.inventories)
-    for name in free & stock.keys() & seen.provider.inventories.keys():
-        stock[name] = replace(stock[name], allocation_ratio=seen.provider.inventories[name].allocation_ratio)
-    return replace(left, provider=replace(left.provider, inventories=stock))
 
 
 def strikes_of(memory: NodeState) -> Strikes:
