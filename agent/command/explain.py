@@ -15,7 +15,7 @@ from agent.sync.outcome import Condition
 from agent.sync.provider_yaml import read_additions
 from drivers.devices.inventories import libvirt_name
 from drivers.devices.odd import odd_sentence
-from drivers.libvirt.shape import shape
+from drivers.libvirt.shape import shape, without_doubled
 from drivers.reasons import Explained, Reason, Reasoned
 from reportclient.names import spelled
 from reportclient.ownership import Names, set_on
@@ -39,10 +39,11 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> ExplainedPr
         for node, survey in read_hosts(driver, choice):
             asked = choice.embedded or settings.apis.placement_chosen
             observed, conditions = _standing(settings, choice, node) if asked else (None, ())
-            shaped = shape(survey.facts, settings.policy, observed)
+            facts = without_doubled(survey.facts, settings.policy, observed)
+            shaped = shape(facts, settings.policy, observed)
             provider = find(shaped, name)
             if provider is None:
-                if odd := odd_sentence(survey.facts, name):
+                if odd := odd_sentence(facts, name):
                     raise ConfigError(f"this host reports no provider {name}: {odd}")
                 known += names(shaped)
                 continue

@@ -3,13 +3,15 @@
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
+from drivers.by_suffix import BySuffix
 from drivers.errors import PolicyError
-from drivers.facts import HostFacts, PciFunction
+from drivers.facts import HostFacts, OddDevice, PciFunction
 from drivers.pci import PciAddress
 from drivers.policy import DevicePolicy, DeviceRule
 from drivers.rules import matches, network_trait
-from reportclient.names import normalise_class
+from reportclient.names import normalise_class, spelled
 from reportclient.ownership import MANAGED
+from reportclient.tree import total_of
 
 PHYSNET = "CUSTOM_PHYSNET_"  # followed by the name of a physical network in Neutron
 OF_DEVICES = frozenset({MANAGED, "HW_NIC_SRIOV", "HW_PCI_LIVE_MIGRATABLE", "HW_PCI_ONE_TIME_USE"})
@@ -172,6 +174,36 @@ def of_the_host(ruled: Mapping[PciAddress, DeviceRule], functions: Mapping[PciAd
     ]
 
 
+def offered_twice(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> list[OddDevice]:
+    """
+    Return the PFs that are on offer whole and that rules offer as their VFs too, each as odd: somebody made the VFs.
+
+    What is left to Neutron does not count.
+    """
+    functions = {function.address: function for function in facts.devices.functions}
+    ruled = rules_by_function(functions, policy) if policy.report else {}
+    found = []
+    for address, matched in by_provider(ruled, functions).items():
+        offered = without_neutrons(matched) if _refusal(address, matched) else matched
+        whole, parts = _forms(address, offered)
+        if whole and parts and _stands_whole(whole[0], standing):
+            vf = parts[0].function.address
+            why = (
+                f"[pci] device_spec, rule {_numbers(offered)}, offers both it and its VF {vf} (take its VFs away by "
+                f"sriov_numvfs, or correct the rules)"
+            )
+            found.append(OddDevice(str(address), why, address=address))
+    return found
+
+
+def _stands_whole(match: Match, standing: BySuffix) -> bool:
+    """Return whether placement has the PF as one unit, or, in the layout flat, units of its class."""
+    own, name = standing.provider(spelled(str(match.function.address))), match.resource_class
+    if own is None:
+        return bool(standing.root and name in standing.root.provider.inventories)
+    return total_of(own.provider.inventories, name) == 1
+
+
 def by_provider(
     ruled: Mapping[PciAddress, DeviceRule], functions: Mapping[PciAddress, PciFunction]
 ) -> dict[PciAddress, list[Match]]:
@@ -189,10 +221,15 @@ def without_neutrons(matched: Iterable[Match]) -> list[Match]:
     return [match for match in matched if not match.network]
 
 
+def _forms(address: PciAddress, matched: list[Match]) -> tuple[list[Match], list[Match]]:
+    """Return what is offered whole, and the VFs."""
+    whole = [match for match in matched if match.function.address == address]
+    return whole, [match for match in matched if match.function.address != address]
+
+
 def _refusal(address: PciAddress, matched: list[Match]) -> str:
     """Return why these functions cannot be offered by one provider; empty: they can."""
-    whole = [match for match in matched if match.function.address == address]
-    parts = [match for match in matched if match.function.address != address]
+    whole, parts = _forms(address, matched)
     if whole and parts:
         return (
             f"[pci] device_spec, rule {_numbers(matched)}, offers both {address} and its VF "

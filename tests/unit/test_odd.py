@@ -20,6 +20,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, GUEST, OneHost
 from drivers.devices.odd import odd_sentence, set_apart
+from drivers.errors import PolicyError
 from drivers.facts import GuestMemory, HostFacts, Mdev, OddDevice
 from drivers.libvirt.shape import shape
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy
@@ -90,6 +91,51 @@ def test_what_stands_of_an_odd_device_stays_reserved_until_it_is_well(
 
     assert {suffix: (one.stock(suffix), one.traits(suffix)) for suffix in before} == before
     assert (done.notes, witness(one.node).findings) == ((), ())
+
+
+WHOLE = parse_rule({"address": NIC, "resource_class": "CUSTOM_WHOLE"}, 1)
+OTHERS_VFS = DeviceRule(number=2, product_id="1515", resource_class="CUSTOM_VF")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("rules", [(WHOLE,), (replace(WHOLE, product_id="1528"), OTHERS_VFS)], ids=["one", "two"])
+@pytest.mark.parametrize("used", [False, True])
+def test_a_card_that_is_offered_whole_is_reserved_while_somebody_made_vfs_on_it(
+    start: Start, layout: Layout, rules: tuple[DeviceRule, ...], used: bool
+) -> None:
+    well, made = (host(*card(NIC, vfs), plain(PLAIN)) for vfs in (0, 2))
+    well = replace(well, guests=(guest_with(GUEST, pci=frozenset({at(NIC)})),) if used else ())
+    policy = DevicePolicy(report=True, rules=(*rules, replace(RULES[0], number=3)))
+    place, other = ("", "") if layout == "flat" else (NIC, PLAIN)
+    one = start(layout, well, policy)
+    before = one.tree()
+    if used:
+        one.claim({place: {"CUSTOM_WHOLE": 1}})
+
+    done = one.sync(facts=replace(made, guests=well.guests))
+
+    assert done.status is Status.CHANGED
+    assert (one.stock(place)["CUSTOM_WHOLE"], one.stock(other)["CUSTOM_PLAIN"]) == ((1, 1), (1, 0))
+    assert f"offers both it and its VF {FIRST_VF} (take its VFs away by sriov_numvfs" in done.notes[0]
+    assert (one.sync().status, one.sync().notes, len(done.notes)) == (Status.UNCHANGED, done.notes, 1)
+    assert not any("CUSTOM_VF" in seen.provider.inventories for seen in one.tree())
+    back = one.sync(facts=well)
+    assert [seen.provider for seen in one.tree()] == [seen.provider for seen in before]
+    assert back.notes == ()
+
+
+def test_rules_that_offer_a_card_both_whole_and_as_its_vfs_are_refused_where_it_is_not_on_offer_whole(
+    tmp_path: Path,
+) -> None:
+    policy = DevicePolicy(report=True, rules=(replace(WHOLE, product_id="1528"), OTHERS_VFS))
+    one = OneHost(tmp_path, host(*card(NIC, 2)), Policy(devices=policy))
+
+    with pytest.raises(PolicyError, match=f"rule 1, 2, offers both {NIC} and its VF {FIRST_VF}"):
+        one.sync()
+    assert one.sync(policy=Policy(devices=replace(policy, rules=policy.rules[1:]))).notes == ()
+    with pytest.raises(PolicyError, match="offers both"):
+        one.sync(policy=Policy(devices=policy))
+    assert one.stock(NIC) == {"CUSTOM_VF": (2, 0)}
 
 
 def test_an_undecided_device_is_explained_by_address_and_by_provider_and_a_sound_one_is_not() -> None:
