@@ -313,6 +313,10 @@ RIGHT: dict[str, tuple[Plan, Given]] = {
     "devices that go from a card to a total on the root, of a class that Cyborg has, too": (
         write(Reshape((put("", {**WHOLE_ROOT, **stock(VGPU=4, FPGA=1, CUSTOM_LICENSE=3)}), put(GPU, {}))), DELETE_GPU),
         given(consumers=(), reported={"host": Names(frozenset({"FPGA"}))})),
+    "a provider of vGPUs of an older nova, which put nothing on it, goes": (
+        write(Reshape((SetInventories(OTHER, f"host_{GPU}", {}),)), Delete(OTHER, f"host_{GPU}")),
+        given(ObservedTree((seen("", WHOLE_ROOT), ObservedProvider(uuid=OTHER, generation=1, provider=Provider(
+            name=f"host_{GPU}", parent="host", inventories=stock(VGPU=4))))), consumers=())),
     "more of a class that stood twice before, on a provider that has the name of a total's class": (
         write(put("x", stock(CUSTOM_B=5, CUSTOM_C=1))),
         given(

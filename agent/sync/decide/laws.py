@@ -43,6 +43,7 @@ LAWS = {
     "order": "parents are made before their children, and deleted after them",
     "pinned": "dedicated CPUs to which running guests are pinned are not free",
 }
+_NOVAS = frozenset({"VGPU", "MEM_ENCRYPTION_CONTEXT"})  # classes of providers on which older nova put no mark
 _NAMED = 4  # breaches that a refusal names
 _NONE = Names()
 _CELL = re.compile(r"_NUMA(\d+)(_PAGES_\d+)?$")  # ends the names of a cell's providers
@@ -213,6 +214,7 @@ class _Walk:
             seen.uuid: _Stands(seen.uuid, uuids.get(seen.provider.parent), seen.provider) for seen in given.observed
         }
         self._root = given.observed.root.uuid if given.observed.root else ""
+        self._novas = {seen.uuid for seen in given.observed if _NOVAS & seen.provider.inventories.keys()}
         self._host = Hardware(given.host) if given.host else None
         self._fresh = not any(CPUS & one.stock.keys() for one in self._stands.values())  # nobody can have CPUs here yet
         self._used: Counter[tuple[str, str]] = Counter()
@@ -333,7 +335,8 @@ class _Walk:
         below = [one.name for one in self._stands.values() if one.parent == stands.uuid]
         if below:
             yield Breach("order", f"{stands.name} is deleted before {_list(below)} below it")
-        if not stands.provider.traits and not self._is_derived(stands) and not stands.made:
+        known = stands.provider.traits or stands.made or stands.uuid in self._novas
+        if not known and not self._is_derived(stands):
             yield Breach("foreign", f"{stands.name} is deleted, and nothing on it shows that this agent made it")
         if stands.uuid == self._root and not (self._given.ends and MARKER in stands.provider.traits):
             yield Breach("foreign", f"the root {stands.name} is deleted")
@@ -374,9 +377,8 @@ class _Walk:
         traits = stands.provider.traits - self._files(stands).traits - self._reported(stands).traits
         if any(one.startswith(OWNERS) and one != OWNER_NOVA and not one.startswith(MARKER) for one in traits):
             return False
-        novas = {"VGPU", "MEM_ENCRYPTION_CONTEXT"} & stands.stock.keys()
         marked = stands.provider.traits & {MARKER, OWNER_NOVA, MANAGED}
-        return bool(marked or novas or not stands.stock) or self._is_derived(stands)
+        return bool(marked or _NOVAS & stands.stock.keys() or not stands.stock) or self._is_derived(stands)
 
     def _is_derived(self, stands: _Stands) -> bool:
         """Return whether the uuid of a provider without marks shows that we made it; its traits may come yet."""
