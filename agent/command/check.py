@@ -28,7 +28,7 @@ from agent.sync.decide.feature import Draft
 from agent.sync.decide.features.boot import AWAITED
 from agent.sync.decide.features.second_writer import SecondWriter
 from agent.sync.decide.owner import disputed, only_audits, tell_disputed
-from agent.sync.decide.unmatched import nowhere
+from agent.sync.decide.unmatched import resembling
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
 from drivers.base import Driver, Survey
@@ -102,7 +102,7 @@ def check_pass(one: ComputeNode, survey: Survey) -> list[Check]:
     wishes = Wishes(reshape=one.settings.changes.allow_reshape)  # as the first pass of sync and of the service
     try:
         draft = one.draft(wishes, survey=survey)
-        slips = nowhere(draft.wanted.strays, draft.desired, one.client.exists)
+        slips = resembling(draft.wanted.strays, draft.desired, one.client.exists)
     except USER_ERRORS as error:
         return [Check("tree", False, one_line(error))]
     awaited = (Check("devices", False, one.text) for one in conditions_on(draft) if one.kind == AWAITED)

@@ -1,7 +1,7 @@
 """
 Find entries of provider.yaml that match no provider of this host: they are another host's, or have a typing error.
 
-Several hosts may share a folder, so such an entry alone is no fault of a pass. It is one where what it adds stands on a
+Several hosts may share a folder, so such an entry alone is no fault. It is a fault where what it adds stands on a
 provider of this host that no entry names any more, and placement has no provider that the entry matches either.
 """
 
@@ -57,9 +57,11 @@ def misspelt(unmatched: Iterable[Addition], desired: ProviderTree) -> tuple[str,
     return tuple(_sentence(entry, desired) for entry in unmatched if _begins_alike(entry, desired))
 
 
-def nowhere(unmatched: Iterable[Addition], desired: ProviderTree, exists: Callable[[str], bool]) -> tuple[str, ...]:
-    """Return a sentence on each unmatched entry whose provider placement does not have either."""
-    return tuple(_of_nobody(entry, desired) for entry in unmatched if not exists(entry.provider))
+def resembling(unmatched: Iterable[Addition], desired: ProviderTree, exists: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return a sentence on each unmatched entry that is nearly a name of this host and not in placement either."""
+    names = [provider.name for provider in desired]
+    near = [entry for entry in unmatched if _begins_alike(entry, desired) or most_alike(entry.provider, names, ALIKE)]
+    return tuple(_sentence(entry, desired) for entry in near if not exists(entry.provider))
 
 
 def _withdrawn(
@@ -81,15 +83,6 @@ def _all(names: Names) -> frozenset[str]:
 
 def _begins_alike(entry: Addition, desired: ProviderTree) -> bool:
     return entry.provider.startswith(f"{desired.root.name}_")
-
-
-def _of_nobody(entry: Addition, desired: ProviderTree) -> str:
-    if _begins_alike(entry, desired) or most_alike(entry.provider, (provider.name for provider in desired), ALIKE):
-        return _sentence(entry, desired)
-    return (
-        f"{entry.source}: placement has no provider {entry.provider}: correct its name, or remove the entry, unless it "
-        f"is of a host that comes later"
-    )
 
 
 def _sentence(entry: Addition, desired: ProviderTree) -> str:
