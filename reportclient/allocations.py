@@ -121,6 +121,7 @@ class Holdings:
     backing: Backing = Backing()
     notes: tuple[str, ...] = ()  # a sentence on each choice that a person should make
     of_guests: tuple[str, ...] = ()  # a sentence on each guest that a person should look at
+    twice: tuple[str, ...] = ()  # a sentence on each device of which a part is left out, as others report it too
     lacking: tuple[str, ...] = ()  # a sentence on each part that the configuration names and that the host lacks now
 
 

@@ -27,6 +27,7 @@ class DeviceStock:
     ill: str = ""  # the fault for which this agent reserves some of it, for the layout flat; empty: none is known
     untold: frozenset[str] = frozenset()  # classes of which the device has an unknown amount now
     of_root: bool = False  # it counts on the root in every layout, as nova has no other place for it
+    twice: str = ""  # a sentence on what is left out, as another service reports it too; empty: nothing is
     novas: bool = False  # nova-compute makes this provider too, where it reports the host
 
 

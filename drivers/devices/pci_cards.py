@@ -32,6 +32,7 @@ from reportclient.tree import Inventory, ObservedProvider
 
 IN_A_PORT = "a guest has it through a port of Neutron, for which nova allocates nothing"
 SHARED = "a guest has its interface by macvtap"
+NEUTRONS = ":NIC Switch agent:"  # between the names of the host and of the interface (neutron_lib.placement)
 EGRESS, INGRESS = "NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC"
 
 
@@ -109,6 +110,9 @@ def _pci_provider(
         inventories[name] = stock, Reason(f"{listed(members)}{note}", rule_text(members[0]))
     all_ill = len(sick) == len(matched)
     bandwidth, untold = _bandwidth(owner, matched, policy, stands)
+    twice = _neutrons_bandwidth(owner, standing) if bandwidth or untold else ""
+    if twice:
+        bandwidth, untold = [], frozenset()
     for name, kbps, reason in bandwidth:
         kept = kbps if all_ill else min(kbps, before.get(name, 0))
         inventories[name] = Inventory(total=kbps, max_unit=kbps, reserved=kept), reason
@@ -126,6 +130,7 @@ def _pci_provider(
         once=matched[0].once,
         ill=why,
         untold=untold,
+        twice=twice,
         novas=any(match.rule and match.rule.novas for match in matched),
     )
 
@@ -245,6 +250,19 @@ def _bandwidth(
         elif pf.net_devices or pf.driver is None:
             untold.add(name)
     return found, frozenset(untold)
+
+
+def _neutrons_bandwidth(pf: PciFunction, standing: BySuffix) -> str:
+    """Return a sentence on the provider that Neutron's SR-IOV agent made of a PF's interface; empty: there is none."""
+    for _, seen in standing.children:
+        for net in pf.links:
+            if seen.name.endswith(f"{NEUTRONS}{net.name}") and seen.provider.inventories.keys() & {EGRESS, INGRESS}:
+                return (
+                    f"{pf.address}: its bandwidth is left out, as {seen.name} has that of {net.name}. Take one of both "
+                    f"away: [pci] link_bandwidth or the rule's bandwidth here, or the interface in Neutron's "
+                    f"resource_provider_bandwidths"
+                )
+    return ""
 
 
 def _silent(

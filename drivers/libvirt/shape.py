@@ -184,7 +184,8 @@ def _held(
     gone = (device.ill for device in of_root if device.ill)
     off = (f"{text}. It is not counted meanwhile" for text in cpus_off(facts.cpu_map, policy.cpus))
     lacking = (*off, *of_memory, *gone)
-    return replace(found, backing=backing, notes=_notes(facts, policy), lacking=lacking)
+    twice = tuple(device.twice for device in devices if device.twice)
+    return replace(found, backing=backing, notes=_notes(facts, policy), lacking=lacking, twice=twice)
 
 
 def _named(root: str, suffix: str) -> str:

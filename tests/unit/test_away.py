@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.sync.outcome import Status
-from beds.one_host import FORCE, OneHost
+from beds.one_host import FORCE, ROOT, OneHost
 from drivers.by_suffix import BySuffix
 from drivers.devices.away import away
 from drivers.facts import NetDevice
@@ -108,3 +108,21 @@ def test_what_a_person_withdrew_of_a_total_goes_at_once_and_what_is_lost_waits(
     done = one.sync(policy=replace(one.policy, devices=later))
 
     assert (done.status, one.stock().keys() - NO_DEVICES) == (status, left)
+
+
+def test_bandwidth_that_neutrons_agent_begins_to_report_goes_from_the_card_but_for_what_guests_have(
+    tmp_path: Path,
+) -> None:
+    link = (NetDevice("ens1", "up", 10_000),)
+    one = OneHost(tmp_path, host(*card(NIC, 4, net_devices=link)), Policy(layout="devices", devices=WITH_LINK))
+    one.sync()
+    one.claim({NIC: {VF: 1, EGRESS: 5}})
+    agent = one.by_hand.add_provider("host:NIC Switch agent", parent=ROOT)
+    one.by_hand.add_child(agent, "host:NIC Switch agent:ens1", EGRESS, 10_000_000)
+
+    done = one.sync()
+
+    assert (done.status, one.stock(NIC)) == (Status.CHANGED, {VF: (4, 0), EGRESS: (5, 5)})
+    assert {condition.kind for condition in done.conditions} == {"twice", "held"}
+    one.claim({})
+    assert (one.sync().status, one.stock(NIC)) == (Status.CHANGED, {VF: (4, 0)})

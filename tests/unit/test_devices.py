@@ -505,6 +505,39 @@ def test_bandwidth_of_a_pf(
     assert totals == ({expected} if expected else set())
 
 
+@pytest.mark.parametrize(
+    ("name", "neutrons"),
+    [
+        ("host:NIC Switch agent:ens1", True),
+        ("host.example:NIC Switch agent:ens1", True),
+        ("host:NIC Switch agent:ens10", False),
+        ("host:Open vSwitch agent:br-ens1", False),
+    ],
+)
+@pytest.mark.parametrize(
+    "policy",
+    [
+        DevicePolicy(discover_all=True, link_bandwidth=True),
+        rules(DeviceRule(number=1, product_id="1515", network=RuleNetwork(bandwidth=Bandwidth(7, 7)))),
+    ],
+)
+def test_bandwidth_that_neutrons_sriov_agent_reports_of_the_same_interface_is_left_out_and_said(
+    name: str, neutrons: bool, policy: DevicePolicy
+) -> None:
+    facts = host(*card(net_devices=(NetDevice("ens1", "up", 25_000),)))
+    root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host"))
+    stock = {"NET_BW_EGR_KILOBIT_PER_SEC": Inventory(total=1), "NET_BW_IGR_KILOBIT_PER_SEC": Inventory(total=1)}
+    port = ObservedProvider(uuid="n", generation=1, provider=Provider(name=name, parent="agent", inventories=stock))
+    observed = ObservedTree((root, port))
+
+    one = only(facts, policy, BySuffix(observed))
+    said = shape(facts, Policy(layout="devices", devices=policy), observed).holdings.twice
+
+    assert len(one.inventories) == (1 if neutrons else 3)
+    assert (one.twice, said) == ((said[0], said) if neutrons else ("", ()))
+    assert neutrons == (f"0000:81:00.0: its bandwidth is left out, as {name} has that of ens1" in one.twice)
+
+
 def test_the_class_of_a_vf_can_come_from_its_vendors_driver() -> None:
     """One rule for all vGPUs of NVIDIA's vendor-specific VFIO framework; a VF without a type is not offered."""
     kinds = ("1428", "1414", "1428", "0")

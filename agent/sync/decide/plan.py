@@ -125,6 +125,7 @@ def _decide(view: View, shaper: Shaper, kinds: Features) -> Draft:
     said = {"choice": shaped.holdings.notes, "lacking": shaped.holdings.lacking}
     choices = [] if view.beside else [Condition(kind=kind, text=text) for kind, texts in said.items() for text in texts]
     choices += [Condition(kind="guest", text=text) for text in shaped.holdings.of_guests]
+    choices += [Condition(kind="twice", text=text) for text in shaped.holdings.twice]
     without_effect = (Condition(kind="file", text=text) for text in wanted.notes)
     lacked = lacked_traits(standing) | unknown_standard(unseen, known)
     return Draft(
