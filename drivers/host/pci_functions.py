@@ -75,8 +75,9 @@ def _complete_net(
     """
     folder = f"sys/class/net/{device.name}"
     enslaved = files.read(f"{folder}/master/ifindex") is not None
-    above = sorted((host_interfaces or frozenset()) - {device.name})
-    used = device.name in (host_interfaces or ()) or any(files.read(f"{folder}/upper_{one}/ifindex") for one in above)
+    found = host_interfaces or frozenset()
+    above = (one for one in files.names(folder) if one.startswith("upper_") and one.removeprefix("upper_") in found)
+    used = device.name in found or any(files.read(f"{folder}/{one}/ifindex") for one in above)
     return replace(
         device,
         carries_host_traffic=enslaved or (None if host_interfaces is None else used),

@@ -59,6 +59,24 @@ class KernelFiles:
             raise MalformedFact(f"{path} is longer than {most >> 10} KiB, the limit for such a file")
         return self._document(path, name, data)
 
+    def names(self, folder: str) -> list[str]:
+        """
+        Return the names in a folder, sorted; empty where there is no such folder.
+
+        Raises:
+            DiscoveryError: it cannot be listed.
+            MalformedFact: a link of an archive leads out of it.
+        """
+        path = f"{self._root}/{folder}"
+        if not self.live:
+            refuse_outside(path, self._root or "/")
+        try:
+            return sorted(one.name for one in Path(path).iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise DiscoveryError(f"cannot list {path}: {error.strerror}: is this agent run as root?") from error
+
     def ask(self, name: str, answer: Callable[[], str]) -> Document | None:
         """
         Return what the kernel answers on a live host; of an archive the file, None where an older agent recorded it.

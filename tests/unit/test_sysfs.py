@@ -239,6 +239,7 @@ def test_an_interface_below_one_that_has_the_hosts_routes_carries_that_traffic_t
     write(tmp_path, "proc/net/route", "Iface\tDestination\tGateway\nens1.100\t00000000\t0100000A\n")
     above = "sys/class/net/ens1/upper_ens1.100/ifindex"
     write(tmp_path, above, "9\n")
+    write(tmp_path, "sys/class/net/ens2/upper_macvtap0/ifindex", "10\n")  # a guest's, without an address of the host
     function = plain(net_devices=(NetDevice("ens1"), NetDevice("ens2")))
     kept: dict[str, str] = {}
 
@@ -246,7 +247,10 @@ def test_an_interface_below_one_that_has_the_hosts_routes_carries_that_traffic_t
     (found,) = probe(tmp_path, function)
 
     assert [net.name for net in found.net_devices if net.carries_host_traffic] == ["ens1"]
+    for name, text in kept.items():
+        write(tmp_path / "archive", name, text)
     assert above in kept
+    assert probe(tmp_path / "archive", function) == (found,)
 
 
 def test_an_archive_has_the_interfaces_of_all_tables_and_next_hops(tmp_path: Path) -> None:
