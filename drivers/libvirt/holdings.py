@@ -9,13 +9,14 @@ from drivers.devices.match import PHYSNET
 from drivers.devices.ports import functions_by_interface, passed_through
 from drivers.facts import Guest, GuestMemory, HostFacts, NumaCell
 from drivers.host.parse import format_cpu_set
-from drivers.libvirt.host_inventories import guest_cpus
+from drivers.libvirt.host_inventories import DEDICATED_OPTION, guest_cpus
 from drivers.policy import OF_CELLS, Layout, Policy
 from reportclient.allocations import Float, GuestState, Holding, Holdings, Undecided
 from reportclient.names import CPUS
 
 _CONTEXT = "MEM_ENCRYPTION_CONTEXT"
 _SHOWN = 3  # devices in one sentence
+_NAMED = 10  # guests in one sentence
 _UUID_SHOWN = 8  # digits of a mediated device's uuid: enough to find it in the guest's XML
 HOST_CLASSES = CPUS | {"MEMORY_MB"}
 
@@ -67,7 +68,7 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
         ),
         told=HOST_CLASSES | of_devices,
         undecided=undecided,
-        of_guests=tuple(_not_understood(facts)),
+        of_guests=(*_not_understood(facts), *_on_dedicated(facts, dedicated)),
     )
 
 
@@ -81,6 +82,22 @@ def _not_understood(facts: HostFacts) -> list[str]:
         f"authors of compute-node-agent"
         for guest in odd[:_SHOWN]
     ] + more
+
+
+def _on_dedicated(facts: HostFacts, dedicated: Set[int]) -> Iterator[str]:
+    """Yield a sentence on the running guests whose floating vCPUs may run on dedicated CPUs."""
+    odd = [
+        guest.uuid
+        for guest in facts.guests
+        if guest.active and any(len(cpus) != 1 and (not cpus or cpus & dedicated) for cpus in guest.vcpus)
+    ]
+    if odd and dedicated:
+        more = f" and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
+        yield (
+            f"guests may run on CPUs of {DEDICATED_OPTION}, which pinned guests get, as they were started without that "
+            f"set: {', '.join(odd[:_NAMED])}{more}. Restart them (openstack server reboot --hard), or give those that "
+            f"are not nova's a cpuset"
+        )
 
 
 def _cpus_by_class(guest: Guest, dedicated: frozenset[int]) -> dict[str, list[frozenset[int]]]:

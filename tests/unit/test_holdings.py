@@ -66,6 +66,7 @@ def cpus(*ids: int) -> frozenset[int]:
 
 ANY, FIRST, SECOND = cpus(), cpus(0), cpus(1)  # no cell or CPU is named; cells
 PLAIN = Guest(uuid="plain", state="running", vcpus=(cpus(0),), memory=(GuestMemory(64),))
+ODD = Guest(uuid="odd", state="running", unread="<vcpu> has no number")
 FULL = GuestDevices(
     pci=frozenset(map(at, ("0000:81:10.0", "0000:81:10.5", "0000:05:00.0", "0000:06:00.0"))),
     ports=frozenset({at("0000:81:10.0")}),
@@ -107,6 +108,7 @@ GUESTS: tuple[dict[str, Any], ...] = (
     {"uuid": "some off by nova", "some_off": True, "tenant": Tenant("p", "u", 5)},
     {"uuid": "no vcpus", "vcpus": ()},
     {"uuid": "no memory", "memory": ()},
+    {"uuid": "not understood", "vcpus": (), "memory": (), "unread": "<vcpu> has no number"},
 )
 
 
@@ -194,6 +196,49 @@ def test_what_is_reported_held_and_behind_each_provider_is_as_ever(request: pyte
 
     update = request.config.getoption("--update-golden")
     assert not differences("".join(found), EXPECTED, update=update)
+
+
+@pytest.mark.parametrize(
+    ("guest", "named"),
+    [
+        pytest.param({"vcpus": (cpus(0, 2), cpus(0))}, False, id="floats on shared CPUs"),
+        pytest.param({"vcpus": (cpus(1), cpus(3))}, False, id="is pinned to dedicated CPUs"),
+        pytest.param({"vcpus": (cpus(1), cpus(0, 2))}, False, id="has vCPUs of both kinds"),
+        pytest.param({"vcpus": ()}, False, id="is not understood"),
+        pytest.param({"vcpus": (cpus(0, 2), ANY)}, True, id="floats on all CPUs"),
+        pytest.param({"vcpus": (cpus(0, 2, 3),)}, True, id="floats on a dedicated CPU too"),
+        pytest.param({"vcpus": (cpus(1, 3),)}, True, id="floats on dedicated CPUs alone"),
+        pytest.param({"vcpus": (ANY,), "state": "paused"}, True, id="is paused"),
+        pytest.param({"vcpus": (ANY,), "state": "shutoff"}, False, id="gets the shared CPUs when it starts"),
+    ],
+)
+@pytest.mark.parametrize("layout", get_args(Layout))
+def test_running_guests_are_named_whose_floating_vcpus_may_run_on_dedicated_cpus(
+    layout: Layout, guest: Mapping[str, Any], named: bool
+) -> None:
+    facts = host_with(replace(PLAIN, **guest))
+    sets = Policy(layout=layout, cpus=POLICY.cpus)
+
+    assert [", as they were started without that set: plain. Restart" in one for one in held(facts, sets)] == (
+        [True] if named else []
+    )
+    assert held(facts, replace(sets, cpus=CpuPolicy(shared=frozenset({0, 1, 2, 3})))) == ()
+
+
+def test_ten_guests_are_named_in_a_sentence_and_three_that_are_not_understood_in_their_own() -> None:
+    guests = (replace(PLAIN, uuid=f"{number:02}", vcpus=(ANY,)) for number in range(12))
+    floating, odd = (host_with(*several) for several in (guests, (replace(ODD, uuid=str(one)) for one in range(5))))
+
+    assert "set: 00, 01, 02, 03, 04, 05, 06, 07, 08, 09 and 2 more. " in held(floating, POLICY)[0]
+    assert [one.partition(" not understood")[0] for one in held(odd, POLICY)] == [
+        *(f"guest {one} is" for one in range(3)),
+        "2 more guests are",
+    ]
+
+
+def held(facts: HostFacts, policy: Policy) -> tuple[str, ...]:
+    """What a person should know of guests."""
+    return shape(facts, policy, None).holdings.of_guests
 
 
 def test_what_the_hypervisor_reports_of_a_guest_is_found_by_class() -> None:
