@@ -279,7 +279,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestDevices:
-    """Devices of the host that a guest has whole; empty where it has none."""
+    """Devices of the host that a guest has whole, and its encryption; empty where it has none."""
 
     pci: frozenset[PciAddress] = frozenset()  # <hostdev> and <interface type='hostdev'>
     ports: frozenset[PciAddress] = frozenset()  # those of <interface type='hostdev'>, which belong to network ports
@@ -288,6 +288,7 @@ class GuestDevices:
     vdpa: frozenset[str] = frozenset()  # paths of the vhost-vdpa devices of its interfaces
     mdevs: frozenset[str] = frozenset()  # uuids of mediated devices
     pmem: frozenset[str] = frozenset()  # paths of namespaces of persistent memory
+    encryption: str | None = None  # kind of encryption context: "amd_sev", "amd_sev_snp", "intel_tdx"; None: none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,7 +303,6 @@ class Guest:
     some_off: bool = False  # whether some of ``vcpus`` are switched off (virsh setvcpus)
     emulator_cpus: frozenset[int] = frozenset()  # host CPUs of emulatorpin; empty: any
     memory: tuple[GuestMemory, ...] = ()  # (): unknown
-    encryption: str | None = None  # kind of encryption context: "amd_sev", "amd_sev_snp", "intel_tdx"; None: none
     resident: tuple[tuple[int, int], ...] = ()  # (cell, KiB) of a running guest's memory; (): unknown
     migrating: bool = False  # to or from this host, at this moment
     tenant: Tenant | None = None  # None: the domain has no metadata of nova

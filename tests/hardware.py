@@ -45,7 +45,7 @@ def plain(address: str = "0000:05:00.0", **changes: object) -> PciFunction:
     return replace(one, **changes)  # type: ignore[arg-type]
 
 
-def guest_with(uuid: str = "guest", tenant: Tenant | None = None, **devices: frozenset[Any]) -> Guest:
+def guest_with(uuid: str = "guest", tenant: Tenant | None = None, **devices: Any) -> Guest:
     return Guest(uuid=uuid, state="running", devices=GuestDevices(**devices), tenant=tenant)
 
 

@@ -80,7 +80,7 @@ def _with_resources(guest: Guest, domain: Element, source: str) -> Guest:
         some_off=_some_off(domain, of_cpus),
         emulator_cpus=_cpus(attribute(emulator, "cpuset", of_cpus), of_cpus) if emulator is not None else frozenset(),
         memory=_parse_memory(domain, f"<memory>, <numatune>, <memoryBacking> or <cpu> of {source}"),
-        encryption=_parse_encryption(domain, source),
+        devices=replace(guest.devices, encryption=_parse_encryption(domain, source)),
     )
 
 

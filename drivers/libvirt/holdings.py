@@ -182,7 +182,7 @@ def _ports(guest: Guest, devices: Iterable[DeviceStock], owners: "_Owners") -> l
 
 def _context_units(guest: Guest, root: str, policy: Policy, devices: Iterable[DeviceStock]) -> Iterator[Holding]:
     for device in devices:
-        if guest.encryption == device.suffix:
+        if guest.devices.encryption == device.suffix:
             place = root if policy.layout == "flat" else f"{root}_{device.suffix}"
             yield Holding(guest.uuid, place, _CONTEXT, 1, f"its memory is encrypted by {device.suffix}")
 
@@ -211,8 +211,10 @@ def _undecided(
         yield Undecided(guest.uuid, name, "no device of the host has an interface of this name")
     for name in sorted(guest.devices.vdpa):
         yield Undecided(guest.uuid, name, "libvirt shows no vDPA device of this path")
-    if guest.encryption and guest.encryption not in {device.suffix for device in devices}:
-        yield Undecided(guest.uuid, guest.encryption, "the host does not offer encryption contexts of this kind")
+    if guest.devices.encryption and guest.devices.encryption not in {device.suffix for device in devices}:
+        yield Undecided(
+            guest.uuid, guest.devices.encryption, "the host does not offer encryption contexts of this kind"
+        )
     if guest.unread:
         yield Undecided(guest.uuid, "what is not understood of it", guest.unread)
 

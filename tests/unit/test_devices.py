@@ -272,7 +272,7 @@ def test_a_vf_that_guests_share_by_macvtap_is_reserved_unless_a_rule_offers_it()
     ],
 )
 def test_a_vf_whose_driver_shows_no_interface_of_it_is_reserved_unless_a_rule_offers_it(
-    changes: dict[str, Any], guest: dict[str, frozenset[Any]], reason: str
+    changes: dict[str, Any], guest: dict[str, Any], reason: str
 ) -> None:
     pf, first, second = card(vfs=2)
     shown = replace(second, net_devices=(NetDevice("ens1v1", "up"),))

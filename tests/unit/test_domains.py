@@ -128,7 +128,7 @@ def test_a_running_domain_has_an_id_and_a_name(attributes: str, name: str, machi
     ],
 )
 def test_the_policy_of_a_guests_encryption_tells_its_kind(text: str, encryption: str | None) -> None:
-    assert guest_of(text).encryption == encryption
+    assert guest_of(text).devices.encryption == encryption
 
 
 CELLS = "<cpu><numa><cell id='0' memory='1' unit='GiB'/><cell id='1' memory='1' unit='GiB'/></numa></cpu>"

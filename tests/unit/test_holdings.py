@@ -74,6 +74,7 @@ FULL = GuestDevices(
     vdpa=frozenset({"/dev/vdpa1"}),
     mdevs=frozenset(one.uuid for one in MDEVS if one.type == "a"),
     pmem=frozenset({"/dev/dax0.0"}),
+    encryption="amd_sev",
 )
 LOST = GuestDevices(
     pci=frozenset(map(at, ("0000:07:00.0", "0000:08:00.0", "0000:09:00.0"))),
@@ -81,12 +82,13 @@ LOST = GuestDevices(
     vdpa=frozenset({"/dev/vdpa9"}),
     mdevs=frozenset({MDEVS[1].uuid, "55555555-ee"}),
     pmem=frozenset({"/dev/dax9.9"}),
+    encryption="intel_tdx",
 )
 PORT = GuestDevices(pci=frozenset({at("0000:81:10.4")}), ports=frozenset({at("0000:81:10.4")}))
 NAMED = {"VCPU": 2, "SRIOV_NET_VF": None, "CUSTOM_OTHER": 1}
 GUESTS: tuple[dict[str, Any], ...] = (
-    {"uuid": "full", "devices": FULL, "encryption": "amd_sev", "memory": (GuestMemory(64), GuestMemory(32))},
-    {"uuid": "lost", "devices": LOST, "encryption": "intel_tdx", "state": "crashed", "migrating": True},
+    {"uuid": "full", "devices": FULL, "memory": (GuestMemory(64), GuestMemory(32))},
+    {"uuid": "lost", "devices": LOST, "state": "crashed", "migrating": True},
     {"uuid": "flavored", "devices": PORT, "tenant": Tenant("p", "u", 5, NAMED)},
     {"uuid": "unseen", "devices": PORT, "tenant": Tenant("p", "u", 5, None)},
     {"uuid": "pinned and not", "vcpus": (cpus(1), cpus(0), cpus(0, 1))},

@@ -253,9 +253,9 @@ def test_a_passthrough_interface_is_a_network_port_for_which_nova_need_not_alloc
 
 
 def test_an_encryption_context_of_a_kind_that_is_off_is_no_difference() -> None:
-    guest = replace(GUEST, devices=GuestDevices(), encryption="amd_sev_es")
+    guest = replace(GUEST, devices=GuestDevices(encryption="amd_sev_es"))
     facts = replace(FACTS, guests=(guest,), hypervisor=offering(SEV))
-    plain = replace(facts, guests=(replace(guest, encryption=None),))
+    plain = replace(facts, guests=(replace(guest, devices=GuestDevices()),))
     row = Allocation("guest", "host_amd_sev", "MEM_ENCRYPTION_CONTEXT", 1)
 
     assert findings(facts, placed(facts), (*rows(), row)) == ()
