@@ -103,7 +103,7 @@ def _cpu_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
     A flag that ``cpu_model_extra_flags`` takes away (``-flag``) gives no trait here, unlike in nova.
     """
     flags = {} if policy.cpu_mode == "none" else policy.cpu_flags
-    features = facts.cpu.guest_features | flags.keys()
+    features = (facts.cpu.guest_features - _withheld(facts, policy)) | flags.keys()
     features -= {name for name, wanted in flags.items() if not wanted}
     if policy.cpu_mode == "none" and policy.virt_type == "kvm":
         features -= {"svm"}  # QEMU's default CPU has it, and KVM's defaults take it away (target/i386/kvm/kvm-cpu.c)
@@ -120,6 +120,19 @@ def _cpu_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
     if any(len(cpu.siblings) > 1 for cell in facts.cells for cpu in cell.cpus):
         traits |= _all("libvirt's capabilities: CPUs with siblings", ALWAYS, ["HW_CPU_HYPERTHREADING"])
     return traits
+
+
+def _withheld(facts: HostFacts, policy: GuestPolicy) -> frozenset[str]:
+    """
+    Return the features of the host's CPU that guests with its model get on no machine type: KVM lacks them.
+
+    Empty where libvirt does not tell the model of one of these. Without KVM QEMU emulates also what the
+    host's CPU lacks.
+    """
+    models = [one.host_model for one in facts.hypervisor.domain_capabilities if one.arch == facts.cpu.arch]
+    if policy.virt_type != "kvm" or policy.cpu_mode not in (None, "host-model") or not models:
+        return frozenset()
+    return frozenset.intersection(*(one.lacks if one else frozenset() for one in models))
 
 
 def _traits_of(feature: str, features: Collection[str], vendor: str) -> tuple[str, ...]:

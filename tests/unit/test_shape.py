@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from drivers.errors import MalformedFact, PolicyError
-from drivers.facts import Cpu, CpuMap, DiskSpace, DomainCapabilities, HostCpu, HostFacts, NumaCell, Versions
+from drivers.facts import Cpu, CpuMap, DiskSpace, DomainCapabilities, HostCpu, HostFacts, HostModel, NumaCell, Versions
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.libvirt.traits import CPU_FEATURES, DISK_BUSES, VIDEO_MODELS, emitted_traits, root_traits
 from drivers.policy import OF_CELLS, CpuPolicy, DiskPolicy, GuestPolicy, Layout, Policy, Ratio, Ratios
@@ -202,6 +202,32 @@ def test_what_libvirt_does_not_list_follows_from_versions(versions: Versions, tr
 )
 def test_features_of_the_cpu_follow_the_mode_and_its_flags(policy: GuestPolicy, names: set[str]) -> None:
     assert {name for name in traits(policy) if name.startswith("HW_CPU_")} == {f"HW_CPU_X86_{name}" for name in names}
+
+
+NO_AVX, NO_AES = (frozenset({"mpx", one}) for one in ("avx", "aes"))
+
+
+@pytest.mark.parametrize(
+    ("lacks", "policy", "names"),
+    [
+        pytest.param((NO_AVX, NO_AVX), GuestPolicy(), {"SVM", "AMD_SVM"}, id="on no machine type"),
+        pytest.param((NO_AVX,), GuestPolicy(cpu_mode="host-model"), {"SVM", "AMD_SVM"}, id="by the mode's name"),
+        pytest.param((NO_AVX, NO_AES), GuestPolicy(), {"AVX", "SVM", "AMD_SVM"}, id="on one machine type"),
+        pytest.param((NO_AVX, None), GuestPolicy(), {"AVX", "SVM", "AMD_SVM"}, id="one of them is not told"),
+        pytest.param((NO_AVX,), GuestPolicy(cpu_flags={"avx": True}), {"AVX", "SVM", "AMD_SVM"}, id="a flag adds it"),
+        pytest.param((NO_AVX,), GuestPolicy(virt_type="qemu"), {"AVX", "SVM", "AMD_SVM"}, id="without KVM"),
+        pytest.param((NO_AVX,), GuestPolicy(cpu_mode="custom"), {"AVX", "SVM", "AMD_SVM"}, id="another model"),
+        pytest.param((NO_AVX,), GuestPolicy(cpu_mode="host-passthrough"), {"AVX", "SVM", "AMD_SVM"}, id="no model"),
+    ],
+)
+def test_features_that_guests_with_the_hosts_model_get_on_no_machine_type_give_no_trait(
+    lacks: tuple[frozenset[str] | None, ...], policy: GuestPolicy, names: set[str]
+) -> None:
+    models = (None if one is None else HostModel("EPYC", frozenset(), one) for one in lacks)
+    arm = replace(PC, arch="aarch64", host_model=None)
+    found = traits(policy, hypervisor=offering(arm, *(replace(PC, host_model=one) for one in models)))
+
+    assert {name for name in found if name.startswith("HW_CPU_")} == {f"HW_CPU_X86_{name}" for name in names}
 
 
 def test_excluded_image_types_are_not_promised() -> None:
