@@ -308,6 +308,21 @@ def test_cpus_that_went_off_are_reserved_as_far_as_guests_leave_them_free(
     ]
 
 
+@pytest.mark.parametrize(("layout", "suffix", "total"), [("flat", "", 16), ("devices", "", 16), ("numa", "NUMA0", 8)])
+def test_cpus_that_are_back_are_on_offer_while_a_conversion_waits(
+    start: Start, layout: Layout, suffix: str, total: int
+) -> None:
+    one = start(layout, of_cpus(8))
+    one.claim({suffix: {"VCPU": 1}})
+    policy = replace(one.policy, layout="devices" if layout == "numa" else "numa")
+    found = []
+    for each in (4, 4, 8, 8):
+        found.append((one.sync(facts=of_cpus(each), policy=policy).status, one.stock(suffix)["VCPU"]))
+
+    half, whole = (Status.RESHAPE_NEEDED, (total, total // 2)), (Status.RESHAPE_NEEDED, (total, 0))
+    assert (found, one.marks(suffix)) == ([half, half, whole, whole], frozenset())
+
+
 def test_cpus_that_become_dedicated_stay_on_offer_while_that_is_refused(start: Start) -> None:
     one = start("devices", of_cpus(8))
     one.set_by_hand("", "VCPU", allocation_ratio=1.0)

@@ -3,20 +3,19 @@ Reserve what a host does not show now on the providers that stand, and give it b
 
 A pass does this also while the rest of its plan is refused: it takes units off offer and changes nothing else, so doubt
 about the rest is no reason to wait. What comes back was reserved by this agent alone. Of the host's own CPUs, memory
-and disk what is gone is reserved as far as it is free, and comes back with the first plan that is not refused.
+and disk what is gone is reserved as far as it is free.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from agent.sync.decide.additions import Addition, entries_on
-from agent.sync.decide.feature import Feature
+from agent.sync.decide.feature import Feature, Reservation
 from agent.sync.decide.missing import missing_of, sides_of, with_stock
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import View
-from agent.sync.decide.way import takes_off, unused, with_reserved
-from reportclient.allocations import Allocation, usages
+from agent.sync.decide.way import reservations, with_reserved
 from reportclient.names import CPUS, NO_DEVICES, ONE_TIME
 from reportclient.ownership import MARKER, SET, is_marked, set_on
 from reportclient.plan import Plan, stock_writes
@@ -56,19 +55,19 @@ def reserved_tree(view: View, standing: Standing, shaped: Shaped, features: Sequ
     )
     after = _as_files_say(after, standing.observed, view.additions)
     after = _without_others(after, {seen.name: shaped.ours.classes(seen) for seen in ours})
-    gone = dict(_gone(after, there, files))
+    gone = tuple(_gone(after, there, files))
     if standing.observed.root and not view.beside:
         after = with_root_traits(_with_root_mark(after, standing.memory.observed), features, standing.observed.root)
-    takes = gone or takes_off(after, features)
-    rows = view.rows_on((seen.uuid for seen in ours), standing.observed) if takes else ()
-    return with_reserved(_with_gone(after, gone, rows), features, files, rows)
+    wished = (*gone, *reservations(after, features))
+    rows = view.rows_on((seen.uuid for seen in ours), standing.observed) if wished else ()
+    return with_reserved(after, wished, files, rows)
 
 
 def _gone(
     tree: ProviderTree, there: Mapping[str, Provider], files: Mapping[str, Collection[str]]
-) -> Iterator[tuple[tuple[str, str], int]]:
+) -> Iterator[Reservation]:
     """
-    Yield how much less the host has for guests of its own CPUs, memory and disk than a provider offers.
+    Yield what the host has less for guests of its own CPUs, memory and disk than a provider offers.
 
     No CPU is gone while some become dedicated, or shared again.
     """
@@ -82,25 +81,16 @@ def _gone(
         shown = there[one.name].inventories if one.name in there else {}
         own = NO_DEVICES.difference(files.get(one.name, ()), CPUS if exchanged else ())
         for name in sorted(own & one.inventories.keys() & shown.keys()):
-            less = one.inventories[name].total - one.inventories[name].reserved
-            less -= shown[name].total - shown[name].reserved
-            if less > 0:
-                yield (one.name, name), less
-
-
-def _with_gone(tree: ProviderTree, gone: Mapping[tuple[str, str], int], rows: Iterable[Allocation]) -> ProviderTree:
-    """
-    Return the tree with what is gone reserved, as far as it is free.
-
-    It needs no mark: a pass that is not refused reserves of these classes what the host is configured to keep.
-    """
-    used = usages(rows)
-    providers = {one.name: dict(one.inventories) for one in tree}
-    for (name, resource_class), less in gone.items():
-        stock = providers[name][resource_class]
-        free = max(0, unused(stock, used.get((name, resource_class), 0)) - stock.reserved)
-        providers[name][resource_class] = replace(stock, reserved=stock.reserved + min(less, free))
-    return ProviderTree(tuple(replace(one, inventories=providers[one.name]) for one in tree))
+            least = one.inventories[name].total - (shown[name].total - shown[name].reserved)
+            if least > one.inventories[name].reserved:
+                yield Reservation(
+                    provider=one.name,
+                    resource_class=name,
+                    least=least,
+                    spares_use=True,
+                    kind="gone",
+                    why=f"this host has less {name}",
+                )
 
 
 def _as_files_say(tree: ProviderTree, stands: ObservedTree, additions: Iterable[Addition]) -> ProviderTree:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from agent.allocations.decide.sets import INSTANCE
-from agent.sync.decide.feature import Feature, Way
+from agent.sync.decide.feature import Feature, Reservation, Way
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import View
@@ -23,7 +23,7 @@ from reportclient.names import NO_DEVICES
 from reportclient.ownership import joined
 from reportclient.plan import Plan, lessened
 from reportclient.reserve import with_least, with_left
-from reportclient.tree import Inventory, ObservedTree, ProviderTree, total_of
+from reportclient.tree import ObservedTree, ProviderTree, total_of
 
 
 def find_way(
@@ -54,7 +54,11 @@ def find_way(
     anew, elsewhere = _pinned_anew(view), _pinned_elsewhere(view)
     dedicates = bool(anew or elsewhere) or _dedicates(standing.observed, wanted.tree, shaped.holdings)
     allocations = _allocations(
-        view, plan, standing.observed, anyhow=bool(recast_as), whole=dedicates or takes_off(wanted.tree, features)
+        view,
+        plan,
+        standing.observed,
+        anyhow=bool(recast_as),
+        whole=dedicates or bool(reservations(wanted.tree, features)),
     )
     crossing = [move for one in outside for move in one.moves]
     leaving = {Allocation(one.consumer, one.from_provider, *each) for one in crossing for each in one.arriving.items()}
@@ -228,37 +232,32 @@ def _hold(
     )
     files = {name: each.classes for name, each in joined(standing.named, wanted.added).items()}
     held = (Condition(kind="held", text=text, provider=name) for name, text in notes)
-    return with_reserved(tree, features, files, after.allocations), tuple(held)
+    return with_reserved(tree, reservations(tree, features), files, after.allocations), tuple(held)
 
 
-def takes_off(tree: ProviderTree, features: Iterable[Feature]) -> bool:
-    """Return whether a feature takes something of a finished tree off offer."""
-    return any(True for one in features for _ in one.reserve(tree))
-
-
-def unused(stock: Inventory, used: int) -> int:
-    """Return how many units can be reserved before the capacity is less than is used; at a ratio of 0 all."""
-    return stock.total - (math.ceil(used / stock.allocation_ratio) if stock.allocation_ratio else 0)
+def reservations(tree: ProviderTree, features: Iterable[Feature]) -> tuple[Reservation, ...]:
+    """Return what features take off offer of a finished tree."""
+    return tuple(one for feature in features for one in feature.reserve(tree))
 
 
 def with_reserved(
     tree: ProviderTree,
-    features: Iterable[Feature],
+    wished: Iterable[Reservation],
     files: Mapping[str, Collection[str]],
     allocations: Iterable[Allocation],
 ) -> ProviderTree:
     """
-    Return a finished tree with what features take off offer, and the marks for that.
+    Return a finished tree with these reservations, and the marks for them.
 
     ``allocations`` are all on this tree: of the host's own classes no capacity goes below what is used.
     ``files``: classes of the operator's files, by provider.
     """
     least: dict[tuple[str, str], int] = {}
     used, providers = usages(allocations), {one.name: one for one in tree}
-    for one in (each for feature in features for each in feature.reserve(tree)):
+    for one in wished:
         slot, stock = (one.provider, one.resource_class), providers[one.provider].inventories[one.resource_class]
+        in_use = math.ceil(used.get(slot, 0) / stock.allocation_ratio) if stock.allocation_ratio else 0
         spares = one.spares_use or one.resource_class in NO_DEVICES
-        amount = min(one.least, unused(stock, used.get(slot, 0))) if spares else one.least
-        least[slot] = max(least.get(slot, 0), amount)
+        least[slot] = max(least.get(slot, 0), min(one.least, stock.total - in_use) if spares else one.least)
     after = with_least(tree, least, files) if least else tree
     return ProviderTree(tuple(with_left(one, files.get(one.name, ())) for one in after))
