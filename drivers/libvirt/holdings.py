@@ -78,8 +78,8 @@ def _not_understood(facts: HostFacts) -> list[str]:
     more = [f"{len(odd) - _SHOWN} more guests are not understood"] if len(odd) > _SHOWN else []
     return [
         f"guest {guest.uuid} is not understood: {guest.unread}. What it has of CPUs, memory and encryption is not "
-        f"known, so none of its allocations is moved or repaired: correct it with virsh edit, or report this to the "
-        f"authors of compute-node-agent"
+        f"known: no audit judges it, and a conversion that must know it is refused. Correct it with virsh edit, or "
+        f"report this to the authors of compute-node-agent"
         for guest in odd[:_SHOWN]
     ] + more
 
