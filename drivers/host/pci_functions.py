@@ -110,10 +110,12 @@ def _probe_host_interfaces(files: KernelFiles) -> frozenset[str] | None:
     An archive of an older agent has the IPv4 routes of the table main alone, each with one next hop.
     """
     try:
+        if routed := files.ask(ROUTED, list_routed):
+            return frozenset(routed.text.split())
         routes, addresses = (files.read(f"proc/net/{name}", MAX_TABLE_BYTES) for name in ("route", "if_inet6"))
-        routed = files.ask(ROUTED, list_routed)
-        found = frozenset(routed.text.split() if routed else ()) | (parse_routes(routes) if routes else frozenset())
-        return found | (parse_inet6(addresses) if addresses else frozenset())
+        return (parse_routes(routes) if routes else frozenset()) | (
+            parse_inet6(addresses) if addresses else frozenset()
+        )
     except DiscoveryError:
         return None
 

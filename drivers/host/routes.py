@@ -1,5 +1,6 @@
 """Asks the kernel by rtnetlink(7) which interfaces its routes use; /proc/net/route has one table, and one next hop."""
 
+import errno
 import os
 import socket
 import sys
@@ -8,9 +9,10 @@ from struct import Struct
 
 ROUTED = "routed.txt"  # the file of a host archive
 PATIENCE_S = 10
+ATTEMPTS = 5
 # From linux/netlink.h and linux/rtnetlink.h; each part begins with its length, and is filled up to 4 bytes.
 MESSAGE, ROUTE, ATTRIBUTE, NEXT_HOP = Struct("=IHHII"), Struct("=8BI"), Struct("=HH"), Struct("=HBBi")
-NLMSG_ERROR, NLMSG_DONE, RTM_GETROUTE, REQUEST_DUMP = 2, 3, 26, 0x301
+NLMSG_ERROR, NLMSG_DONE, RTM_GETROUTE, REQUEST_DUMP, NLM_F_DUMP_INTR = 2, 3, 26, 0x301, 0x10
 RTA_DST, RTA_OIF, RTA_MULTIPATH = 1, 4, 9
 
 
@@ -22,20 +24,31 @@ def list_routed() -> str:
     left out.
 
     Raises:
-        OSError: the kernel does not answer.
+        OSError: the kernel does not answer, or the routes change each time while they are listed.
     """
+    for _ in range(ATTEMPTS):
+        if (found := _dump()) is not None:
+            return "".join(f"{name}\n" for index, name in socket.if_nameindex() if index in found)
+    raise OSError(errno.EINTR, "the routes change while they are listed")
+
+
+def _dump() -> set[int] | None:
+    """Return the numbers of the interfaces; None where the kernel says that a change made its answer incomplete."""
     found: set[int] = set()
+    whole = True
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as kernel:
         kernel.settimeout(PATIENCE_S)
         kernel.send(MESSAGE.pack(MESSAGE.size + ROUTE.size, RTM_GETROUTE, REQUEST_DUMP, 0, 0) + bytes(ROUTE.size))
         kind = 0
         while kind != NLMSG_DONE:
-            for (_, kind, *_), body in _parts(memoryview(kernel.recv(1 << 16)), MESSAGE):
-                if kind == NLMSG_ERROR:
-                    number = -int.from_bytes(body[:4], sys.byteorder, signed=True)
-                    raise OSError(number, os.strerror(number))
-                found.update(_interfaces(body) if kind != NLMSG_DONE else ())
-        return "".join(f"{name}\n" for index, name in socket.if_nameindex() if index in found)
+            for (_, kind, flags, *_), body in _parts(memoryview(kernel.recv(1 << 16)), MESSAGE):
+                whole &= not flags & NLM_F_DUMP_INTR
+                if kind in (NLMSG_ERROR, NLMSG_DONE):
+                    if number := -int.from_bytes(body[:4], sys.byteorder, signed=True):
+                        raise OSError(number, os.strerror(number))
+                else:
+                    found.update(_interfaces(body))
+    return found if whole else None
 
 
 def _interfaces(route: memoryview) -> Iterator[int]:

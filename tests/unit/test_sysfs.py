@@ -3,9 +3,11 @@
 import errno
 import os
 import re
+import struct
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from drivers.host.archive import Document
 from drivers.host.kernel import probe_offline, probe_sev, probe_tdx
 from drivers.host.parse import parse_inet6, parse_routes
 from drivers.host.pci_functions import complete
-from drivers.host.routes import ROUTED
+from drivers.host.routes import ROUTED, list_routed
 from drivers.host.sysfs import MAX_FILE_BYTES, MAX_TABLE_BYTES, KernelFiles
 from hardware import card, plain
 
@@ -255,12 +257,31 @@ def test_an_interface_below_one_that_has_the_hosts_routes_carries_that_traffic_t
 
 def test_an_archive_has_the_interfaces_of_all_tables_and_next_hops(tmp_path: Path) -> None:
     write(tmp_path, ROUTED, "ens1\nens3\n")
-    write(tmp_path, "proc/net/route", "Iface\nens2\n")
-    function = plain(net_devices=tuple(NetDevice(f"ens{n}") for n in range(1, 5)))
+    (tmp_path / "proc/net/route").mkdir(parents=True)  # not needed, whatever it is
+    function = plain(net_devices=tuple(NetDevice(f"ens{n}") for n in range(1, 4)))
 
     (found,) = probe(tmp_path, function)
 
-    assert [net.carries_host_traffic for net in found.net_devices] == [True, True, True, False]
+    assert [net.carries_host_traffic for net in found.net_devices] == [True, False, True]
+
+
+def done(error: int = 0, flags: int = 0) -> bytes:
+    """The end of an answer of the kernel's, as linux/netlink.h has it."""
+    return struct.pack("=IHHIIi", 20, 3, flags, 0, 0, -error)
+
+
+def test_a_part_of_the_kernels_routes_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a change made incomplete is listed again, five times at most."""
+    changed = done(flags=0x10)
+    for answers, words in (
+        ([changed] * 5, "routes change"),
+        ([done(errno.EMSGSIZE)], "too long"),
+        ([changed, done()], ""),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr("socket.socket.recv", lambda *_, left=iter(answers): next(left), raising=False)
+            with pytest.raises(OSError, match=words) if words else nullcontext():
+                assert list_routed() == ""
 
 
 def test_the_live_kernel_lists_interfaces_with_addresses_and_a_record_keeps_them(tmp_path: Path) -> None:

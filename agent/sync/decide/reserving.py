@@ -59,7 +59,8 @@ def reserved_tree(view: View, standing: Standing, shaped: Shaped, features: Sequ
     if standing.observed.root and not view.beside:
         after = with_root_traits(_with_root_mark(after, standing.memory.observed), features, standing.observed.root)
     wished = (*gone, *reservations(after, features))
-    rows = view.rows_on((seen.uuid for seen in ours), standing.observed) if wished else ()
+    names = {one.provider for one in wished}
+    rows = view.rows_on((seen.uuid for seen in ours if seen.name in names), standing.observed) if wished else ()
     return with_reserved(after, wished, files, rows)
 
 
