@@ -111,7 +111,7 @@ def _pci_provider(
     all_ill = len(sick) == len(matched)
     bandwidth, untold = _bandwidth(owner, matched, policy, stands)
     twice = _neutrons_bandwidth(owner, standing) if bandwidth or untold else ""
-    if twice:
+    if twice and not _in_total(standing):
         bandwidth, untold = [], frozenset()
     for name, kbps, reason in bandwidth:
         kept = kbps if all_ill else min(kbps, before.get(name, 0))
@@ -252,13 +252,19 @@ def _bandwidth(
     return found, frozenset(untold)
 
 
+def _in_total(standing: BySuffix) -> bool:
+    """Return whether bandwidth is in a total of the root, as in the layout flat, from which guests may have it."""
+    return bool(standing.root and standing.root.provider.inventories.keys() & {EGRESS, INGRESS})
+
+
 def _neutrons_bandwidth(pf: PciFunction, standing: BySuffix) -> str:
     """Return a sentence on the provider that Neutron's SR-IOV agent made of a PF's interface; empty: there is none."""
+    what = "stays on offer, also though" if _in_total(standing) else "is left out, as"
     for _, seen in standing.children:
         for net in pf.links:
             if seen.name.endswith(f"{NEUTRONS}{net.name}") and seen.provider.inventories.keys() & {EGRESS, INGRESS}:
                 return (
-                    f"{pf.address}: its bandwidth is left out, as {seen.name} has that of {net.name}. Take one of both "
+                    f"{pf.address}: its bandwidth {what} {seen.name} has that of {net.name}. Take one of both "
                     f"away: [pci] link_bandwidth or the rule's bandwidth here, or the interface in Neutron's "
                     f"resource_provider_bandwidths"
                 )

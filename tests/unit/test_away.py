@@ -126,3 +126,20 @@ def test_bandwidth_that_neutrons_agent_begins_to_report_goes_from_the_card_but_f
     assert {condition.kind for condition in done.conditions} == {"twice", "held"}
     one.claim({})
     assert (one.sync().status, one.stock(NIC)) == (Status.CHANGED, {VF: (4, 0)})
+
+
+def test_bandwidth_that_neutrons_agent_begins_to_report_stays_in_a_total_of_which_guests_have_some(
+    tmp_path: Path,
+) -> None:
+    link = (NetDevice("ens1", "up", 10_000),)
+    one = OneHost(tmp_path, host(*card(NIC, 4, net_devices=link)), Policy(layout="flat", devices=WITH_LINK))
+    one.sync()
+    one.claim({"": {VF: 1, EGRESS: 5}})
+    before = one.stock()
+    agent = one.by_hand.add_provider("host:NIC Switch agent", parent=ROOT)
+    one.by_hand.add_child(agent, "host:NIC Switch agent:ens1", EGRESS, 10_000_000)
+
+    done = one.sync()
+
+    assert (done.status, one.stock()) == (Status.UNCHANGED, before)
+    assert [(one.kind, "stays on offer" in one.text) for one in done.conditions] == [("twice", True)]
