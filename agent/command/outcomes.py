@@ -87,6 +87,8 @@ def print_start(out: Screen, data: Ended) -> None:
         "failed": "failed",
     }
     sentence = sentences.get(data.outcome.value, "refused: nothing was written")
+    if data.reserving:
+        sentence = sentence.replace("nothing was", "only reservations were")
     out.print(f"{data.node}: {sentence}", markup=False)
     for note in data.notes:
         out.print(f"  {note}", markup=False, soft_wrap=True)

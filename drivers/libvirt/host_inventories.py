@@ -43,7 +43,7 @@ def guest_cpus(cpu_map: CpuMap, policy: CpuPolicy) -> GuestCpus:
     off do not count, but for dedicated ones with power management.
 
     Raises:
-        PolicyError: a set names a CPU that does not exist, or none that counts.
+        PolicyError: a set names a CPU that does not exist.
     """
     shared, rule = policy.shared, policy.shared_option
     if shared is None:
@@ -60,13 +60,12 @@ def guest_cpus(cpu_map: CpuMap, policy: CpuPolicy) -> GuestCpus:
 
 def _counted(named: frozenset[int], exists: frozenset[int], online: frozenset[int], option: str) -> frozenset[int]:
     """Return those of the named CPUs that are online; errors as ``guest_cpus``."""
-    found = named & online
-    if missing := (named - exists) or (frozenset() if found else named):
+    if missing := named - exists:
         raise PolicyError(
             f"{option} names CPU {format_cpu_set(missing)}, but only {format_cpu_set(online)} are online on "
             f"this host: bring CPU {format_cpu_set(missing)} online or take it out of the set"
         )
-    return found
+    return named & online
 
 
 def cpus_off(cpu_map: CpuMap, policy: CpuPolicy) -> tuple[str, ...]:

@@ -141,7 +141,13 @@ def linked(folder: Path) -> object:
 
 
 def guest(text: str) -> Act:
-    return lambda _folder: parse_guest(Document(DOMAIN + text + "</domain>", "guest.xml"), "uuid", "running")
+    def act(_folder: Path) -> None:
+        """A guest that is not understood is no error of the look."""
+        found = parse_guest(Document(DOMAIN + text + "</domain>", "guest.xml"), "uuid", "running")
+        if found.unread:
+            raise MalformedFact(found.unread)
+
+    return act
 
 
 def pins(count: int, cpus: int) -> str:

@@ -323,6 +323,24 @@ def test_cpus_that_are_back_are_on_offer_while_a_conversion_waits(
     assert (found, one.marks(suffix)) == ([half, half, whole, whole], frozenset())
 
 
+def test_a_cell_whose_cpus_are_all_off_has_none_on_offer(start: Start) -> None:
+    one = start("cells", of_cpus(8))
+    one.claim({"NUMA1": {"VCPU": 1}})
+    facts = of_cpus(8)
+    off = frozenset(cpu.id for cpu in facts.cells[1].cpus)
+    gone = replace(
+        facts,
+        cells=(facts.cells[0], replace(facts.cells[1], cpus=())),
+        cpu_map=CpuMap(16, facts.cpu_map.online - off),
+        offline_cpus=tuple((cpu, facts.cells[1].id) for cpu in sorted(off)),
+    )
+
+    done = one.sync(facts=gone)
+
+    assert (done.status, one.stock("NUMA1")["VCPU"], one.stock("NUMA0")["VCPU"]) == (Status.UNSAFE, (8, 7), (8, 0))
+    assert (one.sync(facts=facts).status, one.stock("NUMA1")["VCPU"]) == (Status.CHANGED, (8, 0))
+
+
 def test_cpus_that_become_dedicated_stay_on_offer_while_that_is_refused(start: Start) -> None:
     one = start("devices", of_cpus(8))
     one.set_by_hand("", "VCPU", allocation_ratio=1.0)

@@ -70,7 +70,7 @@ def _gone(
     """
     Yield what the host has less for guests of its own CPUs, memory and disk than a provider offers.
 
-    No CPU is gone while some become dedicated, or shared again.
+    No CPU is gone while some become dedicated, or shared again; and no disk while it leaves for shared storage.
     """
     exchanged = any(
         total_of(there[one.name].inventories, name) > total_of(one.inventories, name)
@@ -81,8 +81,9 @@ def _gone(
     for one in tree:
         shown = there[one.name].inventories if one.name in there else {}
         own = NO_DEVICES.difference(files.get(one.name, ()), CPUS if exchanged else ())
-        for name in sorted(own & one.inventories.keys() & shown.keys()):
-            least = one.inventories[name].total - (shown[name].total - shown[name].reserved)
+        for name in sorted(own & one.inventories.keys() - ({"DISK_GB"} - shown.keys())):
+            left = shown[name].total - shown[name].reserved if name in shown else 0
+            least = one.inventories[name].total - left
             if least > one.inventories[name].reserved:
                 yield Reservation(
                     provider=one.name,
