@@ -22,6 +22,7 @@ from agent.sync.yaml_file import LIMIT_BYTES as YAML_BYTES
 from agent.sync.yaml_file import load_once
 from beds.costs import cost
 from beds.proxy import Answer, Proxy
+from drivers.errors import MalformedFact
 from drivers.host.archive import MAX_ARCHIVE_BYTES, Document, HostArchive
 from drivers.host.unpack import MAX_DEPTH, MAX_MEMBERS, MAX_TOTAL_BYTES, unpack
 from drivers.ironic.client import IronicClient
