@@ -60,7 +60,8 @@ AREAS = (  # title, advice, and beginnings of the paths of its files
     ),
     (
         "Passes and conversions",
-        "Why a pass wrote, or refused to. After a refusal nothing was changed, but for reservations that it names; the sentence names the way out.",
+        "Why a pass wrote, or refused to. After a refusal nothing was changed but what is named as reserved; the "
+        "sentence names the way out.",
         ("agent/sync", "drivers/moves"),
     ),
     (
