@@ -69,7 +69,8 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> ExplainedPr
                     one for one in conditions if one.provider == provider.name or not (one.provider or provider.parent)
                 ),
             )
-    raise ConfigError(f"this host reports no provider {name}: it reports {', '.join(known[:20])}")
+    hint = f" (a class comes after its provider: explain {known[0]} {name})" if name.isupper() and known else ""
+    raise ConfigError(f"this host reports no provider {name}: it reports {', '.join(known[:20])}{hint}")
 
 
 def find(shaped: Explained, name: str) -> Reasoned | None:
