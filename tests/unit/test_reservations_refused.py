@@ -341,6 +341,17 @@ def test_a_cell_whose_cpus_are_all_off_has_none_on_offer(start: Start) -> None:
     assert (one.sync(facts=facts).status, one.stock("NUMA1")["VCPU"]) == (Status.CHANGED, (8, 0))
 
 
+def test_what_a_root_has_stays_on_offer_though_a_lost_memory_takes_its_tree_for_another_layout(start: Start) -> None:
+    one = start("flat", of_cpus(8), RULED)
+    one.add_by_hand("", "CUSTOM_LICENSE", 3)
+    one.forget()
+    before = one.stock()
+
+    done = one.sync(policy=replace(one.policy, layout="cells"))
+
+    assert (done.status in REFUSED, one.stock()) == (True, before)
+
+
 def test_cpus_that_become_dedicated_stay_on_offer_while_that_is_refused(start: Start) -> None:
     one = start("devices", of_cpus(8))
     one.set_by_hand("", "VCPU", allocation_ratio=1.0)

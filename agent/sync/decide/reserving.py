@@ -70,18 +70,23 @@ def _gone(
     """
     Yield what the host has less for guests of its own CPUs, memory and disk than a provider offers.
 
-    No CPU is gone while some become dedicated, or shared again; and no disk while it leaves for shared storage.
+    No CPU is gone while some become dedicated, or shared again, no disk while it leaves for shared storage, and nothing
+    of a class that a provider is to have which has none of it yet.
     """
+    stands = {one.name: one.inventories for one in tree}
+    moved = {name for one in there.values() for name in one.inventories.keys() - stands.get(one.name, {}).keys()}
     exchanged = any(
         total_of(there[one.name].inventories, name) > total_of(one.inventories, name)
         for one in tree
         if one.name in there
         for name in CPUS
     )
+    if exchanged or moved & CPUS:
+        moved |= CPUS
     for one in tree:
         shown = there[one.name].inventories if one.name in there else {}
-        own = NO_DEVICES.difference(files.get(one.name, ()), CPUS if exchanged else ())
-        for name in sorted(own & one.inventories.keys() - ({"DISK_GB"} - shown.keys())):
+        own = NO_DEVICES.difference(files.get(one.name, ()), moved, {"DISK_GB"} - shown.keys())
+        for name in sorted(own & one.inventories.keys()):
             left = shown[name].total - shown[name].reserved if name in shown else 0
             least = one.inventories[name].total - left
             if least > one.inventories[name].reserved:
