@@ -352,6 +352,18 @@ def test_what_a_root_has_stays_on_offer_though_a_lost_memory_takes_its_tree_for_
     assert (done.status in REFUSED, one.stock()) == (True, before)
 
 
+def test_a_refused_pass_writes_nothing_on_a_root_that_does_not_show_that_it_is_ours(start: Start) -> None:
+    one = start("devices", of_cpus(8))
+    one.remove_traits("", MARKER)
+    one.forget()
+    one.claim({"": {"VCPU": 15}})
+    one.set_by_hand("", "VCPU", allocation_ratio=1.0)
+
+    done = one.sync(facts=of_cpus(4))
+
+    assert (done.status, one.stock()["VCPU"]) == (Status.UNSAFE, (16, 0))
+
+
 def test_cpus_that_become_dedicated_stay_on_offer_while_that_is_refused(start: Start) -> None:
     one = start("devices", of_cpus(8))
     one.set_by_hand("", "VCPU", allocation_ratio=1.0)

@@ -68,7 +68,7 @@ def _gone(
     tree: ProviderTree, there: Mapping[str, Provider], files: Mapping[str, Collection[str]]
 ) -> Iterator[Reservation]:
     """
-    Yield what the host has less for guests of its own CPUs, memory and disk than a provider offers.
+    Yield what the host has less for guests of its own CPUs, memory and disk than a provider of ours offers.
 
     No CPU is gone while some become dedicated, or shared again, no disk while it leaves for shared storage, and nothing
     of a class that a provider is to have which has none of it yet.
@@ -83,7 +83,7 @@ def _gone(
     )
     if exchanged or moved & CPUS:
         moved |= CPUS
-    for one in tree:
+    for one in (each for each in tree if MARKER in each.traits):
         shown = there[one.name].inventories if one.name in there else {}
         own = NO_DEVICES.difference(files.get(one.name, ()), moved, {"DISK_GB"} - shown.keys())
         for name in sorted(own & one.inventories.keys()):
