@@ -82,7 +82,8 @@ def _planned(form: Mapping[str, Any], *, one_by_one: bool) -> Iterator[str]:
     """Yield ``METHOD PATH`` of each write that a plan has, from its JSON."""
     if form["about"]["verb"] == "plan" or "capacity" in form or form.get("dry_run"):
         return
-    for part in (form, form.get("reserving") or {}, *form.get("nodes", ())):
+    parts = (form, *form.get("nodes", ()))
+    for part in (*parts, *(one.get("reserving") or {} for one in parts)):
         for step in part.get("operations", ()):
             yield from _requests(step, one_by_one=one_by_one)
 

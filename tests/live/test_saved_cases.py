@@ -186,10 +186,11 @@ def test_a_case_from_before_the_first_answer_is_refused_in_one_line(
     assert words in json.loads(out)["error"]["message"]
 
 
-def test_the_service_keeps_the_case_of_a_refused_pass_once_and_status_names_it(
+def test_the_service_keeps_the_case_of_each_refused_plan_once_and_status_names_it(
     placement_server: PlacementServer, tmp_path: Path
 ) -> None:
-    conf = made_up(tmp_path, noauth(placement_server.url), keep_cases=2)
+    """After the first refusal what is gone is reserved, so that the next plan is another one."""
+    conf = made_up(tmp_path, noauth(placement_server.url), keep_cases=9)
     with serving(tmp_path, conf) as service:
         service.wait(lambda: service.passes() >= 2)
         assert not list((tmp_path / "state/cases").glob("*"))
@@ -197,7 +198,7 @@ def test_the_service_keeps_the_case_of_a_refused_pass_once_and_status_names_it(
         service.process.send_signal(signal.SIGHUP)
         service.wait(lambda: service.status()["outcomes"] == {"fake-0-small-0000": "unsafe"})
         service.wait(lambda: service.status()["outcomes"] != {"fake-0-small-0000": "unsafe"})
-        (case,) = (tmp_path / "state/cases").glob("*.tar.gz")
+        case, _ = sorted((tmp_path / "state/cases").glob("*.tar.gz"))
         told = run_agent("status", "--config-file", service.config)
 
     code, out, err = replayed(case)
