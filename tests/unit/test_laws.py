@@ -408,13 +408,14 @@ WRONG: dict[str, tuple[str, Plan, Given]] = {
     "CPUs count in each cell that lists them": ("twice", to_cells(each=stock(VCPU=8, MEMORY_MB=4096)), given()),
     "PCPU come beside all VCPU": ("twice", write(put("", {**WHOLE_ROOT, **stock(PCPU=4, CUSTOM_LICENSE=3)})),
         given(host=pinned())),
+    "memory counts twice": ("twice", to_cells(each=stock(VCPU=4, MEMORY_MB=8192)), given()),
+    # 7. CPUs and memory of another cell, or of another kind
     "floating guests get CPUs that are dedicated": ("twice", write(put("", {**WHOLE_ROOT, **stock(CUSTOM_LICENSE=3)})),
         given(ObservedTree((seen("", {**LEFT, **stock(VCPU=4)}), *TREE.providers[1:])), host=pinned())),
     "a cell has CPUs of another one": ("twice", to_cells(put("NUMA1", stock(VCPU=3)), each=stock(VCPU=5), rewrite=None),
         FREE),
     "a cell has memory of another one": ("twice", to_cells(each=stock(VCPU=4, MEMORY_MB=4098), rewrite=None), FREE),
-    "memory counts twice": ("twice", to_cells(each=stock(VCPU=4, MEMORY_MB=8192)), given()),
-    # 7. Devices on offer twice, also for a moment
+    # 8. Devices on offer twice, also for a moment
     "VGPU are on the root and on their card": ("twice", write(put("", {**WHOLE_ROOT, **LEFT, **stock(VGPU=4)})),
         given()),
     "a PF is offered whole, and its VFs too": (
@@ -448,7 +449,7 @@ WRONG: dict[str, tuple[str, Plan, Given]] = {
               Reshape((put("0000:84:00.0", stock(CUSTOM_GPU=1)),)), put(GPU, {}), DELETE_GPU), FREE),
     "cells are stocked before the root gives": ("twice",
         write(*cell(0), put("NUMA0", stock(VCPU=4)), put("", {**LEFT, **stock(VCPU=4, MEMORY_MB=8192)})), given()),
-    # 8. Steps before their time
+    # 9. Steps before their time
     "a child is made before its parent": ("order", write(Create(uuid_of("x"), "host_x", CELL0), *cell(0)), given()),
     "stock is written before its provider is made": ("order", write(put("NUMA0", stock(VCPU=4)), *cell(0)), given()),
     "a provider goes before what is below it": ("order",
@@ -463,7 +464,7 @@ WRONG: dict[str, tuple[str, Plan, Given]] = {
     "a provider is made with the uuid of another": ("order", write(Create(NEUTRON, "host_x", ROOT)), given()),
     "a second root is made": ("order", write(Create(str(UUID(int=2)), "other", None)), given()),
     "a provider is made twice": ("order", write(*cell(0), *cell(0)), given()),
-    # 9. Dedicated CPUs that guests have
+    # 10. Dedicated CPUs that guests have
     "PCPU come on offer whose CPUs a guest without allocations has": ("pinned", write(put("", SPLIT)),
         given(host=pinned(2, 3))),
     "dedicated CPUs are given out twice by a ratio": ("pinned",
