@@ -371,19 +371,8 @@ def measure(digest: str) -> None:
         SystemExit: one of them fails.
     """
     KEPT.mkdir(exist_ok=True)
-    report = ["--cov", "--cov-context=test", "--cov-report=", "-o", "junit_family=xunit1"]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        *OPTIONS,
-        "-x",
-        "-n",
-        "2",
-        *report,
-        f"--junitxml={KEPT}/report.xml",
-        TESTS,
-    ]
+    report = ["-x", "--cov", "--cov-context=test", "--cov-report=", "-o", "junit_family=xunit1"]
+    command = [sys.executable, "-m", "pytest", *OPTIONS, "-n", "2", *report, f"--junitxml={KEPT}/report.xml", TESTS]
     if subprocess.run(command, cwd=TOP, env={**os.environ, "COVERAGE_FILE": str(KEPT / ".coverage")}).returncode:
         raise SystemExit("a unit test fails without any change of the code: mend that first")
     (KEPT / "digest").write_text(digest)

@@ -132,7 +132,7 @@ def _still_pinned(elsewhere: Mapping[str, frozenset[int]], rows: Iterable[Alloca
 
 
 def _perhaps_pinned(view: View, observed: ObservedTree, desired: ProviderTree) -> str:
-    """Return which guest may be pinned to the CPUs that become dedicated, or are so no more; empty: none."""
+    """Return which guest may be pinned to CPUs that count as PCPU now or did, where that changes; empty: none."""
     before, now = view.memory.dedicated, view.policy.cpus.dedicated or frozenset()
     stands = {seen.name: total for seen in observed if (total := total_of(seen.provider.inventories, "PCPU"))}
     wanted = {one.name: total for one in desired if (total := total_of(one.inventories, "PCPU"))}
@@ -140,8 +140,8 @@ def _perhaps_pinned(view: View, observed: ObservedTree, desired: ProviderTree) -
         return ""
     return next(
         (
-            f"guest {one.uuid} may be pinned to CPUs that [compute] cpu_dedicated_set gains or loses, and it is not "
-            f"understood: {one.unread}. Leave the set as it was until that is corrected, or the guest has been moved"
+            f"guest {one.uuid} may be pinned to CPUs whose PCPU change, and it is not understood: {one.unread}. Leave "
+            f"[compute] cpu_dedicated_set and layout as they were until that is corrected, or the guest has been moved"
             for one in view.survey.facts.guests
             if one.unread
         ),
