@@ -115,7 +115,6 @@ class Holdings:
     floats: tuple[Float, ...] = ()  # amounts without one
     known: Mapping[str, GuestState] = field(default_factory=dict)  # state of each of ``guests``, by uuid
     ports: tuple[Holding, ...] = ()  # those of ``units`` that belong to ports of networks: allocated or not
-    reserved: tuple[Holding, ...] = ()  # those of ``units`` that this agent has reserved, so that they count there
     told: frozenset[str] = frozenset()  # classes of which ``units`` and ``floats`` have all that guests hold
     undecided: tuple[Undecided, ...] = ()  # further devices; their guests have all classes of devices in ``untold``
     backing: Backing = Backing()

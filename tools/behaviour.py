@@ -215,7 +215,7 @@ def every_verb(world: World) -> None:
         keep, world.options = world.options, world.options[2:]  # revert takes no host
         world.run("revert", GUEST, "--migration", MOVE)
         world.options = keep
-        world.run("move", GUEST, "--migration", MOVE, "--request", request, "--fit")
+        world.run("move", GUEST, "--migration", MOVE, "--request", request)
         world.run("confirm", MOVE)
         world.run("show", "--project", "p")
         world.run("release", GUEST)

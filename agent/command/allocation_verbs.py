@@ -1,24 +1,21 @@
 """The verbs that change allocations: each is one operation of ``agent.allocations.operations``."""
 
 import argparse
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from agent.allocations.decide.fit import Claimant, misfits, others_stock
-from agent.allocations.decide.sets import INSTANCE, added, merge_set, replace_set, reverted_set
+from agent.allocations.decide.sets import added, merge_set, replace_set, reverted_set
 from agent.allocations.operations import Ending, Operations, Result
 from agent.command.exits import Exit
 from agent.command.host_tables import print_ending
-from agent.command.result import Report, open_hosts, placement_of
+from agent.command.result import Report, placement_of
 from agent.command.used_here import loses, uses_of
 from agent.errors import ConfigError
 from agent.state.files import read_named
-from drivers.strangers import find_stand_ins, without_host_classes
-from reportclient.allocations import Allocation, AllocationRequest, Consumer, Holdings, Slots
+from reportclient.allocations import AllocationRequest, Consumer, Slots
 from reportclient.client import PlacementClient
-from reportclient.errors import Absent
 from reportclient.payload import decode_request
 
 _BY_FORCE = "stop or resize the guest first, or repeat the command with --force"
@@ -88,17 +85,13 @@ def _report(ending: Ending, well: Collection[Result] = (Result.DONE,)) -> Report
 
 def _place(options: argparse.Namespace, act: Callable[[Operations, list[AllocationRequest]], Ending]) -> Report:
     """
-    Carry out an operation with the requests of the options; with --fit only with those that fit this host.
+    Carry out an operation with the requests of the options.
 
     Raises:
         ConfigError: a file has no allocation request. PlacementError: as ``Operations``.
     """
     client, _ = placement_of(options)
     requests = [_read(path) for path in (options.request, *options.alternate)]
-    if options.fit:
-        requests, reasons = _fitting(options, requests)
-        if not requests:
-            return _report(Ending(told=Result.NO_ROOM, consumer=options.consumer, note="; ".join(reasons)))
     if others := _others(options, client):
         return _report(others)
     used = _loses_by_claim(options, client, requests)
@@ -161,57 +154,3 @@ def _read(path: Path) -> AllocationRequest:
     except ValueError as error:
         raise ConfigError(f"{path} is not an allocation request as placement offers them: {error}") from error
     return request
-
-
-def _fitting(
-    options: argparse.Namespace, requests: Sequence[AllocationRequest]
-) -> tuple[list[AllocationRequest], list[str]]:
-    """Return the requests that fit this host as it really is, and the reasons why the others do not fit."""
-    fitting: list[AllocationRequest] = []
-    reasons: list[str] = []
-    with open_hosts(options) as nodes:
-        for node in nodes:
-            client, survey = node.client, node.survey()
-            standing = client.find(node.name)
-            if standing is None:
-                raise Absent(f"placement has no provider {node.name}: run compute-node-agent sync first")
-            observed = client.observe(standing)
-            tree, holdings = node.driver.shape(survey, node.settings.policy, observed)
-            booked = client.allocations(observed)
-            left = node.state_file(standing).read(node.where)
-            ours = node.ownership(survey, tree, observed, left)
-            judge = partial(
-                misfits,
-                names={seen.uuid: seen.name for seen in observed},
-                tree=tree,
-                allocations=booked,
-                units=holdings.units,
-                claimant=_claimant(options, client),
-                theirs=others_stock(observed, tree, ours, left.configured),
-                reserved=holdings.reserved,
-                stand_ins=_stand_ins(client, holdings, booked),
-            )
-            for request in requests:
-                found = judge(decode_request(request))
-                fitting += [] if found else [request]
-                reasons += found
-    return fitting, reasons
-
-
-def _stand_ins(client: PlacementClient, holdings: Holdings, booked: Collection[Allocation]) -> Mapping[str, str]:
-    """Return the guest of each migration that keeps its allocations here; without those whose guest is in doubt."""
-    absent = without_host_classes(holdings.guests, booked)
-    strangers = {one.consumer for one in booked} - holdings.guests if absent else frozenset[str]()
-    known = client.consumers(strangers | absent, booked) if strangers else ()
-    unknown = [one for one in known if one.uuid in strangers and one.kind != INSTANCE]
-    return find_stand_ins(unknown, known, holdings, booked)
-
-
-def _claimant(options: argparse.Namespace, client: PlacementClient) -> Claimant | None:
-    """Return the guest whose allocations the operation replaces; None for a move: its migration keeps them."""
-    if options.verb == "move":
-        return None
-    guest = client.consumer(options.consumer) if options.merge else None
-    if guest is None:
-        return Claimant(options.consumer)
-    return Claimant(guest.uuid, _set_of_claim(options, client, guest, {}))

@@ -176,6 +176,5 @@ REQUESTS = (
         type=Path,
         repeated=True,
     ),
-    Option("--fit", "send only requests that fit the cells and devices of this host"),
 )
 USER_ALONE = needs("give --user only together with --project", "user", "project")

@@ -187,7 +187,6 @@ def _mdev_provider(
         inventories={rule.resource_class: (stock, reason)},
         traits=marks(f"{parent.name}: {why}", before) if why else short(before, {rule.resource_class: total}),
         members={mdev.uuid: rule.resource_class for mdev in made},
-        reserved=frozenset(mdev.uuid for mdev in made if why),
         hardware=frozenset({str(one) for one in (parent.address, function.pf if function else None) if one}),
         ill=f"{parent.name}: {why}" if why else "",
         novas=True,

@@ -125,7 +125,6 @@ def _pci_provider(
         inventories=inventories,
         traits=traits | (marks(why, before) if away else short(before, totals)),
         members={str(match.function.address): match.resource_class for match in matched},
-        reserved=frozenset(str(one.function.address) for one in matched if one.function.address in away or one.once),
         hardware=_hardware(address, matched),
         once=matched[0].once,
         ill=why,

@@ -38,7 +38,6 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     units: list[Holding] = []
     floats: list[Float] = []
     ports = {guest.uuid: _ports(guest, devices, owners) for guest in facts.guests}
-    reserved = frozenset[str]().union(*(device.reserved for device in devices))
     has = {one.uuid: (*map(str, one.devices.pci), *one.devices.mdevs, *one.devices.pmem) for one in facts.guests}
     undecided = tuple(one for guest in facts.guests for one in _undecided(guest, facts, devices, owners))
     for guest in facts.guests:
@@ -63,9 +62,6 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
             for guest in facts.guests
         },
         ports=tuple(one for several in ports.values() for one in several),
-        reserved=tuple(
-            unit for uuid, names in has.items() for unit in owners.units(uuid, reserved.intersection(names))
-        ),
         told=HOST_CLASSES | of_devices,
         undecided=undecided,
         of_guests=(*_not_understood(facts), *_on_dedicated(facts, dedicated)),

@@ -419,8 +419,7 @@ def request_file(world: World, drawn: Drawn) -> tuple[Callable[[], object], str]
         return partial(run, "explain", "--request", path, *world.embedded), f"query {drawn[2]}"
     path.write_bytes(changed("x.json", json.dumps(CLAIM).encode(), drawn[2]))
     guest = ("00000000-0000-0000-0000-00000000000a", "--project", "p", "--user", "u")
-    fit = ("--fit",) if drawn[1] % 2 else ()
-    return partial(run, "claim", *guest, "--request", path, *fit, *world.embedded), f"claim {drawn[2]}"
+    return partial(run, "claim", *guest, "--request", path, *world.embedded), f"claim {drawn[2]}"
 
 
 TARGETS: Mapping[str, Callable[[World, Drawn], tuple[Callable[[], object], str]]] = {
