@@ -2,7 +2,6 @@
 
 import json
 import platform
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,6 @@ from agent.service.report import configuration_report
 from agent.service.status import read_status
 from agent.settings.read import Settings
 from agent.settings.saved import encode_options
-from agent.settings.values import mentions
 from agent.state.files import files_in
 from drivers.host.unpack import unpack
 
@@ -51,17 +49,6 @@ def collect(settings: Settings, record: Callable[[], Mapping[str, str]]) -> Iter
     if log := settings.apis.source.log_file:
         path = Path(settings.apis.source.log_dir or "") / log
         yield _part("the end of its log file", lambda: {"log.txt": _end_of(path)})
-
-
-def names_of_host(settings: Settings) -> frozenset[str]:
-    """Return the names by which this host is known: short and full, and as nova's option ``host``."""
-    told = {
-        value.strip()
-        for _, _, group, name, value in mentions(settings.apis.source)
-        if (group, name) == ("DEFAULT", "host")
-    }
-    full = {socket.gethostname(), socket.getfqdn(), platform.node(), *told}
-    return frozenset(full | {one.partition(".")[0] for one in full}) - {""}
 
 
 def _part(what: str, read: Callable[[], Mapping[str, str]]) -> BundlePart:

@@ -2,15 +2,13 @@
 
 import argparse
 import json
-import os
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from agent.bundle.collect import BundlePart, collect, names_of_host
-from agent.bundle.mask import find_values, mask_files, unmasked
+from agent.bundle.collect import BundlePart, collect
 from agent.bundle.secrets import hide, secrets_of
 from agent.command.exits import Exit
 from agent.command.host_tables import print_bundle
@@ -20,7 +18,6 @@ from agent.command.results import Bundle, PartContents
 from agent.command.screen import agreed
 from agent.connect.choice import check_hypervisor, settings_for
 from agent.errors import StateError
-from agent.state.files import checksum
 from agent.sync.case_archive import check_folder, pack_case, write_packed
 from agent.sync.json_form import encode
 
@@ -36,14 +33,11 @@ def bundle(options: argparse.Namespace) -> Report:
     check_folder(path, _TOP)
     settings = settings_for(replace(choice_of(options), service=True))
     check_hypervisor(settings)  # a driver of bare-metal nodes has no host to record
-    parts = [*collect(settings, partial(host_files, settings))]
     secrets = secrets_of(settings)
-    parts = [_changed(one, lambda files: hide(files, secrets)) for one in parts]
-    if options.mask:
-        parts = _masked(parts, names_of_host(settings), os.urandom(32))
+    parts = [_without(secrets, one) for one in collect(settings, partial(host_files, settings))]
     sizes = [{name: len(text.encode()) for name, text in one.files.items()} for one in parts]
     contents = tuple(PartContents(one.what, files, one.missing) for one, files in zip(parts, sizes, strict=True))
-    data = Bundle(path=path, masked=options.mask, parts=contents)
+    data = Bundle(path=path, parts=contents)
     if not (options.yes or agreed(print_bundle, data, f"write {path}?")):
         return Report(
             data=data, table=print_bundle, exit=Exit.DIFFERENCES, remarks=["nothing was written: --yes writes it"]
@@ -53,40 +47,9 @@ def bundle(options: argparse.Namespace) -> Report:
     return Report(data=replace(data, written=True), table=print_bundle)
 
 
-def _changed(part: BundlePart, change: Callable[[Mapping[str, str]], dict[str, str]]) -> BundlePart:
-    """Return a part with its texts changed, also the one that says why it is missing."""
-    return replace(part, files=change(part.files), missing=change({"": part.missing})[""])
-
-
-def _masked(parts: Sequence[BundlePart], names: frozenset[str], key: bytes) -> list[BundlePart]:
-    """
-    Return the parts with masks.
-
-    Raises:
-        StateError: a value could not be masked; the message has the file, not the value.
-    """
-    files = {name: text for part in parts for name, text in part.files.items()}
-    values = find_values(files, names)
-    found = [_changed(one, lambda files: _sealed_anew(mask_files(files, values, key))) for one in parts]
-    after = {name: text for part in found for name, text in part.files.items()}
-    if left := sorted(unmasked(files, after, values)):
-        raise StateError(f"nothing is written, as a name, serial number or MAC address would be left in {left[0]}")
-    return found
-
-
-def _sealed_anew(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the files with the checksums of those that have one, which the masks made wrong."""
-    found = dict(files)
-    for name, text in files.items():
-        if "/state/" not in name or not name.endswith(".json"):
-            continue
-        try:
-            record = json.loads(text)
-        except ValueError:
-            continue  # it was damaged before
-        if isinstance(record, dict) and record.keys() == {"format", "checksum", "body"}:
-            found[name] = json.dumps({**record, "checksum": checksum(record["body"])}) + "\n"
-    return found
+def _without(secrets: frozenset[str], part: BundlePart) -> BundlePart:
+    """Return a part without secrets, also in the text that says why it is missing."""
+    return replace(part, files=hide(part.files, secrets), missing=hide({"": part.missing}, secrets)[""])
 
 
 def _with_contents(files: Mapping[str, str], data: Bundle) -> dict[str, bytes]:

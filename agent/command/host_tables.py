@@ -284,8 +284,7 @@ def print_bundle(out: Screen, data: Bundle) -> None:
         size = f"{sum(part.files.values()) / 1024:.0f}" if names else ""
         table.add_row(part.what, Text(several) if names else Text(f"missing: {part.missing}", "yellow"), size)
     out.print(table)
-    kept = "names, serial numbers and MAC addresses are masked" if data.masked else "nothing is masked"
-    out.print(f"{'written to' if data.written else 'not written:'} {data.path}; without secrets; {kept}")
+    out.print(f"{'written to' if data.written else 'not written:'} {data.path}; without secrets, names are as they are")
 
 
 def print_candidacy(out: Screen, data: ExplainedRequest) -> None:

@@ -133,7 +133,6 @@ class Bundle:
     """What a bundle has inside, and whether it was written."""
 
     path: Path
-    masked: bool
     parts: tuple[PartContents, ...]
     written: bool = False
 

@@ -258,16 +258,11 @@ _TABLE = (
         name="bundle",
         help="write what a bug report needs into one file: host, last cases, status, options, versions, journal",
         asks=True,
-        example="report.tar.gz --mask",
+        example="report.tar.gz",
         placement=False,
         host=False,
         options=(
             Option("file", "a new file, .tar.gz", metavar="FILE", type=Path, required=True),
-            Option(
-                "--mask",
-                "mask the names of this host, its guests, users, projects and flavors, serial numbers and MAC "
-                "addresses: the same value with the same mask in the whole bundle",
-            ),
             Option("--yes", "write it without a question"),
         ),
     ),
