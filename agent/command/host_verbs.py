@@ -52,7 +52,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode, conditions_left
 from agent.sync.outcome import Outcome, Status
-from agent.sync.plan_file import read_plans, remember_plan, write_plans
+from agent.sync.plan_file import read_plans, write_plans
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee
 from drivers.base import Survey
@@ -192,7 +192,6 @@ def reshape(options: argparse.Namespace) -> Report:
             if options.approve and verdict.refused is None:
                 approval, remark = _approve(one, draft, options.digest)
                 remarks.append(remark)
-            remember_plan(one, draft)
             against = None if verdict.refused is None or options.approve else True
             records.append(replace(_foreseen(one.name, draft, verdict), approval=approval, refused=against))
     if not options.approve:

@@ -134,7 +134,7 @@ _TABLE = (
             Option("--force", "shrink inventories to what the host has now, even below what guests use"),
             Option(
                 "--plan",
-                "carry out only the plan in this file, which plan --out wrote; else say what changed since",
+                "carry out only the plan in this file, which plan --out wrote",
                 metavar="FILE",
                 type=Path,
             ),

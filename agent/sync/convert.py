@@ -20,18 +20,15 @@ from agent.sync.approval import Approval, find_approval, forget_approval
 from agent.sync.decide.checks import judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.owner import only_audits
-from agent.sync.decide.plan_changes import plan_changes
 from agent.sync.decide.view import Wishes
-from agent.sync.json_form import PlanForm, encode_kept
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
-from agent.sync.plan_file import SavedPlan, remembered_plan
+from agent.sync.plan_file import SavedPlan
 from agent.sync.run import Agree, foresee, outcome_of, run_pass
 from reportclient.errors import Conflict, Unavailable
 from reportclient.plan import Outline
 
 LOG = logging.getLogger(__name__)
-_NAMED = 4  # differences between two plans that a message names
 APPROVE = "look at it with compute-node-agent reshape, and approve what it shows with reshape --approve --digest D"
 _SHORT, _LONG = wait_random(0, 0.1), wait_random_exponential(multiplier=0.2, max=10)
 
@@ -88,7 +85,7 @@ def sync_node(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree | None 
 
 def sync_saved(node: ComputeNode, saved: SavedPlan | None, wishes: Wishes = Wishes()) -> Outcome:
     """
-    Run the pass of the verb ``sync`` if its plan is the saved one, or the rest of it; else say what changed.
+    Run the pass of the verb ``sync`` if its plan is the saved one, or the rest of it.
 
     Raises:
         as ``convert``.
@@ -97,7 +94,7 @@ def sync_saved(node: ComputeNode, saved: SavedPlan | None, wishes: Wishes = Wish
         of = "no plan of this host" if saved is None else f"a plan for {saved.where}, and this is {node.where}"
         return Outcome(node=node.name, status=Status.OTHER_PLAN, reasons=(f"{node.name}: the file has {of}",))
     digest = saved.plan["digest"]
-    agreement = Agreement(digest, shown=saved.plan, again="look at it again, and save it with plan --out")
+    agreement = Agreement(digest, again="look at it again, and save it with plan --out")
     return sync_node(node, replace(wishes, agreed=digest), agreement)
 
 
@@ -154,7 +151,6 @@ class Agreement:
     digest: str
     begun: Outline | None = field(default=None)  # the outline of that plan, once it was begun
     again: str = "look at it again with the same options, without --apply"  # what to do about another plan
-    shown: PlanForm | None = None  # the plan as a person read it; None: this host may have kept it
 
     def __call__(self, node: ComputeNode, draft: Draft) -> tuple[str, ...]:
         """Return why the plan of a draft is not the agreed one; empty if it is that one, or the rest of it."""
@@ -168,11 +164,7 @@ class Agreement:
             self.begun = _begun_by(node, draft, self.digest)
         if self.begun is not None and self.begun.covers(plan):
             return ()  # the rest of that plan, after a lost answer or a conflict
-        try:
-            changed = _differences(self.shown or remembered_plan(node, self.digest), encode_kept(plan, draft.observed))
-        except (KeyError, TypeError, AttributeError):
-            changed = f"the differences are not known: the saved copy of plan {self.digest} is damaged"
-        return (f"the plan is not {self.digest} any more but {plan.digest} ({changed}): {self.again}",)
+        return (f"no plan has the digest {self.digest}; the plan now has {plan.digest}: {self.again}",)
 
 
 def _begun_by(node: ComputeNode, draft: Draft, digest: str) -> Outline | None:
@@ -181,14 +173,3 @@ def _begun_by(node: ComputeNode, draft: Draft, digest: str) -> Outline | None:
     if isinstance(approval, Approval) and approval.begun and approval.digest == digest:
         return approval.outline
     return None
-
-
-def _differences(read: PlanForm | None, now: PlanForm) -> str:
-    """What differs between a plan that was read and the plan of now, as ``encode_kept`` has both."""
-    if read is None:
-        return "no plan of that digest was shown on this host"
-    sentences = plan_changes(read, now)
-    if not sentences:
-        return "they differ in the order of their steps, or in the project, user or type of a consumer"
-    more = f", and {len(sentences) - _NAMED} more differences" if len(sentences) > _NAMED else ""
-    return "; ".join(sentences[:_NAMED]) + more

@@ -63,13 +63,11 @@ class MoveForm(TypedDict):
 
 
 class PlanForm(TypedDict):
-    """A plan: its operations in order, and its moves; kept once a person saw it, with the providers around it."""
+    """A plan: its operations in order, and its moves."""
 
     digest: str
     operations: list[OperationForm]
     moves: list[MoveForm]
-    before: NotRequired[dict[str, ProviderForm]]  # an older release kept no providers
-    after: NotRequired[dict[str, ProviderForm]]
 
 
 Before = Mapping[str, Mapping[str, Inventory]]  # inventories in placement, by provider uuid
@@ -149,15 +147,6 @@ def encode_plan(plan: Plan, observed: ObservedTree) -> PlanForm:
 def inventories_of(tree: ObservedTree) -> Before:
     """Return the inventories of a tree, by provider uuid."""
     return {seen.uuid: seen.provider.inventories for seen in tree}
-
-
-def encode_kept(plan: Plan, observed: ObservedTree) -> PlanForm:
-    """Encode a plan as the agent keeps it once a person saw it, with the providers before it and after it."""
-    return {
-        **encode_plan(plan, observed),
-        "before": encode_observed_tree(observed, ())["providers"],
-        "after": encode_after(plan, observed, ())["providers"],
-    }
 
 
 def encode_after(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocation]) -> ObservedTreeForm:

@@ -48,7 +48,7 @@ def test_another_plan_than_the_saved_one_is_refused_by_name(lab: Upgrade, tmp_pa
     refused = lab.run("sync", "--plan", tmp_path / "plan.json")
 
     assert (refused.code, refused.json["outcome"]) == (4, "other-plan")
-    assert "reserved of DISK_GB on four-cells 1 -> 4" in refused.json["notes"][0]
+    assert "no plan has the digest" in refused.json["notes"][0]
     assert lab.run("show").json["providers"] == before
 
 

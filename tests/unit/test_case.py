@@ -19,7 +19,7 @@ from agent.sync.case import open_case
 from agent.sync.decide.checks import judge
 from agent.sync.decide.plan import draft
 from agent.sync.decide.view import Unread, View, Wishes
-from agent.sync.json_form import encode, encode_kept
+from agent.sync.json_form import encode, encode_after, encode_plan
 from agent.sync.node import ComputeNode
 from agent.sync.recorder import Recorder, save_case
 from agent.sync.run import foresee
@@ -63,7 +63,8 @@ def looked(node: ComputeNode) -> str:
     except USER_ERRORS as error:
         return f"{type(error).__name__}: {error}"
     verdict = judge(found)
-    told = [encode_kept(found.plan, found.observed), encode([found.way.allocations, found.allocations_after])]
+    plan = encode_plan(found.plan, found.observed), encode_after(found.plan, found.observed, ())
+    told = [plan, encode([found.way.allocations, found.allocations_after])]
     return json.dumps([told, str(verdict.refused), verdict.notes, encode(found.held)], sort_keys=True)
 
 

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from agent.command.plan_results import Ended, ShownTree, shown_plan
-from agent.sync.json_form import KINDS, encode, encode_kept, encode_operation
+from agent.sync.json_form import KINDS, encode, encode_after, encode_operation, encode_plan
 from agent.sync.outcome import Status
 from reportclient.allocations import Move, Observed
 from reportclient.plan import (
@@ -159,12 +159,12 @@ MOVED = Plan(
 )
 
 
-def test_a_kept_plan_has_the_providers_before_it_and_after_it() -> None:
-    form = encode_kept(MOVED, TREE)
+def test_a_tree_after_a_plan_has_what_the_plan_makes() -> None:
+    after = encode_after(MOVED, TREE, ())["providers"]
 
-    assert (set(form["before"]), set(form["after"])) == ({"host"}, {"host", "host_c"})
-    assert form["after"]["host_c"]["inventories"] == {"CUSTOM_GPU": {"total": 4, **RECORD}}
-    assert form["moves"][0]["because"] == "its card"
+    assert after.keys() == {"host", "host_c"}
+    assert after["host_c"]["inventories"] == {"CUSTOM_GPU": {"total": 4, **RECORD}}
+    assert encode_plan(MOVED, TREE)["moves"][0]["because"] == "its card"
 
 
 def test_each_operation_has_a_kind() -> None:

@@ -1,9 +1,9 @@
 """Decide whether a conversion can be taken back: exactly what was before it, or nothing."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from agent.sync.decide.plan_changes import stock_changes
 from agent.sync.json_form import MoveForm, ObservedTreeForm, encode_after, encode_observed_tree
 from drivers.policy import Layout
 from reportclient.allocations import Allocation
@@ -54,7 +54,7 @@ def not_as_before(
     Consumers that changed since, that came since or that are gone may have anything.
     """
     made = encode_after(plan, observed, after)
-    found = list(stock_changes(undone.before["providers"], made["providers"]))
+    found = list(_changed(undone.before["providers"], made["providers"]))
     found += _lost_names(undone.before, made, {seen.name for seen in observed})
     now, then = encode_observed_tree(observed, held)["allocations"], made["allocations"]
     for consumer, before in sorted(undone.before["allocations"].items()):
@@ -68,6 +68,23 @@ def not_as_before(
         f"the tree would not be as it was before the conversion {undone.name}: {'; '.join(found[:_NAMED])}{more}: "
         f"compute-node-agent reshape --to {undone.layout} shows what a conversion of today would make",
     )
+
+
+def _changed(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each provider and each class that two trees do not have alike, and each other parent."""
+    for name in sorted(was.keys() | now.keys()):
+        if name not in was or name not in now:
+            yield f"provider {name} is {'new' if name in now else 'gone'}"
+            continue
+        before, after = was[name]["inventories"], now[name]["inventories"]
+        for kind in sorted(before.keys() ^ after.keys()):
+            yield f"{kind} on {name} is {'new' if kind in after else 'gone'}"
+        for kind in sorted(before.keys() & after.keys()):
+            for key, value in before[kind].items():
+                if value != after[kind][key]:
+                    yield f"{key} of {kind} on {name} {value} -> {after[kind][key]}"
+        if was[name]["parent"] != now[name]["parent"]:
+            yield f"parent of {name} {was[name]['parent']} -> {now[name]['parent']}"
 
 
 def _lost_names(before: ObservedTreeForm, made: ObservedTreeForm, standing: Collection[str]) -> Iterator[str]:
