@@ -46,14 +46,14 @@ from drivers.policy import OF_CELLS, Policy
 from drivers.pools import SHARER
 from drivers.reasons import Explained, Reason, Reasoned
 from reportclient.allocations import Backing, Holdings, OddStock
-from reportclient.names import device_address
+from reportclient.names import BANDWIDTH, device_address
 from reportclient.ownership import MARKER, SET, Names
 from reportclient.reserve import KEEP, LEFT, MARKS, reserved_by_operator_on
 from reportclient.tree import MAX_INT, Inventory, ObservedTree
 
 LONGEST_NAME = 200  # characters of a provider's name, in placement's schema
 ROOT_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
-FLAT_CLASSES = frozenset({"VGPU", "MEM_ENCRYPTION_CONTEXT", "SRIOV_NET_VF"})  # of a flat root, by the agent or nova
+FLAT_CLASSES = BANDWIDTH | {"VGPU", "MEM_ENCRYPTION_CONTEXT", "SRIOV_NET_VF"}  # of a flat root, by the agent or nova
 
 OF_PAGES = tuple(f"{PAGES}{size}" for size in (*"123456789", "SMALL", "LARGE"))  # other names are an operator's
 BELOW = Names(traits=OF_DEVICES | {CELL}, prefixes=OF_PAGES)  # on a root they are an operator's

@@ -13,7 +13,6 @@ from agent.sync.decide.undoing import Conversion, not_as_before
 from agent.sync.decide.unmatched import misspelt
 from agent.sync.outcome import Condition, Status
 from reportclient.errors import UnsafePlan
-from reportclient.names import BANDWIDTH
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Names, is_marked, is_novas
 from reportclient.plan import Delete, Limits, Plan, Reparent, check_use, losses, shrinkage
 from reportclient.reserve import HELD, is_mark, reserved_by_operator
@@ -273,16 +272,18 @@ def _needs_reshape(draft: Draft) -> tuple[str, ...]:
 
 def _unexplained(draft: Draft, root: ObservedProvider) -> list[str]:
     """
-    Return names of unknown origin that stay on the root.
+    Return names of unknown origin that stay on a root with our mark.
 
-    Bandwidth always counts, as a memory may be of an earlier moment: Neutron has its own below the root, and nova none.
-    Other names count on a root with our mark whose memory is lost.
+    Of traits only where the memory is lost; classes on offer always, as a memory may be of an earlier moment.
     """
+    if not is_marked(root):
+        return []
     wanted = draft.desired.root.traits | draft.desired.root.inventories.keys() | draft.wanted.ours.classes(root)
-    names = root.provider.traits | root.provider.inventories.keys()
-    is_lost = draft.memory.observed is None and is_marked(root)
-    strange = (name for name in names - wanted if not is_mark(name) and not name.startswith(MARKER))
-    return sorted(name for name in strange if name in BANDWIDTH or (is_lost and name.startswith("CUSTOM_")))
+    names = {*open_stock(root)}
+    if draft.memory.observed is None:
+        traits = (name for name in root.provider.traits if not is_mark(name) and not name.startswith(MARKER))
+        names |= {name for name in (*root.provider.inventories, *traits) if name.startswith("CUSTOM_")}
+    return sorted(names - wanted)
 
 
 def _limits(draft: Draft) -> Limits:

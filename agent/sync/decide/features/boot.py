@@ -14,7 +14,7 @@ from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Shaper, View
 from agent.sync.outcome import Condition, Status
-from reportclient.names import BANDWIDTH
+from reportclient.names import BANDWIDTH, NO_DEVICES
 from reportclient.tree import ProviderTree
 
 AWAITED = "awaited"  # kind of its conditions
@@ -36,6 +36,7 @@ class Boot(Feature):
     """Devices that a boot took away stay, reserved, for ``[agent] expect_timeout``."""
 
     awaits: tuple[Condition, ...] = ()  # one on each inventory that is awaited
+    unknown: tuple[str, ...] = ()  # classes that the root awaits, and of which no memory tells the devices
 
     def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["Boot", Shaped]:
         remembered, boot = awaited(standing.memory), view.survey.facts.boot
@@ -46,15 +47,33 @@ class Boot(Feature):
             sides = replace(sides, kinds={})
         waiting = _wait(before, boot, view.terms.uptime_s, view.changes.expect_timeout_s, sides)
         kept = replace(shaped, memory=shaped.memory.with_bodies({_BODY: _encode(waiting)}))
-        return Boot(awaits=_awaits(waiting, shaped.tree)), with_stock(kept, standing, waiting.stock)
+        known = BANDWIDTH.union(*standing.memory.kinds.values())
+        unknown = sorted(each for name, each in waiting.stock if name == view.node and each not in known)
+        found = Boot(awaits=_awaits(waiting, shaped.tree), unknown=tuple(unknown))
+        return found, with_stock(kept, standing, waiting.stock)
 
     def refuse(self, draft: Draft) -> Refusal | None:
-        if draft.view.wishes.force or draft.view.beside or not self.awaits or draft.stands_in == draft.layout:
+        if draft.view.wishes.force or draft.view.beside or not self.awaits:
             return None
+        if draft.stands_in == draft.layout:
+            return self._other_form(draft)
         why = (
             f"devices are awaited since this host was booted, and a conversion from {draft.stands_in} to "
             f"{draft.layout} would forget them: start what sets them up, or wait until [agent] expect_timeout is over "
             f"(0: no wait). What is missing is reserved meanwhile"
+        )
+        return Refusal(status=Status.UNSAFE, notes=(why,))
+
+    def _other_form(self, draft: Draft) -> Refusal | None:
+        """Refuse classes that come to the root while they may be what is awaited there, configured anew."""
+        stands = draft.observed.root.provider.inventories.keys() if draft.observed.root else frozenset[str]()
+        came = sorted(draft.desired.root.inventories.keys() - stands - NO_DEVICES - BANDWIDTH)
+        if not (came and self.unknown):
+            return None
+        why = (
+            f"{', '.join(came)} may be the devices that were {', '.join(self.unknown)} before this host was booted, as "
+            f"this agent does not remember which these were: start what sets them up, or wait until [agent] "
+            f"expect_timeout is over, or run sync --force if they are others"
         )
         return Refusal(status=Status.UNSAFE, notes=(why,))
 
