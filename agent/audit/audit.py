@@ -23,7 +23,6 @@ from drivers.policy import Layout
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent
 from reportclient.ownership import OWNER_NOVA
-from reportclient.payload import UNTYPED
 from reportclient.renaming import as_called
 from reportclient.tree import ObservedTree, ProviderTree
 
@@ -57,7 +56,6 @@ def witness(
     node: ComputeNode,
     *,
     light: bool = False,
-    consumers: bool = False,
     seen: tuple[Survey, ObservedTree] | None = None,
     nova: AskNova | None = None,
 ) -> AuditResult:
@@ -66,9 +64,8 @@ def witness(
 
     ``light`` reads the allocations only of providers whose generation changed since the last audit, and takes the stock
     as the last pass left it. Suspect consumers are read whole in any case, as some writes change no generation.
-    ``consumers`` reads each guest's consumer too, one request each, for its owner and type. ``seen`` is what a pass
-    that found nothing to change saw a moment ago: first the host, then placement. ``nova`` asks nova about consumers
-    that are no guests here; None: no nova is configured.
+    ``seen`` is what a pass that found nothing to change saw a moment ago: first the host, then placement. ``nova``
+    asks nova about consumers that are no guests here; None: no nova is configured.
 
     Raises:
         DiscoveryError, PolicyError: the host cannot be read, or contradicts the policy. StateError: a file of the state
@@ -87,9 +84,7 @@ def witness(
     allocations, generations = _read(node, tree, memory if light else AuditMemory())
     snapshot = _snapshot(node, survey, tree, allocations, left)
     doubted = snapshot.without_rows_of_nova(running=light) if nova else frozenset[str]()
-    asked = snapshot.holdings.guests & snapshot.holders if consumers else frozenset[str]()
-    first = replace(snapshot, asked=asked, doubted=doubted)
-    snapshot = _verified(node, first)
+    snapshot = _verified(node, replace(snapshot, doubted=doubted))
     young = _young(node, snapshot)
     snapshot = _with_nova(node, snapshot, root_uuid, young, nova)
     if findings := find_all(snapshot):
@@ -135,7 +130,7 @@ def _with_nova(
 ) -> Snapshot:
     """Return the snapshot with nova's answer on strangers; nothing is asked where there are none that can be judged."""
     several = {one.uuid for one in strangers(snapshot)}
-    if not several and not snapshot.asked and not snapshot.without_rows_of_nova(running=True) | snapshot.doubted:
+    if not several and not snapshot.without_rows_of_nova(running=True) | snapshot.doubted:
         return snapshot
     root = snapshot.tree.providers[0].provider
     told = nova is not None or not node.settings.reports_root  # a login, or such a role, says that nova is there
@@ -225,7 +220,6 @@ def _snapshot(
             cards={str(one.address): str(one.pf) for one in survey.facts.devices.functions if one.pf},
         ),
         configured=Configured(layout=policy.layout, standing=layout, disputed=_disputed(node, tree, desired)),
-        typed=node.client.microversion > UNTYPED,
     )
 
 
@@ -247,9 +241,9 @@ def _of_any_layout(node: ComputeNode, survey: Survey, tree: ObservedTree) -> fro
 
 
 def _verified(node: ComputeNode, snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot with the whole sets of all suspects and of ``asked``, read until no new suspect appears."""
+    """Return the snapshot with the whole sets of all suspects, read until no new suspect appears."""
     known: dict[str, Consumer | None] = {}
-    while unread := (suspects(snapshot) | kin(snapshot) | snapshot.asked) - known.keys():
+    while unread := (suspects(snapshot) | kin(snapshot)) - known.keys():
         known |= {uuid: node.client.consumer(uuid) for uuid in sorted(unread)}
         rows = [one for one in snapshot.allocations if one.consumer not in known]
         for consumer in filter(None, known.values()):
@@ -268,7 +262,7 @@ def _verified(node: ComputeNode, snapshot: Snapshot) -> Snapshot:
 def _young(node: ComputeNode, snapshot: Snapshot) -> frozenset[str]:
     """Return the consumers that were written so lately that their guests may be on their way, or about to move."""
     grace_s = node.settings.audit_grace_s
-    compared = kin(snapshot) - suspects(snapshot) - snapshot.asked  # only compared with a stranger, not judged
+    compared = kin(snapshot) - suspects(snapshot)  # only compared with a stranger, not judged
     return frozenset(
         uuid
         for uuid, consumer in snapshot.consumers.items()

@@ -80,7 +80,7 @@ def _audit_one(
     node: ComputeNode, policy: HealPolicy, options: argparse.Namespace, nova: AskNova | None
 ) -> tuple[AuditResult, tuple[RepairOutcome, ...], str]:
     """Audit one node; without --heal it is only a remark when the audit cannot be remembered."""
-    look = partial(witness, node, light=options.light, consumers=options.consumers, nova=nova)
+    look = partial(witness, node, light=options.light, nova=nova)
     if options.heal:
         with locked(node.settings.folders.state):
             result = look()

@@ -64,10 +64,11 @@ def replay(options: argparse.Namespace, act: Callable[[Verb, argparse.Namespace]
     """
     with open_case(options.replay) as case:
         verb, told = VERBS.get(case.run.verb), case.run.options
-        if verb is None or not verb.decides or not _decides(verb).keys() >= told.keys():
+        given = {name for name, value in told.items() if value}
+        if verb is None or not verb.decides or not _decides(verb).keys() >= given:
             raise DiscoveryError(
                 f"{options.replay} cannot be replayed: it is a case of the verb {case.run.verb} with the options "
-                f"{sorted(told)}, which this version does not replay"
+                f"{sorted(given)}, which this version does not replay"
             )
         for name, option in _decides(verb).items():
             if not option.accepts(told.get(name)):

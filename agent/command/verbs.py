@@ -361,10 +361,7 @@ _TABLE = (
         help="compare the allocations in placement with the guests that really run here",
         writes=True,
         options=(
-            (
-                Option("--light", "read only providers whose generation changed since the last audit"),
-                Option("--consumers", "read each guest's consumer too: its project, user and type"),
-            ),
+            Option("--light", "read only providers whose generation changed since the last audit"),
             Option("--heal", "carry out the repairs that the policy allows"),
             Option(
                 "--policy",
@@ -380,7 +377,7 @@ _TABLE = (
             *only_looking("heal", "policy"),
             needs("--heal needs --policy: it says which kinds of findings may be healed", "heal", "policy"),
         ),
-        decides=("light", "consumers"),
+        decides=("light",),
     ),
     Verb(name="run", help="run the service: a pass at each period and event, audits, metrics and status", logs=True),
     Verb(name="status", help="show the status that the service wrote last"),

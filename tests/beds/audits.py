@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import TypeVar
 
-from agent.audit.decide.guests import NOBODY, find_all
+from agent.audit.decide.guests import find_all
 from agent.audit.decide.snapshot import Configured, Providers, Snapshot, kin, suspects
 from agent.nova.answers import NovaMigration, NovaServer, NovaWitness
 from reportclient.allocations import (
@@ -97,7 +97,6 @@ class Audited:
                 present=frozenset(tree.by_name),
             ),
             configured=Configured(disputed=dict.fromkeys(self.some(OF_GUESTS[:3], dice.choice((0, 0, 0.7))), (8, 4))),
-            typed=self.odds(0.5),
             beside_nova=self.odds(0.3),
         )
         return self._read(everything)
@@ -148,10 +147,9 @@ class Audited:
         slots: dict[str, dict[str, int]] = {}
         for (place, name), amount in {**rows, **more}.items():
             slots.setdefault(place, {})[name] = amount
-        user = self.dice.choice(("u", "u", "u", "u", "v", NOBODY))
-        project = NOBODY if user == NOBODY and self.odds(0.5) else "p"
+        user = self.dice.choice(("u", "u", "u", "u", "v"))
         if slots:
-            self.consumers[uuid] = Consumer(uuid=uuid, generation=7, project=project, user=user, kind=kind, slots=slots)
+            self.consumers[uuid] = Consumer(uuid=uuid, generation=7, project="p", user=user, kind=kind, slots=slots)
 
     def _tree(self, places: tuple[str, ...], rows: tuple[Allocation, ...], rooms: tuple[int, ...]) -> ObservedTree:
         """Return a tree that has room for what is allocated of it, and here and there for more."""
@@ -175,12 +173,11 @@ class Audited:
 
     def _read(self, everything: Snapshot) -> Snapshot:
         """Return the host with the consumers that an audit reads, and with what nova says of them."""
-        asked = frozenset(self.some(self.known, self.dice.choice((0, 0, 0.9))))
         doubted = everything.without_rows_of_nova(running=self.odds(0.3)) if self.odds(0.5) else frozenset()
         come = self.some(self.known, 0.05) if doubted else []  # their rows came meanwhile
-        here = replace(everything, asked=asked, doubted=doubted.union(come))
+        here = replace(everything, doubted=doubted.union(come))
         known: set[str] = set()
-        while unread := (suspects(here) | kin(here) | asked) - known:
+        while unread := (suspects(here) | kin(here)) - known:
             known |= unread
             read = {uuid: one for uuid, one in self.consumers.items() if uuid in known}
             rows = [one for one in everything.allocations if one.consumer not in known]

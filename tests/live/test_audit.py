@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from agent.audit.decide.guests import NOBODY
 from beds.agents import Result, run_agent
 from beds.guests import METADATA, add_guests, read_spec
 from beds.placement import PlacementServer
@@ -268,33 +267,6 @@ def test_a_consumer_without_a_type_is_anothers_unless_the_policy_says_otherwise(
         "its consumer has no type, and the policy does not say untyped: true"
     }
     assert healed(one) == {"container": {}}
-
-
-def test_what_old_clouds_left_out_of_a_consumer_is_told_and_written_from_the_hypervisor(
-    lab: Lab, tmp_path: Path
-) -> None:
-    metadata = METADATA.format(memory_mib=512, vcpus=1, user="its-user", project="its-project")
-    old = {"project": NOBODY, "user": NOBODY, "type": None, "allocations": {ROOT: SMALL}}
-    one = lab({"told": {"metadata": metadata}, "untold": {}}, told=old, untold=old)
-    assert found(one) == []
-
-    done = one.run("audit", "--consumers")
-    assert {(finding["kind"], finding["consumer"], finding["safe"]) for finding in done.json["findings"]} == {
-        (kind, identity(name), name == "told")
-        for kind in ("without-owner", "without-type")
-        for name in ("told", "untold")
-    }
-    rules = policy(tmp_path, "without-owner, without-type")
-    assert one.run("audit", "--consumers", "--heal", "--policy", rules).code == 3
-
-    consumers = one.stands()["consumers"]
-    assert consumers["told"] == {
-        "project": "its-project",
-        "user": "its-user",
-        "type": "INSTANCE",
-        "allocations": {ROOT: SMALL},
-    }
-    assert consumers["untold"] == old
 
 
 def test_a_guest_of_which_nobody_says_whose_it_is_is_reported_only(lab: Lab) -> None:

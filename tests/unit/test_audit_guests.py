@@ -6,7 +6,7 @@ import pytest
 
 from agent.audit.audit import AuditResult
 from agent.audit.decide.findings import Finding, Kind
-from agent.audit.decide.guests import NOBODY, find_all
+from agent.audit.decide.guests import find_all
 from agent.audit.decide.snapshot import Providers, Snapshot, kin, suspects
 from agent.audit.heal import Healed, HealPolicy, decide_repairs
 from agent.state.audit_memory import AuditMemory, Sighting
@@ -394,51 +394,6 @@ def test_a_doubtful_consumer_that_is_on_another_host_too_keeps_what_it_has_there
     command = "openstack resource provider allocation set stranger, with one --allocation for each"
     assert f"{command} allocation that this consumer has outside this host, so that only those" in found.seen
     assert "release" not in found.seen
-
-
-# -- guests whose allocations do not say whose they are ----------------------------------------------------------------
-
-
-def nameless(one: Consumer, known: GuestState = RUNS) -> list[Finding]:
-    return [
-        found
-        for found in find_all(replace(snapshot(one, known=known), typed=True, asked=frozenset({"guest"})))
-        if found.kind in (Kind.WITHOUT_OWNER, Kind.WITHOUT_TYPE)
-    ]
-
-
-def test_a_guest_with_owner_and_type_lacks_neither() -> None:
-    assert nameless(consumer()) == []
-
-
-@pytest.mark.parametrize(
-    ("one", "known", "kind", "owner"),
-    [
-        pytest.param(consumer(user=NOBODY), RUNS, Kind.WITHOUT_OWNER, ("p", "u"), id="the hypervisor tells whose"),
-        pytest.param(
-            consumer(user=NOBODY), replace(RUNS, user=None), Kind.WITHOUT_OWNER, None, id="nobody tells whose"
-        ),
-        pytest.param(consumer(kind=None, user="own"), RUNS, Kind.WITHOUT_TYPE, ("p", "own"), id="with an owner"),
-    ],
-)
-def test_a_guest_of_nobody_or_of_no_type_is_written_with_what_is_known(
-    one: Consumer, known: GuestState, kind: Kind, owner: tuple[str, str] | None
-) -> None:
-    (found,) = nameless(one, known)
-
-    assert (found.kind, found.safe, found.repair is None) == (kind, owner is not None, owner is None)
-    assert found.repair or f"its user {NOBODY}" in found.seen
-    if owner:
-        named = rewrites(found)["guest"]
-        assert ((named.project, named.user), named.kind) == (owner, "INSTANCE")
-        assert named.before == named.after == {ROOT: SET}
-
-
-def test_a_type_is_not_missed_where_placement_tells_none_nor_of_a_guest_that_was_not_asked_for() -> None:
-    untyped = snapshot(consumer(kind=None))
-
-    assert find_all(replace(untyped, asked=frozenset({"guest"}))) == ()
-    assert find_all(replace(untyped, typed=True)) == ()
 
 
 # -- whose sets must be read -------------------------------------------------------------------------------------------

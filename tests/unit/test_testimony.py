@@ -57,7 +57,6 @@ def snapshot(
         holdings=holdings,
         providers=Providers(classes={"host": frozenset(STOCK)}, present=frozenset({"host"})),
         consumers={one.uuid: one for one in consumers},
-        typed=True,
     )
 
 
@@ -413,10 +412,3 @@ def test_a_consumer_that_is_too_young_to_be_judged_is_judged_as_without_nova() -
     nova = replace(NEITHER, asked=frozenset(), unknown=frozenset())
 
     assert kinds(find_all(replace(snapshot(consumer("stranger")), nova=nova))) == {(Kind.ORPHANED, "stranger", True)}
-
-
-@pytest.mark.parametrize(("beside", "found"), [(False, {(Kind.WITHOUT_TYPE, "guest", True)}), (True, set())])
-def test_a_guest_of_nova_is_not_missing_a_type(beside: bool, found: set[tuple[Kind, str, bool]]) -> None:
-    here = replace(snapshot(consumer("guest"), guests={"guest": RUNS}), asked=frozenset({"guest"}), beside_nova=beside)
-
-    assert kinds(find_all(here)) == found

@@ -64,9 +64,6 @@ def test_what_decides_a_case_is_an_option_of_its_verb(verb: str) -> None:
         pytest.param(("reshape", "--apply", "--approve"), "not allowed with argument --apply", id="apply and approve"),
         pytest.param(("audit", "--heal", "--save", "F"), "leave --heal out", id="save what is healed"),
         pytest.param(("audit", "--heal"), "--heal needs --policy", id="heal without a policy"),
-        pytest.param(
-            ("audit", "--light", "--consumers"), "not allowed with argument --light", id="light and consumers"
-        ),
         pytest.param(("show", "--user", "U"), "give --user only together with --project", id="user alone"),
         pytest.param(CLAIM, "a new guest needs --project and --user", id="a guest of nobody"),
         pytest.param((*CLAIM, "--replace", "--instead-of", "F"), "goes with --merge", id="instead of nothing"),

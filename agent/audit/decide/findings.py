@@ -17,8 +17,6 @@ class Kind(Enum):
     LEAKED = "leaked-migration"
     DOUBLED = "doubled"
     GUEST_LOST = "guest-lost"
-    WITHOUT_OWNER = "without-owner"
-    WITHOUT_TYPE = "without-type"
     TO_BE_RESERVED = "to-be-reserved"
     OWNERLESS = "ownerless"
     DUPLICATE = "duplicate-provider"

@@ -8,7 +8,6 @@ for, a consumer that another service owns. A finding about one consumer hides no
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 from agent.allocations.decide.sets import INSTANCE, added, begin, replace_set, rewrite, settled
 from agent.audit.decide.exchanges import joined_exchanges
@@ -21,9 +20,6 @@ from agent.nova.answers import FINISHED, NovaMigration
 from reportclient.allocations import Consumer, GuestState
 from reportclient.names import NO_DEVICES
 from reportclient.plan import ReplaceAllocations
-
-# The default of placement's options [placement] incomplete_consumer_project_id and incomplete_consumer_user_id.
-NOBODY = "00000000-0000-0000-0000-000000000000"
 
 
 def find_all(snapshot: Snapshot) -> tuple[Finding, ...]:
@@ -39,8 +35,6 @@ def _audit_guests(snapshot: Snapshot) -> list[Finding]:
     found: list[Finding] = []
     for uuid in sorted(snapshot.holdings.guests):
         consumer = snapshot.consumers.get(uuid)
-        if consumer and uuid in snapshot.asked:  # a consumer that was read for another reason is not judged by owner
-            found += _without_owner_or_type(snapshot, consumer)
         if not snapshot.is_settled(uuid):
             known = snapshot.holdings.known[uuid]
             off = not known.active and not known.unread and not snapshot.rows(uuid)
@@ -112,28 +106,6 @@ def _went_too(snapshot: Snapshot, consumer: Consumer, differences: _Differences)
     lost = {"DISK_GB": {root: (disk_gb, 0)}} if disk_gb and "DISK_GB" not in booked else {}
     kept = booked if gone & NO_DEVICES else booked | {"DISK_GB"}
     return lost, _unsure(snapshot, uuid, consumer, differences.keys(), kept)
-
-
-def _without_owner_or_type(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
-    """Return the findings of a guest whose allocations have no owner or no consumer type, as old clouds wrote them."""
-    known = snapshot.holdings.known[consumer.uuid]
-    untyped = snapshot.typed and consumer.kind is None and not snapshot.beside_nova  # nova writes no types
-    unowned = NOBODY in (consumer.project, consumer.user)
-    kinds = {
-        Kind.WITHOUT_OWNER: f"its project is {consumer.project} and its user {consumer.user}" if unowned else "",
-        Kind.WITHOUT_TYPE: "it has no consumer type" if untyped else "",
-    }
-    project, user = (known.project, known.user) if unowned else (consumer.project, consumer.user)
-    repair = None
-    if project and user:
-        named = replace(rewrite(consumer, consumer.slots), project=project, user=user, kind=consumer.kind or INSTANCE)
-        text = f"write that guest {consumer.uuid} is an INSTANCE of project {project} and user {user}"
-        repair = Repair(text=text, operation=ReplaceAllocations((named,)))
-    return [
-        Finding(kind=kind, consumer=consumer.uuid, seen=seen, repair=repair, safe=repair is not None)
-        for kind, seen in kinds.items()
-        if seen
-    ]
 
 
 def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:

@@ -47,8 +47,6 @@ class Snapshot:
     configured: Configured = field(default_factory=Configured)
     consumers: Mapping[str, Consumer] = field(default_factory=dict)  # those read whole that have anything, by uuid
     sharing: frozenset[str] = frozenset()  # uuids of shared providers; read only if a consumer is elsewhere too
-    typed: bool = False  # True: placement knows consumer types
-    asked: frozenset[str] = frozenset()  # guests whose consumers were read to judge their owner and type too
     doubted: frozenset[str] = frozenset()  # guests of ``without_rows_of_nova`` that nova is asked about too
     nova: NovaWitness | None = None  # what nova says of strangers; None: no nova is configured, or there are none
     beside_nova: bool = False  # True: nova-compute manages this host
