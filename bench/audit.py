@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from beds.by_hand import ByHand
-from beds.gpu_host import make_host, write_config_of
+from beds.gpu_host import make_host, write_archive, write_config_of
 from beds.placement import serving
 from beds.proxy import Proxy
 from beds.trees import add_consumer
 from bench.goals import Goal, print_table
 from bench.lab import AGENT, Run, run, run_nova
-from drivers.fake.archives import write_archive
 
 HOST = make_host("bench-audit", gpus=19, guests=60)
 PROVIDERS = len(HOST.cards) + 1

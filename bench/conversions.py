@@ -16,13 +16,12 @@ from pathlib import Path
 from statistics import median
 
 from beds import databases
-from beds.gpu_host import make_host
+from beds.gpu_host import make_host, write_archive
 from beds.placement import PlacementServer, serving_on
 from beds.proxy import Proxy
 from bench.goals import Goal, print_table
 from bench.lab import AGENT, BenchError, Host, run
 from bench.reshape import Bed, allocate, check, convert_as_nova
-from drivers.fake.archives import write_archive
 
 SIZES = ((8, 100), (64, 500))  # GPUs, guests
 SERVERS = (1, 4)  # workers of placement

@@ -8,20 +8,17 @@ What is measured begins when these stand: it is all that a service start reads a
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from beds.gpu_host import make_host
-from beds.made_up import options_of
+from beds.gpu_host import Allocations, GpuHost, make_host, options_of, write_archive
 from beds.placement import serving
 from beds.proxy import Answer, Forward, Proxy, Request
 from bench.goals import Goal, print_table
 from bench.lab import AGENT, BenchError, Host, only_provider, run, run_nova, write_config
-from drivers.fake.archives import write_archive
-from drivers.fake.hosts import Allocations, FakeHost
 
 SIZES = ((8, 10), (8, 100), (64, 500))  # GPUs, guests
 RESHAPER = "/reshaper"
@@ -92,7 +89,7 @@ class Bed:
     """One host, and the archive that the agent sees of it."""
 
     lab: Host
-    host: FakeHost
+    host: GpuHost
     archive: Path
 
     def agent(self, layout: str, verb: str, *more: object) -> Any:
@@ -111,8 +108,13 @@ class Bed:
         """A configuration file for a layout; ``agent`` has options of that group."""
         placement = {"auth_type": "none", "endpoint": url}
         own = {"state_directory": self.lab.folder / "state", **agent}
-        groups = {"compute": {"layout": layout}, "placement": placement, "agent": own}
-        return write_config(self.lab.folder, f"{layout}.conf", **options_of(self.host.shape), **groups)
+        groups: dict[str, Mapping[str, object]] = {
+            **options_of(self.host.shape),
+            "compute": {"layout": layout},
+            "placement": placement,
+            "agent": own,
+        }
+        return write_config(self.lab.folder, f"{layout}.conf", **groups)
 
     @contextmanager
     def metered(self) -> Iterator[Meter]:
@@ -188,11 +190,11 @@ def _reshape_ours(bed: Bed) -> Meter:
     return meter
 
 
-def _reshape_nova(bed: Bed, host: FakeHost) -> Meter:
+def _reshape_nova(bed: Bed, host: GpuHost) -> Meter:
     return convert_as_nova(bed, host, bed.lab.proxy.url, bed.metered())
 
 
-def convert_as_nova(bed: Bed, host: FakeHost, url: str, measuring: AbstractContextManager[T]) -> T:
+def convert_as_nova(bed: Bed, host: GpuHost, url: str, measuring: AbstractContextManager[T]) -> T:
     """
     Nova's client converts what it reported itself: the same trees under another name, with nova's mark.
 
@@ -203,7 +205,7 @@ def convert_as_nova(bed: Bed, host: FakeHost, url: str, measuring: AbstractConte
     root = {"uuid": host.identity, "name": host.name}
     bed.lab.nova({**root, **_as_nova(before)})
     allocate(bed.lab, host)
-    gpus = {card.slot: card.suffix for card in host.cards}
+    gpus = {card.slot: card.libvirt_name for card in host.cards}
     wanted = {
         **root,
         **_as_nova(after[bed.host.name]),
@@ -224,7 +226,7 @@ def _as_nova(provider: dict[str, Any]) -> dict[str, Any]:
     return {"inventories": provider["inventories"], "traits": sorted(traits)}
 
 
-def allocate(lab: Host, host: FakeHost) -> None:
+def allocate(lab: Host, host: GpuHost) -> None:
     """All guests come at once, each with all it holds on the root."""
     owner = {"project_id": uuid.uuid4().hex, "user_id": uuid.uuid4().hex, "consumer_generation": None}
     held = {guest.uuid: host.flat(guest)[host.name] for guest in host.guests}
@@ -232,7 +234,7 @@ def allocate(lab: Host, host: FakeHost) -> None:
     lab.ask("POST", "/allocations", body)
 
 
-def check(lab: Host, host: FakeHost) -> None:
+def check(lab: Host, host: GpuHost) -> None:
     """
     Look whether every guest has its vGPU where its device is, and the rest on the root.
 

@@ -256,10 +256,8 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.IntOpt("seed", default=0, help="A number; the same seed makes the same hosts."),
         cfg.StrOpt("shape", default="small", choices=sorted(SHAPES),
                    help="Hardware of these hosts. small, medium and large: CPUs, memory and disk. network, gpu and "
-                        "mixed: also SR-IOV NICs, GPUs, huge pages, and guests. ports: as network, with VFs for ports "
-                        "of Neutron. To report all of it, set "
-                        "[pci] discover = all, [devices] enabled_mdev_types = nvidia-222, and the lower half of each "
-                        "cell's CPUs in [compute] cpu_shared_set, the upper half in cpu_dedicated_set."),
+                        "mixed: also SR-IOV NICs, GPUs and huge pages. To report all of it, set [pci] discover = all "
+                        "and [devices] enabled_mdev_types = nvidia-222."),
     ),
 }  # fmt: skip
 

@@ -1,11 +1,53 @@
-"""Write made-up hosts as host archives; the capabilities of their libvirt."""
+"""Make hosts up from a seed, and write them as host archives: what their libvirt would answer."""
 
 import json
+import random
+from collections.abc import Iterator
 from pathlib import Path
 
-from drivers.fake.fake_xml import device_files, guest_xml
-from drivers.fake.hosts import HUGE_KIB, FakeHost
+from drivers.devices.inventories import libvirt_name
+from drivers.fake.hosts import SHAPES, Card, CardKind, FakeHost, Shape
 from drivers.host.archive import HostArchive, with_index, write_files
+from drivers.pci import parse_pci_address
+
+HUGE_KIB = 2048
+MDEV_TYPE = "nvidia-222"  # that each GPU can make
+FEATURES = ("aes", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "sse4.1", "sse4.2", "ssse3")
+PARTS = (8, 16)  # how many VFs or mediated devices a card can have
+
+
+def generate_fleet(folder: Path, hosts: int, *, seed: int, shape: str) -> tuple[HostArchive, ...]:
+    """
+    Write ``hosts`` archives below ``folder`` and return them.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    made = make_hosts(hosts, seed=seed, shape=shape)
+    return tuple(write_files(folder / host.name, files_of(host)) for host in made)
+
+
+def make_hosts(hosts: int, *, seed: int, shape: str) -> tuple[FakeHost, ...]:
+    """
+    Return ``hosts`` hosts of a shape, a key of ``SHAPES``: the same seed, count and shape always give the same.
+
+    They differ in memory, disk, CPU features and cards, as in a cloud that grew over years.
+    """
+    return tuple(_make(f"fake-{seed}-{shape}-{n:04}", SHAPES[shape]) for n in range(hosts))
+
+
+def _make(name: str, shape: Shape) -> FakeHost:
+    dice = random.Random(name)
+    kinds: tuple[tuple[CardKind, int], ...] = (("nic", shape.nics), ("gpu", shape.gpus))
+    slots = enumerate(kind for kind, count in kinds for _ in range(count))
+    return FakeHost(
+        name=name,
+        shape=shape,
+        disk_gib=shape.disk_gib * dice.choice((1, 2)),
+        features=FEATURES[: dice.randint(4, len(FEATURES))],
+        memory_gib=shape.memory_gib * dice.choice((1, 2)),
+        cards=tuple(Card(kind, slot, slot % shape.cells, dice.choice(PARTS)) for slot, kind in slots),
+    )
 
 
 def files_of(host: FakeHost) -> dict[str, str]:
@@ -18,23 +60,10 @@ def files_of(host: FakeHost) -> dict[str, str]:
         "libvirt/version.json": json.dumps({"libvirt": 9_000_000, "hypervisor": 7_002_000, "type": "QEMU"}),
         "libvirt/cpumap.json": json.dumps({"total": cpus, "online": list(range(cpus))}),
         "libvirt/capabilities.xml": _capabilities(host),
-        "libvirt/domains.json": json.dumps({guest.uuid: "running" for guest in host.guests}),
         "libvirt/domcapabilities/x86_64-pc-kvm.xml": _domain_capabilities(),
-        **{f"libvirt/domains/{guest.uuid}.xml": guest_xml(host, guest) for guest in host.guests},
-        **{f"libvirt/nodedevs/{name}.xml": text for name, text in device_files(host)},
-        **{f"sys/bus/pci/devices/{card.address}/power_state": "D0\n" for card in host.cards},
+        **{f"libvirt/nodedevs/{name}.xml": text for card in host.cards for name, text in _devices(card)},
     }
     return with_index(files, host.name)
-
-
-def write_archive(root: Path, host: FakeHost) -> HostArchive:
-    """
-    Write a host's archive.
-
-    Raises:
-        OSError: the folder cannot be written.
-    """
-    return write_files(root, files_of(host))
 
 
 def _capabilities(host: FakeHost) -> str:
@@ -75,3 +104,41 @@ def _domain_capabilities() -> str:
         f'<disk supported="yes"><enum name="bus">{buses}</enum></disk>'
         f'<video supported="yes"><enum name="modelType">{videos}</enum></video></devices></domainCapabilities>'
     )
+
+
+def _devices(card: Card) -> Iterator[tuple[str, str]]:
+    """Yield (name, XML) of each node device of a card."""
+    if card.kind == "gpu":
+        kind = (
+            f"<type id='{MDEV_TYPE}'><name>GRID {MDEV_TYPE}</name><deviceAPI>vfio-pci</deviceAPI>"
+            f"<availableInstances>{card.parts}</availableInstances></type>"
+        )
+        types = f"<capability type='mdev_types'>{kind}</capability>"
+        yield card.libvirt_name, _pci(card.address, card.cell, "nvidia", "10de", "1eb8", types, 0x030200)
+        return
+    vfs = f"<capability type='virt_functions' maxCount='63'>{''.join(map(_address, card.vfs))}</capability>"
+    yield card.libvirt_name, _pci(card.address, card.cell, "ixgbe", "8086", "10fb", vfs)
+    name = f"ens{card.slot}"
+    yield (
+        f"net_{name}",
+        f"<device><name>net_{name}</name><parent>{card.libvirt_name}</parent><capability type='net'>"
+        f"<interface>{name}</interface><link speed='10000' state='up'/></capability></device>",
+    )
+    of_pf = f"<capability type='phys_function'>{_address(card.address)}</capability>"
+    for vf in card.vfs:
+        yield libvirt_name(vf), _pci(vf, card.cell, "ixgbevf", "8086", "10ed", of_pf)
+
+
+def _pci(address: str, cell: int, driver: str, vendor: str, product: str, more: str, of: int = 0x020000) -> str:
+    at = parse_pci_address(address)
+    return (
+        f"<device><name>{libvirt_name(address)}</name><parent>computer</parent><driver><name>{driver}</name></driver>"
+        f"<capability type='pci'><class>0x{of:06x}</class><domain>{at.domain}</domain><bus>{at.bus}</bus>"
+        f"<slot>{at.slot}</slot><function>{at.function}</function><product id='0x{product}'/>"
+        f"<vendor id='0x{vendor}'/>{more}<numa node='{cell}'/></capability></device>"
+    )
+
+
+def _address(text: str) -> str:
+    at = parse_pci_address(text)
+    return f"<address domain='{at.domain}' bus='{at.bus}' slot='{at.slot}' function='{at.function}'/>"

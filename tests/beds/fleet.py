@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from beds.made_up import options_of
+from beds.gpu_host import options_of
 from beds.process import BedError
 from beds.services import Services
 from beds.upgrades import write_config

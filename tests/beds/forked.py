@@ -19,7 +19,7 @@ PRELOADED = (
     "agent.command.host_verbs",
     "agent.connect.adapters",
     "agent.service.loop",
-    "drivers.fake.fleet",
+    "drivers.fake.archives",
     "drivers.libvirt.driver",
     "gunicorn.app.wsgiapp",
     "gunicorn.workers.gthread",

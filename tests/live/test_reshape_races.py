@@ -24,13 +24,11 @@ from beds import databases
 from beds.agents import COMMAND, run_agent
 from beds.by_hand import ByHand, claim_body
 from beds.faults import Killer, Storm
-from beds.gpu_host import make_host, write_config_of
+from beds.gpu_host import GpuHost, make_host, write_archive, write_config_of
 from beds.ledger import Ledger, Moment
 from beds.placement import NOAUTH_HEADERS, PlacementServer, serving_on
 from beds.proxy import Hook, Proxy, pass_on
 from beds.trees import add_consumer, lay_down
-from drivers.fake.archives import write_archive
-from drivers.fake.hosts import FakeHost
 
 pytestmark = pytest.mark.live
 
@@ -68,7 +66,7 @@ def ledger(cloud: SharedPlacement) -> Iterator[Ledger]:
     found.close()
 
 
-def lay_flat(cloud: SharedPlacement, host: FakeHost, folder: Path, archive: Path) -> None:
+def lay_flat(cloud: SharedPlacement, host: GpuHost, folder: Path, archive: Path) -> None:
     """The host as one provider, with its guests."""
     config = write_config_of(host, folder, cloud.server.url, "flat")
     done = run_agent("sync", "--host", archive, "--config-file", config)
@@ -80,7 +78,7 @@ def lay_flat(cloud: SharedPlacement, host: FakeHost, folder: Path, archive: Path
         add_consumer(placement, guest.uuid, {"allocations": host.flat(guest) | {storage: {"DISK_GB": ABROAD}}})
 
 
-def sums(host: FakeHost) -> dict[str, dict[str, int]]:
+def sums(host: GpuHost) -> dict[str, dict[str, int]]:
     """What each guest has of each class, wherever."""
     flat = {guest.uuid: host.flat(guest)[host.name] for guest in host.guests}
     return {guest: held | {"DISK_GB": held["DISK_GB"] + ABROAD} for guest, held in flat.items()}
@@ -138,7 +136,7 @@ class Reader:
         self._thread.join()
 
 
-def wrongs(host: FakeHost, moment: Moment) -> list[str]:
+def wrongs(host: GpuHost, moment: Moment) -> list[str]:
     """What is wrong with a moment of a host on which nobody claims: lost, invented, over capacity, stock twice."""
     wanted, held = sums(host), moment.held()
     found = [f"{consumer} holds {held[consumer]}" for consumer in held if held[consumer] != wanted.get(consumer)]

@@ -21,7 +21,7 @@ from beds.libvirtd import Libvirtd
 from beds.placement import PlacementServer
 from beds.process import free_port
 from beds.service import mounted, noauth
-from drivers.fake.fleet import generate_fleet
+from drivers.fake.archives import generate_fleet
 
 pytestmark = pytest.mark.live
 

@@ -11,11 +11,9 @@ import pytest
 
 from beds.agents import Result, run_agent
 from beds.by_hand import ByHand
-from beds.gpu_host import make_host, write_config_of
+from beds.gpu_host import GpuGuest, GpuHost, make_host, write_archive, write_config_of
 from beds.placement import PlacementServer
 from beds.proxy import Answer, Forward, Proxy, Request
-from drivers.fake.archives import write_archive
-from drivers.fake.hosts import FakeGuest, FakeHost
 
 pytestmark = pytest.mark.live
 
@@ -86,7 +84,7 @@ def test_a_fault_is_found(fault: str, tmp_path: Path) -> None:
 class Trace:
     """The steps of the model that requests of the real client are, in the order in which placement got them."""
 
-    host: FakeHost
+    host: GpuHost
     steps: list[tuple[str, int]] = field(default_factory=list)
     disturb: dict[str, Callable[[], None]] = field(default_factory=dict)  # before the first step of this kind
     lose: str = ""  # the answer of the first step of this kind is lost
@@ -125,7 +123,7 @@ class Trace:
             name = re.search(rb'"name": "([^"]*)"', request.body)[1].decode()  # type: ignore[index]
             own = re.search(rb'"uuid": "([^"]*)"', request.body)[1].decode()  # type: ignore[index]
             if self.crash != "create":
-                self.uuids[own] = 1 + [f"{self.host.name}_{card.suffix}" for card in self.host.cards].index(name)
+                self.uuids[own] = 1 + [f"{self.host.name}_{card.libvirt_name}" for card in self.host.cards].index(name)
             return "create", self.uuids.get(own, 0)
         if path == "/reshaper":
             return "reshape", 0
@@ -176,7 +174,7 @@ class Lab:
     url: str
     folder: Path
     placement: ByHand
-    host: FakeHost
+    host: GpuHost
     archive: Path
 
     def config(self, url: str, layout: str, who: str = "one") -> Path:
@@ -190,10 +188,10 @@ class Lab:
         config = self.config(url, layout, who)
         return run_agent(*words, "--host", self.archive, "--config-file", config, "--format", "json")
 
-    def claim(self, guest: FakeGuest) -> None:
+    def claim(self, guest: GpuGuest) -> None:
         self.placement.claim(guest.uuid, {self.host.identity: self.host.flat(guest)[self.host.name]})
 
-    def release(self, guest: FakeGuest) -> None:
+    def release(self, guest: GpuGuest) -> None:
         self.placement.send("DELETE", f"/allocations/{guest.uuid}")
 
 

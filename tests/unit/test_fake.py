@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from drivers.base import Driver
-from drivers.fake.fleet import generate_fleet
+from drivers.fake.archives import MDEV_TYPE, generate_fleet
 from drivers.fake.hosts import SHAPES
 from drivers.host.archive import HostArchive
 from drivers.libvirt.shape import idle
-from drivers.policy import GuestPolicy, InstancesFolder, Policy
+from drivers.policy import DevicePolicy, GuestPolicy, InstancesFolder, MdevRule, Policy
 from drivers.table import DRIVERS, DriverOptions
 
-BARE = [name for name, shape in SHAPES.items() if not shape.has_guests]
+POLICY = Policy(devices=DevicePolicy(discover_all=True, mdevs=(MdevRule(type=MDEV_TYPE),)))
 
 
 def driver_of(name: str, archives: tuple[HostArchive, ...], *, archive: HostArchive | None = None) -> Driver:
@@ -32,7 +32,7 @@ def files(archive: HostArchive) -> dict[str, str]:
     return {str(path.relative_to(archive.root)): path.read_text() for path in archive.root.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("shape", BARE)
+@pytest.mark.parametrize("shape", SHAPES)
 def test_each_host_of_a_fleet_is_reported_by_its_own_name_and_size(shape: str, tmp_path: Path) -> None:
     driver = driver_of("fake.FakeDriver", generate_fleet(tmp_path, 2, seed=7, shape=shape))
 
@@ -40,7 +40,7 @@ def test_each_host_of_a_fleet_is_reported_by_its_own_name_and_size(shape: str, t
     of = SHAPES[shape]
     for node in driver.nodes():
         survey = driver.survey(node)
-        tree, holdings = driver.shape(survey, Policy(), None)
+        tree, holdings = driver.shape(survey, POLICY, None)
         assert tree.root.name == node
         assert tree.root.inventories["VCPU"].total == of.cells * of.cores * of.threads
         memory_mib = tree.root.inventories["MEMORY_MB"].total
@@ -48,7 +48,11 @@ def test_each_host_of_a_fleet_is_reported_by_its_own_name_and_size(shape: str, t
         assert tree.root.inventories["DISK_GB"].total in {of.disk_gib, of.disk_gib * 2}
         assert tree.root.inventories.keys() <= driver.emitted.classes
         assert holdings.guests == frozenset()
-        assert (survey.present, idle(survey.facts, Policy())) == (frozenset(), ())
+        assert len(survey.facts.devices.mdev_parents) == of.gpus
+        cards = [one.inventories for one in tree if one.parent]
+        assert [stock.keys() for stock in cards] == [{"SRIOV_NET_VF"}] * of.nics + [{"VGPU"}] * of.gpus
+        assert {one.total for stock in cards for one in stock.values()} <= {8, 16}
+        assert (idle(survey.facts, POLICY) == ()) == bool(of.gpus)
 
 
 def test_the_same_seed_makes_the_same_hosts_and_another_one_others(tmp_path: Path) -> None:

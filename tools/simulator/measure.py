@@ -31,16 +31,13 @@ from agent.service.status import WELL
 from beds import databases, keystone
 from beds.by_hand import ByHand
 from beds.fleet import AGENTS, SPREADS_S, Fleet, requests_a_second
+from beds.gpu_host import GpuHost, make_host, options_of, write_archive
 from beds.keystone import AGENT, PLACEMENT, Login
-from beds.made_up import options_of
 from beds.placement import PlacementServer, serving_on
 from beds.spent import Spent, spent
 from beds.trees import add_consumer
 from beds.upgrades import write_config
 from beds.wsgi import PAUSE
-from drivers.fake.archives import write_archive
-from drivers.fake.fleet import make_hosts
-from drivers.fake.hosts import SHAPES, FakeHost
 from simulator.costs import (
     CLAIM,
     FIRST_SPREAD_S,
@@ -67,6 +64,7 @@ TOKENS = 30
 HASH_ROUNDS = 12  # [identity] password_hash_rounds of Keystone, bcrypt
 KEYSTONES = (TOKEN, VALIDATION)  # its requests; what pauses it makes is in their costs
 LAYOUTS = {"small": ("flat",), "network": ("flat", "devices", "numa")}
+CARDS_GUESTS = {"small": (0, 0), "network": (2, 12)}  # of a host: cards, and guests with a device of one
 SEARCHES_S = {  # docs/sizing.md, PostgreSQL, nova's limit of 1,000 candidates: requests without groups
     "flat": {"100": 0.03, "1000": 0.13, "5000": 0.69},
     "devices": {"100": 0.04, "1000": 0.23, "5000": 1.14},
@@ -155,11 +153,12 @@ def _measure_shape(
     """Yield each layout of a shape, with its activities."""
     found: dict[str, dict[str, list[Activity]]] = {layout: defaultdict(list) for layout in layouts}
     by_hand = ByHand(url)
-    for number, host in enumerate(make_hosts(HOSTS, seed=1, shape=shape)):
+    for number in range(HOSTS):
+        host = make_host(f"{shape}-{number}", *CARDS_GUESTS[shape])
         write_archive(folder / f"{number:02}/host", host)
         before = ""
         for layout in layouts:
-            config = _config(folder / f"{number:02}", url, shape, host.name, layout)
+            config = _config(folder / f"{number:02}", url, host, layout)
             with _opened(config, meter) as rounds:
                 found[layout]["conversion" if before else "first"].append(_take(rounds, meter, deep=True))
                 if not before:
@@ -181,17 +180,16 @@ def _mean(seen: Sequence[Activity]) -> Activity:
     return Activity(tuple(round(statistics.fmean(part), 6) for part in zip(*same, strict=True)), seen[-1].requests)
 
 
-def _config(folder: Path, url: str, shape: str, name: str, layout: str) -> Path:
+def _config(folder: Path, url: str, host: GpuHost, layout: str) -> Path:
     """Write the configuration of one made-up host in one layout; its archive is the host's own."""
     folder.mkdir(parents=True, exist_ok=True)
-    options = options_of(SHAPES[shape])
     return write_config(
         {
-            "DEFAULT": {"host": name},
+            "DEFAULT": {"host": host.name},
             "placement": {"auth_type": "none", "endpoint": url},
             "agent": {"state_directory": folder / "state", "node_workers": 1, "allow_reshape": True},
-            **options,
-            "compute": {**options.get("compute", {}), "layout": layout},
+            **options_of(host.shape),
+            "compute": {"layout": layout},
         },
         folder / f"{layout}.conf",
     )
@@ -227,7 +225,7 @@ def _take(rounds: Rounds, meter: Meter, *, deep: bool) -> Activity:
     return activity
 
 
-def _claim(by_hand: ByHand, host: FakeHost, meter: Meter) -> None:
+def _claim(by_hand: ByHand, host: GpuHost, meter: Meter) -> None:
     """Claim for each guest of a host, and for others that go again, as nova's scheduler does."""
     for guest in host.guests:
         add_consumer(by_hand, guest.uuid, {"allocations": host.flat(guest)})
