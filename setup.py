@@ -61,7 +61,6 @@ setup(
         "oslo.concurrency>=7.1,<8",
         "oslo.config>=9.7,<11",
         "oslo.log>=7,<9",
-        "oslo.reports>=3.5,<4",
         "oslo.service>=4.2,<5",
         "prometheus_client>=0.21,<1",
         "psutil>=6.1,<8",

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from agent.errors import USER_ERRORS, StateError
 from agent.service.cases import case_files
-from agent.service.report import configuration_report
 from agent.service.status import read_status
 from agent.settings.read import Settings
 from agent.settings.saved import encode_options
@@ -40,7 +39,7 @@ def collect(settings: Settings, record: Callable[[], Mapping[str, str]]) -> Iter
     """Yield all parts; ``record`` returns the files of a host archive; the settings are those of the service."""
     yield _part("the host, as record writes it", lambda: {f"host/{path}": text for path, text in record().items()})
     yield _part("the options that decide plans, to use with the host", lambda: {"agent.conf": encode_options(settings)})
-    yield _part("all options, without secrets", lambda: {"configuration.txt": configuration_report(settings)})
+    yield _part("all options, without secrets", lambda: {"configuration.txt": _options(settings)})
     yield _part("the operator's provider files", lambda: _provider_files(settings.operator_files.folder))
     yield _part("the service's last status", lambda: {"status.json": _status(settings)})
     yield from _cases(settings.folders.state)
@@ -67,6 +66,17 @@ def _cases(directory: Path) -> Iterator[BundlePart]:
         return
     for path in paths[-_CASES:]:
         yield _part(what, partial(_case, path))
+
+
+def _options(settings: Settings) -> str:
+    """Return all options that the agent knows, also those with their defaults; ``hide`` takes the secrets out."""
+    lines = ["[DEFAULT]"]
+    for name, value in settings.apis.source.items():
+        if hasattr(value, "items"):
+            lines += [f"[{name}]", *(f"{option} = {one}" for option, one in value.items())]
+        else:
+            lines.append(f"{name} = {value}")
+    return "\n".join(lines) + "\n"
 
 
 def _provider_files(folder: Path) -> dict[str, str]:

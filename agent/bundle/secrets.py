@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus, unquote
 from xml.sax.saxutils import escape
 
-from agent.service.report import MASK
 from agent.settings.read import Settings
 from agent.settings.resolve import is_secret
 from agent.settings.values import mentions
 from reportclient.errors import USERINFO, mask
 
+MASK = "***"
 _SHORTEST = 3  # letters of a secret that is looked for: a shorter one would blank words
 _RECORDED = ("host/", "cases/")  # files that plans need whole; all others are of people and services
 _WORD = (

@@ -6,7 +6,6 @@ nothing and is tried again, with longer and longer waits in between.
 """
 
 import logging
-import sys
 import time
 
 from agent.audit.heal import HealPolicy, read_policy
@@ -15,7 +14,6 @@ from agent.connect.tokens import forget_tokens
 from agent.errors import ConfigError, StateError
 from agent.service.pace import Pace, WakeUps
 from agent.service.pass_result import RoundResult
-from agent.service.report import service_report
 from agent.service.reporting import Reporter
 from agent.service.rounds import Rounds
 from agent.service.status import ServiceStatus
@@ -28,7 +26,6 @@ from agent.state.locks import serving
 from agent.sync.outcome import Status
 from drivers.base import Event
 from drivers.errors import DiscoveryError
-from reportclient.errors import printable
 
 LOG = logging.getLogger(__name__)
 
@@ -65,15 +62,6 @@ class Daemon:
         """Read configuration and heal policy again, and reopen the log, when the current pass is over."""
         self._reloading = True
         self._wake_ups.interrupt()
-
-    def report(self) -> None:
-        """Print a report for support on standard error, at once: also while a pass runs, or hangs."""
-        try:
-            text = service_report(self.status, tuple(self._reporter.passes), self._settings)
-            sys.stderr.write(printable(text, lines=True))
-            sys.stderr.flush()
-        except Exception:  # of a library, or nobody reads standard error: the signal after this one must be heard too
-            LOG.exception("no report can be made")
 
     @property
     def status(self) -> ServiceStatus:
@@ -235,5 +223,5 @@ def run_service(choice: Choice, verbose: int) -> None:
     """
     daemon = Daemon(choice)
     daemon.set_up_log(verbose)
-    with handled(daemon.stop, daemon.reload, daemon.report, lambda: daemon.stop_timeout_s):
+    with handled(daemon.stop, daemon.reload, lambda: daemon.stop_timeout_s):
         daemon.run()

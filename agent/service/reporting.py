@@ -4,9 +4,8 @@ import logging
 import os
 import time
 import traceback
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from agent import VERSION
 from agent.audit.decide.findings import Kind
@@ -23,7 +22,6 @@ from reportclient.errors import PlacementError
 from reportclient.keystone import Sender
 
 LOG = logging.getLogger(__name__)
-REMEMBERED = 20  # passes
 _KINDS = tuple(kind.value for kind in Kind)
 HOST, PLACEMENT, OWN, CONFIGURATION, STORAGE = "host", "placement", "own files", "configuration", "storage"
 
@@ -39,7 +37,6 @@ class Reporter:
         self.status = ServiceStatus(
             process=ServiceProcess(VERSION, os.getpid(), time.time()), interval_s=settings.service.interval_s
         )
-        self.passes: deque[str] = deque(maxlen=REMEMBERED)  # a line on each of the last ones, the newest last
         self._moved = time.monotonic()  # when the service last made any progress
         self._told: set[tuple[str, str, str]] = set()  # source, error class and text logged since the last good pass
         self._untold = ""  # why the status cannot be written; empty: it can
@@ -94,7 +91,6 @@ class Reporter:
             conditions={**stay, **taken.conditions},
             findings={kind: count for kind, count in taken.findings.items() if count},
         )
-        self._remember(f"{', '.join(sorted(set(taken.outcomes.values())))} in {seconds:.3f} s")
         if not failed:  # else the sums would lack a node
             self._metrics.found({kind: taken.findings.get(kind, 0) for kind in _KINDS})
             self._metrics.stocked(desired=taken.desired, observed=taken.observed)
@@ -117,7 +113,6 @@ class Reporter:
         if not isinstance(error, USER_ERRORS):
             text = f"this is a bug in compute-node-agent, please report it: {type(error).__name__}: {text}"
         self._log_failure(source, error, text)
-        self._remember(f"failed: {text}")
         if source == PLACEMENT:  # the host was read before placement was asked
             self._asked(HOST, "")
         self._asked(source, text)
@@ -127,9 +122,6 @@ class Reporter:
         """Note the last try of a source, and how long it took; ``error`` is why it failed, empty if it served."""
         self.status = self.status.seen(source, error, time.time())
         self._metrics.asked(source, spent_s, error)
-
-    def _remember(self, what: str) -> None:
-        self.passes.append(f"{datetime.now(UTC).isoformat(timespec='seconds')} {what}")
 
     def _log_failure(self, source: str, error: Exception, text: str) -> None:
         what = text.partition(" answered ")[0].partition(" (")[0]  # without the request that happened to fail

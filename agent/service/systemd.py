@@ -4,6 +4,7 @@ What the service and systemd tell each other: signals, and the service's state b
 The helper of oslo.service can send READY only. Without systemd nothing is sent, and anybody may send the signals.
 """
 
+import faulthandler
 import logging
 import os
 import signal
@@ -64,14 +65,11 @@ class Notifier:
 
 
 @contextmanager
-def handled(
-    stop: Callable[[], object],
-    reload: Callable[[], object],
-    report: Callable[[], object],
-    bound_s: Callable[[], float],
-) -> Iterator[None]:
+def handled(stop: Callable[[], object], reload: Callable[[], object], bound_s: Callable[[], float]) -> Iterator[None]:
     """
-    Inside the context, a thread calls ``stop`` at SIGTERM and SIGINT, ``reload`` at SIGHUP, and ``report`` at SIGUSR2.
+    Inside the context, a thread calls ``stop`` at SIGTERM and SIGINT, and ``reload`` at SIGHUP.
+
+    SIGUSR2 prints where each thread is on standard error, also while all of them hang.
 
     Python runs its own signal handlers in the main thread only, which may hang in a call of a library. So all threads
     block these signals but the one that waits for them; call it before others are started. A process that has not
@@ -84,12 +82,13 @@ def handled(
         bound.daemon = True
         bound.start()
 
-    doing = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: reload, signal.SIGUSR2: report}
+    doing = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: reload}
 
     def receive() -> None:
         while True:
             doing[signal.Signals(signal.sigwait(doing))]()
 
+    faulthandler.register(signal.SIGUSR2)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, doing)
     threading.Thread(target=receive, name="signals", daemon=True).start()
     try:

@@ -93,9 +93,7 @@ def test_it_tells_systemd_of_its_life(service: Service) -> None:
     assert [line for line in service.lines().splitlines() if "WARNING" in line] == []
 
 
-def test_a_report_in_the_middle_of_a_pass_is_printed_at_once_and_the_pass_goes_on(
-    proxied: Service, proxy: Proxy
-) -> None:
+def test_where_the_threads_are_is_printed_at_once_in_the_middle_of_a_pass(proxied: Service, proxy: Proxy) -> None:
     asked, answered = threading.Event(), threading.Event()
 
     def hold(request: Request, forward: Forward) -> Answer:
@@ -103,22 +101,14 @@ def test_a_report_in_the_middle_of_a_pass_is_printed_at_once_and_the_pass_goes_o
         assert answered.wait(PATIENCE_S)
         return pass_on(request, forward)
 
-    before = proxied.passes()
     proxy.hook = hold
     assert asked.wait(PATIENCE_S)
 
     proxied.process.send_signal(signal.SIGUSR2)
-    proxied.wait(lambda: "== Configuration ==" in proxied.lines())
-    meanwhile = proxied.passes()
+    proxied.wait(lambda: "in take" in proxied.lines())
     proxy.hook = pass_on
     answered.set()
     proxied.wait_for_passes(2)
-
-    assert meanwhile == before
-    report = proxied.lines()
-    assert all(f"== {part} ==" in report for part in ("Service", "Last passes", "Threads", "Configuration"))
-    assert "MainThread" in report
-    assert "changed in " in report
 
 
 def test_a_quiet_service_asks_once_a_pass_and_logs_nothing(proxied: Service, proxy: Proxy) -> None:

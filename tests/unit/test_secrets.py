@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape
 
 import pytest
 
+from agent.bundle.collect import collect
 from agent.bundle.secrets import hide, secrets_of
 from agent.settings.read import load_settings
 
@@ -41,6 +42,18 @@ def test_secrets_of_all_groups_are_found_also_the_passwords_of_logins_alone(tmp_
 
     assert found >= {"RabbitA", "RabbitB", "Ring%2FC", "Ring/C", "PlaceD", "NeutronE", "CinderF", "123456"}
     assert not found & {"true", "300", '{"address": "0000:81:00.0"}'}
+
+
+def test_all_options_are_shown_without_secrets(tmp_path: Path) -> None:
+    (tmp_path / "nova.conf").write_text(NOVA_CONF + "[libvirt]\nconnection_uri = qemu+tcp://me:InUrl@host/system\n")
+    settings = load_settings([tmp_path / "nova.conf"], environment=False, service=True)
+
+    part = next(one for one in collect(settings, dict) if "configuration.txt" in one.files)
+    text = hide(part.files, secrets_of(settings))["configuration.txt"]
+
+    assert not [secret for secret in ("PlaceD", "InUrl", "Ring%2FC") if secret in text]
+    assert "[placement]" in text
+    assert "\nlayout = devices\n" in text
 
 
 @pytest.mark.parametrize("form", [json.dumps, escape, quote, lambda one: b64encode(one.encode()).decode()])
