@@ -8,7 +8,6 @@ from setuptools import find_packages, setup
 VERSION = re.search(r'VERSION = "(.+)"', Path(__file__).with_name("agent").joinpath("__init__.py").read_text())[1]
 UDEV = ["pyudev>=0.24,<1"]
 LIBVIRT = ["libvirt-python>=9.0,<13"]
-IRONIC = ["tooz>=7,<10", "etcd3gw>=2.5,<3"]
 OFFLINE = ["psycopg2-binary>=2.9,<3", "PyMySQL>=1.1.1,<2"]  # CVE-2024-36039: keys of JSON as SQL
 EMBEDDED = ["openstack-placement>=16.0,<17"]
 MANUAL = ["argparse-manpage>=4.6,<5", "shtab>=1.7,<2"]  # manual pages and completions, when a package is built
@@ -72,15 +71,14 @@ setup(
     ],
     extras_require={
         "libvirt": LIBVIRT + UDEV,
-        "ironic": IRONIC,
         "manual": MANUAL,
         "docs": DOCS,
         "browser": BROWSER,
         "simulate": SIMULATE,
         "embedded": EMBEDDED,
         "offline": EMBEDDED + OFFLINE,
-        "check": UDEV + IRONIC + EMBEDDED + OFFLINE + MANUAL + CHECK,
-        "test": LIBVIRT + UDEV + IRONIC + EMBEDDED + OFFLINE + MANUAL + CHECK + TEST,
+        "check": UDEV + EMBEDDED + OFFLINE + MANUAL + CHECK,
+        "test": LIBVIRT + UDEV + EMBEDDED + OFFLINE + MANUAL + CHECK + TEST,
     },
     entry_points={
         "console_scripts": ["compute-node-agent = agent.command.arguments:main"],

@@ -16,7 +16,7 @@ set -euo pipefail
 PACKAGES="libvirt-daemon-system libvirt-clients libvirt-dev qemu-system-x86 qemu-utils pkg-config gcc libc6-dev
   python3-dev python3-venv util-linux iproute2"
 VENV="python3-venv"
-DATABASES="postgresql mariadb-server-core mariadb-client-core etcd-server"
+DATABASES="postgresql mariadb-server-core mariadb-client-core"
 MANUAL="man-db bash-completion"
 CONTAINERS="systemd systemd-container dbus polkitd"
 CLOUD="rabbitmq-server"

@@ -11,6 +11,6 @@ lock=tools/deb/requirements.txt
 echo "# Made by tools/lock.sh from setup.py: make deb installs just this." > "$work/lock"
 # setuptools is locked too, as it builds what has no wheel.
 echo 'setuptools>=78.1.1' | "$work/uv/bin/uv" pip compile -q --universal --python-version 3.11 --generate-hashes \
-  --no-header --no-annotate --extra libvirt --extra ironic --extra manual setup.py - >> "$work/lock"
+  --no-header --no-annotate --extra libvirt --extra manual setup.py - >> "$work/lock"
 cp "$work/lock" $lock
 git diff --stat $lock

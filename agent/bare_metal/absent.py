@@ -103,7 +103,7 @@ def judge_left(
     new = {one.node for one in look.outcomes if one.status is Status.LEFT}
     known = {**dict.fromkeys({*new, *unknown}), **before}
     standing = {uuid: known[uuid] for uuid in sorted(known.keys() & marked.keys() - ours)}
-    look.left = _look_at_left(bare_metal.driver, standing, share.others | new, now_s, again=look.whole)
+    look.left = _look_at_left(bare_metal.driver, standing, new, now_s, again=look.whole)
     gone = _gone_for_good(look.left, before, now_s, bare_metal.settings.ironic.node_grace_s)
     add_strays(look, gone)
 

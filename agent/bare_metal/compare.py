@@ -9,7 +9,16 @@ from agent.bare_metal.absent import add_strays, judge_absent, judge_left, refuse
 from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome
 from agent.sync.outcome import Status
 from drivers.ironic.nodes import Misfit, Node
-from drivers.ironic.shape import BARE_METAL, GAVE, SET_CLASS, Share, node_classes, on_offer, why_reserved
+from drivers.ironic.shape import (
+    BARE_METAL,
+    GAVE,
+    SET_CLASS,
+    Share,
+    node_classes,
+    on_offer,
+    shape_share,
+    why_reserved,
+)
 from reportclient.client import PlacementClient
 from reportclient.names import unknown_standard
 from reportclient.ownership import OWNER_NOVA
@@ -38,7 +47,7 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
     marked = client.generations(BARE_METAL)
     reported = {uuid: known.spelling for uuid, known in memory.nodes.items() if known.spelling and uuid in marked}
     standing = marked.keys() - (set() if bare_metal.driver.client.lists_all else _renamed(nodes, reported))
-    shape = partial(bare_metal.driver.shape, nodes, reported=reported, standing=standing)
+    shape = partial(shape_share, nodes, reported=reported, standing=standing)
     share = shape()
     lacked = unknown_standard(memory.lacked, client.known_traits(memory.lacked))  # it may have been upgraded
     look = Look(memory, nodes={}, lacked=lacked)
@@ -51,13 +60,11 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
     look.outcomes += [node_outcome(uuid, Status.MISFIT, one.why) for uuid, one in sorted(share.misfits.items())]
     refuse_lost(bare_metal, look, force=force)
     _reserve_misfits(look, share, marked)
-    moved = sorted(memory.nodes.keys() & share.others)
-    look.outcomes += [node_outcome(uuid, Status.LEFT, "another agent reports it now") for uuid in moved]
-    here = share.providers.keys() | share.misfits.keys() | share.others
+    here = share.providers.keys() | share.misfits.keys()
     absent = {uuid: one for uuid, one in memory.nodes.items() if uuid not in here}
     judge_absent(bare_metal, look, absent, marked, force=force)
     unknown = marked.keys() - here - memory.nodes.keys() - others.keys()
-    if bare_metal.driver.sees_all:
+    if bare_metal.driver.client.lists_all:
         add_strays(look, sorted(unknown))
     else:
         judge_left(bare_metal, look, marked, share, unknown if look.whole else ())

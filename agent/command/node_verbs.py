@@ -23,7 +23,7 @@ from agent.connect.choice import Choice, open_bare_metal, open_client, open_node
 from agent.errors import ConfigError
 from agent.state.locks import locked
 from agent.sync.outcome import Status
-from drivers.ironic.shape import BARE_METAL
+from drivers.ironic.shape import BARE_METAL, shape_share
 from reportclient.allocations import Observed
 
 NO_NODES = (
@@ -38,7 +38,7 @@ _HOST_OPTIONS = ("host", "rename_from", "suggest", "out", "plan")  # attributes 
 def discover_nodes(options: argparse.Namespace) -> Report:
     """Return the provider of each node, and the nodes that cannot be reported; needs no placement."""
     with open_nodes(settings_of(options), _choice(options)) as driver:
-        share = driver.shape(driver.survey(), elsewhere=driver.elsewhere())
+        share = shape_share(driver.survey(), elsewhere=driver.elsewhere())
     findings = tuple(NodeFinding(uuid, one.why) for uuid, one in sorted(share.misfits.items()))
     data = Nodes(share.providers, share.reserved, findings)
     return Report(data=data, table=print_nodes, exit=Exit.DIFFERENCES if share.misfits else Exit.DONE)
@@ -93,7 +93,7 @@ def check_nodes(options: argparse.Namespace) -> Report:
     choice = _choice(options)
     settings = settings_of(options)
     with open_nodes(settings, choice) as driver:
-        share = driver.shape(driver.survey(), elsewhere=driver.elsewhere())
+        share = shape_share(driver.survey(), elsewhere=driver.elsewhere())
         where = driver.client.name
     count = len(share.providers) + len(share.misfits)
     detail = f"{where} has {count if count else NO_NODES}{' nodes for this agent' if count else ''}"
@@ -129,7 +129,7 @@ def _open(options: argparse.Namespace, *, writes: bool = False) -> Iterator[Bare
     """Open Ironic and placement; placement is chosen first, as that sends nothing to Ironic. Errors as ``_choice``."""
     choice, settings = _choice(options), settings_of(options)
     client, where = open_client(settings, choice, writes=writes)
-    with open_bare_metal(client, settings, where, choice, writes=writes) as bare_metal:
+    with open_bare_metal(client, settings, where, choice) as bare_metal:
         yield bare_metal
 
 

@@ -3,7 +3,6 @@
 import os
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,6 @@ from agent.nova.answers import NovaRecord, essential
 from agent.nova.client import NovaClient
 from agent.settings.read import ONE_LAYOUT, Settings, keep_in, load_settings
 from agent.state.clock import probe_clock
-from agent.state.node_records import own_mark
 from agent.sync.case import Case
 from agent.sync.node import ComputeNode
 from agent.sync.recorder import Recorder
@@ -166,17 +164,12 @@ def _scratch() -> Iterator[Path]:
 
 
 @contextmanager
-def open_nodes(
-    settings: Settings, choice: Choice, *, writes: bool = False, told: OnOperation = untold
-) -> Iterator[IronicDriver]:
+def open_nodes(settings: Settings, choice: Choice, *, told: OnOperation = untold) -> Iterator[IronicDriver]:
     """
-    Open the driver of bare-metal nodes; with ``writes`` this agent is a member of its ring, if one is configured.
-
-    ``told`` is called after each of its requests.
+    Open the driver of bare-metal nodes; ``told`` is called after each of its requests.
 
     Raises:
-        ConfigError: the driver reports hypervisors, no Ironic is configured, or a Python package is missing.
-        StateError: the ring cannot be read, or joined.
+        ConfigError: the driver reports hypervisors, or no Ironic is configured.
     """
     if not lists_nodes(settings):
         raise ConfigError(
@@ -189,27 +182,7 @@ def open_nodes(
         sender, lambda method, path, code, seconds: told(operation(method, path), seconds, served(code))
     )
     client = IronicClient(metered, where, shard=ours.shard, conductor_group=ours.conductor_group)
-    if not ours.ring_url:
-        yield IronicDriver(client)
-        return
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # tooz imports eventlet, which warns that it is deprecated
-            # tooz is in the extra ironic, and one Ironic in many has a ring
-            from agent.bare_metal.ring import Ring, looked_at, membership
-    except ImportError as error:
-        raise ConfigError(
-            f"[agent] ring_url needs the Python package {error.name}: pip install 'compute-node-agent[ironic]'"
-        ) from error
-    ring = Ring(
-        url=ours.ring_url,
-        about=f"{where} {ours.shard} {ours.conductor_group}",
-        member=ours.ring_member,
-        instance=own_mark(settings.folders.state, writes=writes),
-        timeout_s=ours.ring_timeout_s,
-    )
-    with membership(ring) if writes else looked_at(ring) as mine:
-        yield IronicDriver(client, mine)
+    yield IronicDriver(client)
 
 
 def open_client(
@@ -299,7 +272,6 @@ def open_bare_metal(
     where: str,
     choice: Choice,
     *,
-    writes: bool = False,
     told: OnOperation = untold,
 ) -> Iterator[BareMetalNodes]:
     """
@@ -312,7 +284,7 @@ def open_bare_metal(
             f"[agent] role = {settings.role} is for hypervisors: remove the option where compute_driver is Ironic's"
         )
     kept = choice.case or choice.recorder
-    with open_nodes(settings, choice, writes=writes, told=told) as driver:
+    with open_nodes(settings, choice, told=told) as driver:
         yield BareMetalNodes(
             driver=driver,
             client=client,

@@ -191,9 +191,7 @@ class Rounds:
         """Run one pass over all bare-metal nodes; the result names only nodes that are not well."""
         with (
             locked(self._settings.folders.state),
-            open_bare_metal(
-                client, self._settings, self._where, self._choice, writes=True, told=self._told
-            ) as bare_metal,
+            open_bare_metal(client, self._settings, self._where, self._choice, told=self._told) as bare_metal,
         ):
             outcome = run_nodes(bare_metal)
         return _of_nodes(outcome)

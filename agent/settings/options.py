@@ -6,7 +6,6 @@ Where nova has an option, ours has the same name, group and meaning, so that a h
 
 import copy
 import math
-import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import get_args
@@ -229,14 +228,6 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                        "is neither a login nor TLS. Put a proxy before an address that others reach."),
         cfg.StrOpt("metrics_textfile",
                    help="File to which the service writes its metrics, for the node exporter's textfile collector."),
-        cfg.StrOpt("ring_url",
-                   help="URL at which agents that share one Ironic without shards find each other, in the form of "
-                        "tooz: etcd3+http://HOST:2379. Unset: this agent reports all nodes that Ironic lists."),
-        cfg.StrOpt("ring_member", default=socket.gethostname(), sample_default="<hostname>",
-                   help="Name of this agent in the ring."),
-        cfg.IntOpt("ring_timeout", default=180, min=5,
-                   help="Seconds without a pass after which an agent's nodes are given to the other agents of the "
-                        "ring. It must be longer than the time between two passes."),
         cfg.IntOpt("node_workers", default=8, min=1, max=64,
                    help="Number of requests to placement that are under way at the same time: reads of providers and "
                         "consumers, creations of providers, writes of bare-metal nodes. A placement in this process "

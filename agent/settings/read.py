@@ -52,9 +52,6 @@ class IronicSettings:
 
     shard: str | None  # only nodes of this shard; None: of all
     conductor_group: str | None  # only nodes of this conductor group, "": of none; None: of all
-    ring_url: str | None  # where agents that share these nodes find each other; None: this agent reports all of them
-    ring_member: str  # name of this agent in the ring
-    ring_timeout_s: int  # a member without a pass for this time loses its nodes to the others
     node_grace_s: int  # wait between two answers of Ironic that lack a node, before its provider is deleted
 
 
@@ -309,9 +306,6 @@ def _read_ironic(values: Values) -> IronicSettings:
     return IronicSettings(
         shard=values.value("ironic", "shard"),
         conductor_group=values.value("ironic", "conductor_group"),
-        ring_url=values.value("agent", "ring_url"),
-        ring_member=values.value("agent", "ring_member"),
-        ring_timeout_s=values.value("agent", "ring_timeout"),
         node_grace_s=values.value("agent", "node_grace"),
     )
 

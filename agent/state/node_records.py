@@ -12,11 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from sys import intern
 from typing import Any
-from uuid import uuid4
 
-from agent.errors import StateError
 from agent.state.clock import Clock, probe_clock
-from agent.state.files import checksum, read_state, read_trusted, write_state
+from agent.state.files import checksum, read_trusted, write_state
 from agent.state.memory import same_place
 from drivers.ironic.shape import given_traits, node_classes
 from reportclient.json_text import decode_as, encode
@@ -109,27 +107,6 @@ def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = N
         "clock": encode(clock or probe_clock()),
     }
     write_state(directory / MEMORY_NAME, f"{json.dumps(head | {'checksum': checksum(head, body)})}\n{body}")
-
-
-def own_mark(directory: Path, *, writes: bool) -> str:
-    """
-    Return the uuid that tells this agent from others of the same name in a ring; it is made once and kept in agent_id.
-
-    Without ``writes`` a new uuid is not kept.
-
-    Raises:
-        StateError: the file cannot be read, or not be written.
-    """
-    path = directory / "agent_id"
-    try:
-        return read_state(path).decode().strip()
-    except FileNotFoundError:
-        mark = str(uuid4())
-    except UnicodeDecodeError as error:
-        raise StateError(f"cannot read {path}: {error}") from error
-    if writes:
-        write_state(path, mark + "\n")
-    return mark
 
 
 def _encode(known: KnownNode) -> list[object]:

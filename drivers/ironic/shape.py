@@ -42,7 +42,6 @@ class Share:
 
     providers: Mapping[str, Provider]
     misfits: Mapping[str, Misfit]
-    others: frozenset[str] = frozenset()  # uuids of listed nodes that another agent of the ring reports
     reserved: Mapping[str, str] = field(default_factory=dict)  # why a node is reserved, by uuid; no free nodes
     spellings: Mapping[str, str] = field(default_factory=dict)  # resource classes of ``providers``, as Ironic has them
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from beds.process import BedError, start, stop, tail
 
 PATIENCE_S = 60
-MASKED = ("systemd-networkd", "libvirt-guests", "ssh", "etcd", "postgresql", "mariadb", "cron")
+MASKED = ("systemd-networkd", "libvirt-guests", "ssh", "postgresql", "mariadb", "cron")
 
 
 @dataclass(frozen=True, slots=True)

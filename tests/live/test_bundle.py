@@ -21,8 +21,8 @@ from beds.synthetic.model import Machine
 pytestmark = pytest.mark.live
 
 Write = Callable[..., Path]
-SECRET, SHOWN, FORMED, RING = "Tr0ub4dor+3", "urlpass99", "f0rmedByName", "r1ngPass"
-SECRETS = (SECRET, SHOWN, FORMED, RING)
+SECRET, SHOWN, FORMED, BUS = "Tr0ub4dor+3", "urlpass99", "f0rmedByName", "busPass"
+SECRETS = (SECRET, SHOWN, FORMED, BUS)
 SERVICE = "compute-zoe"  # the host's name in nova
 GUEST, USER, PROJECT, FLAVOR = "payroll-db", "alice.liddell", "wonderland", "m1.rabbit"
 NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
@@ -48,7 +48,7 @@ def lab(
         log = tmp_path / "agent.log"
         log.write_text(
             f"login as agent:{SECRET} at http://agent:{SHOWN}@keystone:5000 failed on {FOUR_CELLS.name}\n"
-            f"X-Auth-Token: {FORMED}\nring {RING} lost on {SERVICE}\n"
+            f"X-Auth-Token: {FORMED}\nbus {BUS} lost on {SERVICE}\n"
         )
         (tmp_path / "providers").mkdir()
         (tmp_path / "providers/old.yml").write_bytes(b"# \xff password: " + FORMED.encode())
@@ -59,8 +59,13 @@ def lab(
             placement={"auth_type": "none", "endpoint": url},
             nova={"auth_type": "password", "auth_url": "http://127.0.0.1:1", "username": "n", "password": SECRET},
             compute={"provider_config_location": tmp_path / "providers"},
-            agent={"state_directory": tmp_path / "state", "ring_url": f"etcd3+http://ring:{RING}@etcd"},
-            DEFAULT={"log_file": log, "state_path": tmp_path / "state", "host": SERVICE},
+            agent={"state_directory": tmp_path / "state"},
+            DEFAULT={
+                "log_file": log,
+                "state_path": tmp_path / "state",
+                "host": SERVICE,
+                "transport_url": f"rabbit://n:{BUS}@mq",
+            },
         )
         yield Lab(host, config, tmp_path)
 

@@ -6,9 +6,7 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from beds import databases, etcd, ironic, placement
+from beds import databases, ironic, placement
 from beds.agents import COMMAND, run_agent
 from beds.by_hand import ByHand
 from beds.faults import Killer
@@ -34,7 +32,6 @@ pytestmark = pytest.mark.live
 
 GOLDEN = Path(__file__).parents[1] / "nodes" / "fifty.json"
 MANY = int(os.environ.get("NODES", "120"))
-KILLED_S = 5  # seconds for which a killed agent stays a member of the ring
 
 
 @pytest.fixture(scope="module")
@@ -479,19 +476,6 @@ def test_resource_classes_of_two_shards_that_placement_cannot_tell_apart_are_not
     assert {one["uuid"] for one in offering} == set(nodes["dashed"])
 
 
-def sync_twice(agents: list[NodesAgent]) -> None:
-    """Let every agent join before the shares are final."""
-    for agent in agents:
-        assert agent.run("sync").code == 0
-    sync_at_once(agents)
-
-
-def sync_at_once(agents: list[NodesAgent]) -> None:
-    with ThreadPoolExecutor(len(agents)) as pool:
-        ends = [(done.code, done.err) for done in pool.map(lambda agent: agent.run("sync"), agents)]
-    assert ends == [(0, "")] * len(agents)
-
-
 def sync_until_killed(agent: NodesAgent, proxy: Proxy, *, write: int) -> None:
     """Run a pass that SIGKILL ends before its write of this number, from 1, is done."""
     killer = Killer(write, after=False)
@@ -505,63 +489,6 @@ def sync_until_killed(agent: NodesAgent, proxy: Proxy, *, write: int) -> None:
         killer.victim = process.pid
     proxy.hook = pass_on
     assert process.returncode == -signal.SIGKILL
-
-
-def test_agents_of_a_ring_share_the_nodes_and_take_over_those_of_one_that_is_killed(
-    placement_server: PlacementServer, tmp_path: Path, ironic_template: Path
-) -> None:
-    with (
-        etcd.serving(tmp_path / "etcd") as url,
-        ironic.serving(tmp_path / "ironic", ironic_template) as own,
-        Proxy(placement_server.url) as proxy,
-    ):
-        uuids = set(available(own, "ring", 60))
-
-        def member(name: str, timeout_s: int = 60) -> NodesAgent:
-            ring = {"ring_url": url, "ring_member": name, "ring_timeout": timeout_s}
-            return nodes_agent(tmp_path / name, own.url, proxy.url, agent=ring)
-
-        agents = [member(name) for name in "abc"]
-        sync_twice(agents)
-        shares = owners(agents)
-        assert set.union(*shares) == uuids
-        assert sum(map(len, shares)) == len(uuids)
-        assert min(map(len, shares)) > 5
-        created = [one for one in writes(proxy) if one == "POST /resource_providers"]
-        assert len(created) == len(uuids)  # those of the first, which was alone then, were taken over as they stood
-        traits = [one for one in writes(proxy) if one.endswith("/traits")]
-        assert len(traits) == len(set(traits)) == len(uuids)
-        assert agents[0].run("plan").json["summary"] == {"unchanged": len(shares[0])}
-
-        for uuid in shares[2]:
-            own.send("PUT", f"/v1/nodes/{uuid}/maintenance", {"reason": "test"})
-        proxy.seen.clear()
-        sync_until_killed(member("c", KILLED_S), proxy, write=3)
-        time.sleep(KILLED_S + 1)  # it is not heard of any more
-        sync_twice(agents[:2])
-        after = owners(agents[:2])
-        assert set.union(*after) == uuids
-        assert not after[0] & after[1]
-        stocks = {uuid: ByHand(placement_server.url).stock(uuid) for uuid in uuids}
-        assert {uuid: stock["CUSTOM_GOLD"]["reserved"] for uuid, stock in stocks.items()} == {
-            uuid: int(uuid in shares[2]) for uuid in uuids
-        }
-        stocked = [one for one in writes(proxy) if one.endswith("/inventories")]
-        assert len(stocked) == len(writes(proxy))  # nothing was deleted, and nothing but stock written
-        assert len(stocked) <= len(shares[2]) + 1  # the one that was on its way may be written again
-
-        agents[2] = member("c")
-        assert agents[2].run("sync").code == 0
-        sync_at_once(agents)
-        assert sum(map(len, owners(agents))) == len(uuids)
-        assert not [one for one in writes(proxy) if one.startswith("DELETE")]
-
-
-def test_an_agent_that_does_not_find_its_ring_writes_nothing(lab: Lab) -> None:
-    done = lab.agent(agent={"ring_url": "etcd3+http://127.0.0.1:1"}).run("sync")
-
-    assert (done.code, len(done.err.splitlines())) == (1, 1)
-    assert "the ring of agents at etcd3+http://127.0.0.1:1 cannot be joined" in done.err
 
 
 # -- what fails -------------------------------------------------------------------------------------------------------

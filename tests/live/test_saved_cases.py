@@ -135,7 +135,8 @@ def test_no_secret_is_in_a_case(placement_server: PlacementServer, write_config:
     config = write_config(
         placement={"auth_type": "none", "endpoint": placement_server.url, "password": secrets[0]},
         ironic={"password": secrets[2]},
-        agent={"state_directory": tmp_path / "state", "ring_url": f"etcd3+http://u:{secrets[1]}@there"},
+        libvirt={"connection_uri": f"qemu+tcp://u:{secrets[1]}@there/system"},
+        agent={"state_directory": tmp_path / "state"},
     )
     first = saved(tmp_path / "case.tar.gz", "plan", *FOUR_CELLS, "--config-file", config)
     assert first[0] in (0, 3), first[2]

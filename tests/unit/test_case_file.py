@@ -307,7 +307,7 @@ def test_options_of_a_look_are_done_again(tmp_path: Path, verb: str, told: dict[
         "[DEFAULT]\nconfig_source = remote",
         "[DEFAULT]\nconfig-source: remote",
         "[default]\nConfig_Dir = /etc",
-        "[agent]\nring_url = etcd3+http://there",
+        "[agent]\nheal_policy = /etc/other",
         "[libvirt]\nconnection_uri = qemu+tcp://there/system",
     ],
 )

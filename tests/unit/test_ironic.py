@@ -319,27 +319,15 @@ def test_a_listing_during_which_nodes_are_deleted_each_time_is_an_error() -> Non
     assert len(ironic.asked) == 2 * REQUEST_TRIES
 
 
-def test_an_agent_of_a_ring_reports_only_its_own_nodes() -> None:
-    """A node of another agent still counts when colliding names are judged."""
-    sender = Ironic(page(1, 2))
-    client = IronicClient(sender, "Ironic", shard=None, conductor_group=None)
-    one = IronicDriver(client, mine=lambda uuid: uuid == uuid_of(1))
-
-    share = one.shape(one.survey())
-
-    assert (set(share.providers), set(share.others)) == ({uuid_of(1)}, {uuid_of(2)})
-    assert not one.sees_all
-
-
 @pytest.mark.parametrize(
-    ("shard", "sees_all", "where"), [(None, True, "Ironic"), ("s1", False, "Ironic, shard 's1'")], ids=["all", "shard"]
+    ("shard", "lists_all", "where"), [(None, True, "Ironic"), ("s1", False, "Ironic, shard 's1'")], ids=["all", "shard"]
 )
 def test_an_agent_sees_all_nodes_unless_something_narrows_the_listing(
-    shard: str | None, sees_all: bool, where: str
+    shard: str | None, lists_all: bool, where: str
 ) -> None:
     one = IronicDriver(IronicClient(Ironic(), "Ironic", shard=shard, conductor_group=None))
 
-    assert (one.sees_all, one.client.name, one.client.where) == (sees_all, where, "Ironic")
+    assert (one.client.lists_all, one.client.name, one.client.where) == (lists_all, where, "Ironic")
 
 
 @pytest.mark.parametrize(("answers", "there"), [((404, {}), True), (({},), True), ((404, 404), False)])

@@ -4,8 +4,6 @@ import copy
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
-from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -17,8 +15,6 @@ from agent.sync.outcome import Status
 from beds.memory import MemoryPlacement
 from beds.nodes_world import CLASS, DASH, DOT, shards, uuid_of, world
 from configured import changed
-from drivers.ironic.client import IronicClient
-from drivers.ironic.driver import IronicDriver
 from reportclient.plan import Delete, Plan
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
@@ -392,24 +388,6 @@ def test_a_quiet_shard_does_not_list_the_others() -> None:
         assert one.sync().unchanged == 2
 
         assert one.nodes.listings == before
-
-
-def test_agents_of_a_ring_agree_on_a_node_that_is_renamed_into_a_collision() -> None:
-    """Each remembers only what it reported itself."""
-    with shards() as (one, two):
-        one.nodes.classes |= {1: DOT, 2: DOT}
-        for agent, ours in ((one, 1), (two, 0)):
-            agent.nodes.lists_all, agent.nodes.elsewhere = True, set()
-            client = cast(IronicClient, agent.nodes)
-            driver = IronicDriver(client, mine=lambda uuid, ours=ours: UUID(uuid).int % 2 == ours)  # type: ignore[misc]
-            agent.bare_metal = replace(agent.bare_metal, driver=driver)
-            agent.sync()
-        one.nodes.classes[1] = DASH
-
-        for agent in (one, two):
-            agent.sync()
-
-        assert len(one.offered()[CLASS]) == 1
 
 
 def test_a_node_that_wanders_between_two_shards_is_what_ironic_says_it_is() -> None:

@@ -15,8 +15,8 @@ from agent.settings.read import load_settings
 
 NOVA_CONF = """[DEFAULT]
 transport_url = rabbit://nova:RabbitA@mq-1:5672,nova:RabbitB@mq-2:5672/v
-[agent]
-ring_url = etcd3+http://ring:Ring%2FC@etcd
+[libvirt]
+connection_uri = qemu+tcp://ring:Ring%2FC@there/system
 [placement]
 auth_type = password
 password = PlaceD
