@@ -1,6 +1,6 @@
 #!/bin/bash
 # image.sh DEB: build/compute-node-agent_VERSION_ARCH.oci.tar, an image with this package on a small root of the Debian
-# that the package was built on. IMAGE_PACKAGES adds packages by name, with commas: python3-rados on a Ceph host.
+# that the package was built on. IMAGE_PACKAGES adds packages by name, with commas: ceph-common on a Ceph host.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 deb=$1

@@ -1,8 +1,4 @@
-"""
-Reads how much a Ceph cluster has, and how much of it a pool can hold (``ceph df detail``).
-
-Asked through librados where Python can import Debian's python3-rados, else by the command ``ceph``, as nova does.
-"""
+"""Reads how much a Ceph cluster has, and how much of it a pool can hold: by the command ``ceph``, as nova does."""
 
 import json
 from typing import Any
@@ -16,7 +12,6 @@ from drivers.policy import CephPool
 
 GIB = 1024**3
 OPTION = "[libvirt] images_rbd_pool"
-DF = {"prefix": "df", "detail": "detail", "format": "json"}  # a command of the monitors; quotas are details
 
 
 class ClusterSilent(DiscoveryError):
@@ -37,8 +32,7 @@ def probe_pool(place: CephPool) -> PoolSpace:
     """
     source = f"ceph df for the pool {place.name} ({OPTION})"
     with fields(source):
-        df, fsid = _ask(place)
-        answer: dict[str, Any] = json.loads(df)
+        answer: dict[str, Any] = json.loads(_ask(place, "df", "detail", "--format=json"))  # quotas are details
         pools = {pool["name"]: pool["stats"] for pool in answer["pools"]}
         if place.name not in pools:
             raise DiscoveryError(
@@ -49,43 +43,16 @@ def probe_pool(place: CephPool) -> PoolSpace:
         if not (in_all and holds):  # its manager has just begun
             raise ClusterSilent(f"the Ceph cluster has not counted yet what its pool {place.name} can hold")
         holds = min(holds, whole(pool.get("quota_bytes", 0)) or holds)
+        fsid = _ask(place, "fsid").strip()
         return PoolSpace(pool=place.name, cluster_bytes=in_all, pool_gib=holds // GIB, fsid=str(UUID(fsid)))
 
 
-def _ask(place: CephPool) -> tuple[str, str]:
-    """Return what the cluster says: the JSON of ``ceph df``, and its fsid."""
-    try:
-        import rados
-    except ImportError:
-        return _output(place, "df", "detail", "--format=json"), _output(place, "fsid").strip()
-    return _ask_by_library(place, rados)
-
-
-def _output(place: CephPool, *asked: str) -> str:
+def _ask(place: CephPool, *asked: str) -> str:
     command = ["ceph", *asked, "--connect-timeout", str(place.timeout_s)]
     command += [*(["--id", place.user] if place.user else []), *(["--conf", place.config] if place.config else [])]
     try:
         return output_of(command, 2 * place.timeout_s)  # the command itself needs a moment to start
     except CommandMissing as error:
-        raise DiscoveryError(
-            f"the Ceph cluster cannot be asked ({OPTION}): {error}: install ceph-common or python3-rados"
-        ) from error
+        raise DiscoveryError(f"the Ceph cluster cannot be asked ({OPTION}): {error}: install ceph-common") from error
     except CommandFailed as error:
         raise ClusterSilent(f"the Ceph cluster did not answer: {error}") from error
-
-
-def _ask_by_library(place: CephPool, rados: Any) -> tuple[str, str]:
-    limits = {name: str(place.timeout_s) for name in ("client_mount_timeout", "rados_mon_op_timeout")}
-    try:
-        cluster = rados.Rados(rados_id=place.user, conffile=place.config, conf=limits)
-        try:
-            cluster.connect()
-            code, answer, said = cluster.mon_command(json.dumps(DF), b"")
-            fsid = cluster.get_fsid()
-        finally:
-            cluster.shutdown()
-    except rados.Error as error:
-        raise ClusterSilent(f"the Ceph cluster did not answer: librados: {error}") from error
-    if code:
-        raise ClusterSilent(f"the Ceph cluster refused ceph df: {said or f'status {code}'}")
-    return bytes(answer).decode(), fsid

@@ -1,7 +1,5 @@
 """Disks of guests in a real Ceph cluster: what is reported of it, and what stays while it does not answer."""
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,14 +15,12 @@ from beds.ceph import DISK_GIB, POOL, USER, Ceph
 from beds.libvirtd import Libvirtd
 from beds.placement import PlacementServer
 from beds.service import noauth, serving
-from beds.storage import LIBRARIES, novas_disk_gb
+from beds.storage import novas_disk_gb
 from beds.upgrades import write_config
 
 pytestmark = pytest.mark.live
 
 GIB = 1 << 30
-LIBRADOS = "librados"
-WAYS = ("command", LIBRADOS)
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +58,9 @@ class Lab:
         }
         return {name: {**options, **more.get(name, {})} for name, options in found.items()}
 
-    def agent(self, verb: str, *more: object, way: str = WAYS[0], **groups: Any) -> Result:
-        """The command; by librados it can import Debian's python3-rados."""
+    def agent(self, verb: str, *more: object, **groups: Any) -> Result:
         config = write_config(self.groups(**groups), self.folder / "agent.conf")
-        return run_agent(verb, "--config-file", config, *more, PYTHONPATH=str(LIBRARIES) if way == LIBRADOS else "")
+        return run_agent(verb, "--config-file", config, *more)
 
     def root(self) -> dict[str, str]:
         """The only provider."""
@@ -86,38 +81,35 @@ def lab(cluster: Ceph, hypervisor: Libvirtd, placement_server: PlacementServer, 
     return Lab(tmp_path, cluster, hypervisor.uri, placement_server.url)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_disk_gb_is_novas_number_or_what_the_pool_can_hold(lab: Lab, way: str) -> None:
-    assert lab.agent("sync", way=way).code == 0
+def test_disk_gb_is_novas_number_or_what_the_pool_can_hold(lab: Lab) -> None:
+    assert lab.agent("sync").code == 0
     novas = novas_disk_gb(lab.disks, lab.folder)
     assert lab.stock()["DISK_GB"]["total"] == novas == len(lab.cluster.disks) * DISK_GIB
 
-    done = lab.agent("sync", "--force", way=way, capacity="pool")
+    done = lab.agent("sync", "--force", capacity="pool")
     assert done.code == 0, done.err
     assert lab.stock()["DISK_GB"]["total"] == lab.pool_gib()
-    explained = lab.agent("explain", lab.root()["name"], "DISK_GB", way=way, capacity="pool")
+    explained = lab.agent("explain", lab.root()["name"], "DISK_GB", capacity="pool")
     assert f"its pool {POOL} can hold" in explained.out
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_pool_has_no_more_than_its_quota(lab: Lab, way: str) -> None:
+def test_a_pool_has_no_more_than_its_quota(lab: Lab) -> None:
     quota_gib = lab.pool_gib() - 2
     lab.cluster.ask("osd", "pool", "set-quota", POOL, "max_bytes", str(quota_gib * GIB))
 
-    done = lab.agent("sync", way=way, capacity="pool")
+    done = lab.agent("sync", capacity="pool")
     lab.cluster.ask("osd", "pool", "set-quota", POOL, "max_bytes", "0")
 
     assert done.code == 0, done.err
     assert lab.stock()["DISK_GB"]["total"] == quota_gib
-    assert lab.agent("sync", way=way, capacity="pool").code == 0
+    assert lab.agent("sync", capacity="pool").code == 0
     assert lab.stock()["DISK_GB"]["total"] == lab.pool_gib()
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_shared_pool_is_a_provider_of_its_own_by_the_clusters_fsid(lab: Lab, way: str) -> None:
+def test_a_shared_pool_is_a_provider_of_its_own_by_the_clusters_fsid(lab: Lab) -> None:
     fsid = lab.cluster.ask("fsid")["fsid"]
     for _ in range(2):  # the first pass makes the identity by which the second one says who reports the pool
-        done = lab.agent("sync", way=way, agent={"shared_disk": "sharing", "report_pool": True})
+        done = lab.agent("sync", agent={"shared_disk": "sharing", "report_pool": True})
         assert done.code == 0, done.err
 
     placement = ByHand(lab.placement)
@@ -128,19 +120,18 @@ def test_a_shared_pool_is_a_provider_of_its_own_by_the_clusters_fsid(lab: Lab, w
     assert (stocks[0]["DISK_GB"]["total"], "DISK_GB" in stocks[1]) == (lab.pool_gib(), False)
 
     with lab.cluster.silent():
-        done = lab.agent("sync", way=way, agent={"shared_disk": "sharing", "report_pool": True})
+        done = lab.agent("sync", agent={"shared_disk": "sharing", "report_pool": True})
     assert done.code == 0, done.err
     assert placement.stock(pool) == stocks[0]
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_while_the_monitors_are_stopped_disk_gb_stays_and_the_rest_of_the_pass_goes_on(lab: Lab, way: str) -> None:
-    assert lab.agent("sync", way=way).code == 0
+def test_while_the_monitors_are_stopped_disk_gb_stays_and_the_rest_of_the_pass_goes_on(lab: Lab) -> None:
+    assert lab.agent("sync").code == 0
     before = lab.stock()
     with lab.cluster.silent():
         began = time.monotonic()
-        done = lab.agent("sync", way=way, DEFAULT={"reserved_host_memory_mb": 513})
-        print(f"by {way}, a pass without an answer of Ceph took {time.monotonic() - began:.1f} s: {done.err}")
+        done = lab.agent("sync", DEFAULT={"reserved_host_memory_mb": 513})
+        print(f"a pass without an answer of Ceph took {time.monotonic() - began:.1f} s: {done.err}")
     assert done.code == 0
     assert done.err.count("DISK_GB stays as it is in placement") == 1
     assert "did not answer" in done.err
@@ -180,10 +171,3 @@ def test_a_pool_that_keeps_each_byte_twice_holds_half_of_its_disks(lab: Lab) -> 
 
     assert lab.stock()["DISK_GB"]["total"] == lab.pool_gib() <= DISK_GIB
     assert novas_disk_gb(lab.disks, lab.folder) == len(lab.cluster.disks) * DISK_GIB
-
-
-def test_the_bed_has_debians_library() -> None:
-    """Else the tests by librados would be tests by the command."""
-    found = [sys.executable, "-c", "import rados; print(rados.__file__)"]
-    shown = subprocess.run(found, env={"PYTHONPATH": str(LIBRARIES)}, check=True, capture_output=True, text=True)
-    assert shown.stdout.startswith(str(LIBRARIES))

@@ -1,13 +1,11 @@
-"""Disks of guests on a volume group or in a Ceph cluster: the commands and the library are stand-ins here."""
+"""Disks of guests on a volume group or in a Ceph cluster: the commands are stand-ins here."""
 
 import json
 import logging
 import stat
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -56,12 +54,6 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Script:
 
 def answering(found: Mapping[str, Any]) -> str:
     return f"[ $1 = fsid ] && echo {FSID} && exit\ncat <<'E'\n{json.dumps(found)}\nE"
-
-
-@pytest.fixture
-def by_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This Python has no librados."""
-    monkeypatch.setitem(sys.modules, "rados", None)
 
 
 # -- LVM --------------------------------------------------------------------------------------------------------------
@@ -117,59 +109,13 @@ def test_a_command_that_cannot_be_run_is_told_so(tmp_path: Path) -> None:
 # -- Ceph -------------------------------------------------------------------------------------------------------------
 
 
-def test_without_librados_the_command_is_asked_as_nova_asks_it(
-    script: Script, by_command: None, tmp_path: Path
-) -> None:
+def test_a_cluster_is_asked_as_nova_asks_it(script: Script, tmp_path: Path) -> None:
     script("ceph", answering(DF))
 
     assert probe_disk(POOL) == FOUND
     asked = (tmp_path / "ceph.calls").read_text(encoding="utf-8")
     login = "--connect-timeout 3 --id nova --conf /etc/ceph/one.conf\n"
     assert asked == f"df detail --format=json {login}fsid {login}"
-
-
-class Rados:
-    """What is used of librados; ``answer`` is what the monitors say."""
-
-    made: list[dict[str, Any]]
-    closed: int
-    answer: Any
-
-    def __init__(self, **options: Any) -> None:
-        self.made.append(options)
-
-    def connect(self) -> None:
-        if isinstance(self.answer, Exception):
-            raise self.answer
-
-    def mon_command(self, command: str, _input: bytes) -> Any:
-        assert json.loads(command) == {"prefix": "df", "detail": "detail", "format": "json"}
-        return self.answer
-
-    def get_fsid(self) -> str:
-        return FSID
-
-    def shutdown(self) -> None:
-        type(self).closed += 1
-
-
-@pytest.fixture
-def by_library(monkeypatch: pytest.MonkeyPatch) -> type[Rados]:
-    """This Python has librados; the class that stands in for a connection."""
-    made = type("Made", (Rados,), {"made": [], "closed": 0, "answer": (0, json.dumps(DF).encode(), "")})
-    module = ModuleType("rados")
-    module.Error = type("Error", (Exception,), {})  # type: ignore[attr-defined]
-    module.Rados = made  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "rados", module)
-    return made
-
-
-def test_librados_is_asked_with_a_limit_and_closed(by_library: type[Rados]) -> None:
-    assert probe_disk(POOL) == FOUND
-
-    limits = {"client_mount_timeout": "3", "rados_mon_op_timeout": "3"}
-    assert by_library.made == [{"rados_id": "nova", "conffile": "/etc/ceph/one.conf", "conf": limits}]
-    assert by_library.closed == 1
 
 
 QUOTAS = [
@@ -186,33 +132,13 @@ def with_quota(quota: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("quota", "holds"), QUOTAS)
-def test_a_pool_holds_no_more_than_its_quota_by_the_command(
-    script: Script, by_command: None, quota: int, holds: int
-) -> None:
+def test_a_pool_holds_no_more_than_its_quota(script: Script, quota: int, holds: int) -> None:
     script("ceph", answering(with_quota(quota)))
 
     assert probe_disk(POOL) == replace(FOUND, pool_gib=holds)
 
 
-@pytest.mark.parametrize(("quota", "holds"), QUOTAS)
-def test_a_pool_holds_no_more_than_its_quota_by_librados(by_library: type[Rados], quota: int, holds: int) -> None:
-    by_library.answer = (0, json.dumps(with_quota(quota)).encode(), "")
-
-    assert probe_disk(POOL) == replace(FOUND, pool_gib=holds)
-
-
-def test_librados_that_fails_is_closed_and_told(by_library: type[Rados]) -> None:
-    by_library.answer = sys.modules["rados"].Error("timed out")
-    with pytest.raises(ClusterSilent, match="did not answer: librados: timed out"):
-        probe_disk(POOL)
-
-    by_library.answer = (-13, b"", "access denied")
-    with pytest.raises(ClusterSilent, match="refused ceph df: access denied"):
-        probe_disk(POOL)
-    assert by_library.closed == 2
-
-
-def test_a_pool_that_the_cluster_does_not_have_is_an_error(script: Script, by_command: None) -> None:
+def test_a_pool_that_the_cluster_does_not_have_is_an_error(script: Script) -> None:
     script("ceph", answering(DF))
 
     with pytest.raises(DiscoveryError, match=r"has no pool volumes .*: it has other, vms"):
@@ -220,9 +146,7 @@ def test_a_pool_that_the_cluster_does_not_have_is_an_error(script: Script, by_co
 
 
 @pytest.mark.parametrize(("in_all", "pool"), [(0, {"stored": 1, "max_avail": 2}), (GIB, {"stored": 0, "max_avail": 0})])
-def test_a_cluster_that_has_not_counted_yet_is_silent(
-    script: Script, by_command: None, in_all: int, pool: dict[str, int]
-) -> None:
+def test_a_cluster_that_has_not_counted_yet_is_silent(script: Script, in_all: int, pool: dict[str, int]) -> None:
     script("ceph", answering({"stats": {"total_bytes": in_all}, "pools": [{"name": "vms", "stats": pool}]}))
 
     with pytest.raises(ClusterSilent, match="has not counted yet what its pool vms can hold"):
@@ -230,7 +154,7 @@ def test_a_cluster_that_has_not_counted_yet_is_silent(
 
 
 @pytest.mark.parametrize("answer", [{}, {"stats": {}, "pools": []}, {**DF, "stats": {"total_bytes": -1}}])
-def test_an_answer_in_another_form_is_an_error(script: Script, by_command: None, answer: dict[str, Any]) -> None:
+def test_an_answer_in_another_form_is_an_error(script: Script, answer: dict[str, Any]) -> None:
     script("ceph", answering(answer))
 
     with pytest.raises(DiscoveryError):
@@ -238,7 +162,7 @@ def test_an_answer_in_another_form_is_an_error(script: Script, by_command: None,
 
 
 def test_a_host_that_cannot_ask_ceph_at_all_is_told_what_to_install(
-    by_command: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
@@ -249,7 +173,7 @@ def test_a_host_that_cannot_ask_ceph_at_all_is_told_what_to_install(
 
 
 @pytest.mark.parametrize("text", ["", "warning: slow\n{}", "[" * 100_000])
-def test_an_answer_that_is_not_json_is_an_error(script: Script, by_command: None, tmp_path: Path, text: str) -> None:
+def test_an_answer_that_is_not_json_is_an_error(script: Script, tmp_path: Path, text: str) -> None:
     (tmp_path / "answer").write_text(text, encoding="utf-8")
     script("ceph", f"cat {tmp_path}/answer")
 
@@ -258,7 +182,7 @@ def test_an_answer_that_is_not_json_is_an_error(script: Script, by_command: None
 
 
 def test_a_cluster_that_does_not_answer_is_told_once_with_the_age_of_what_stays(
-    script: Script, by_command: None, caplog: pytest.LogCaptureFixture
+    script: Script, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
     now = [100.0]
