@@ -24,8 +24,8 @@ class PlacementClient:
     """
     Client of one placement, over one transport.
 
-    ``workers`` is how many requests of one look or one plan are under way at a time, where their order does not matter;
-    results and errors are those of one after the other.
+    ``workers`` is how many requests of one look are under way at a time; results and errors are those of one after the
+    other.
     """
 
     def __init__(self, transport: Transport, workers: int = 1) -> None:
@@ -325,21 +325,21 @@ class PlacementClient:
             self._held.clear()
             raise
 
-    def execute(self, plan: Plan, observed: ObservedTree, workers: int | None = None) -> ObservedTree:
+    def execute(self, plan: Plan, observed: ObservedTree) -> ObservedTree:
         """
         Carry out a plan that was made from ``observed``; return the tree as far as it is known afterwards.
 
         Each write names the generation of the last answer, so placement refuses it after another writer's change.
         Providers whose final generation is unknown are left out: the next ``observe`` with this tree reads them.
-        ``workers`` is how many requests are under way at a time; None: as many as for this client.
 
         Raises:
             Conflict: observe and plan again.
             Rejected, Unavailable: the earlier requests of the plan took effect; the next plan goes on from there.
         """
-        writer = Writer(self._transport, observed, workers or self._workers)
+        writer = Writer(self._transport, observed)
         try:
-            writer.carry_out(plan.operations)
+            for operation in plan.operations:
+                writer.write(operation)
         except Conflict:
             self._held.clear()
             raise

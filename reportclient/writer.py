@@ -27,10 +27,8 @@ from reportclient.plan import (
     SetInventories,
     SetTraits,
 )
-from reportclient.side_by_side import each
 from reportclient.transport import NEWEST, Transport
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree
-from reportclient.waves import Lane, waves
 
 LOG = logging.getLogger(__name__)
 _Whole = SetTraits | SetAggregates | SetInventories
@@ -71,15 +69,10 @@ def _log(transport: Transport, text: str, *values: object) -> None:
 
 
 class Writer:
-    """
-    Carries out operations, and keeps the generation from each answer for the next write.
+    """Carries out operations, and keeps the generation from each answer for the next write."""
 
-    ``workers`` is how many requests are under way at a time, where their order does not matter.
-    """
-
-    def __init__(self, transport: Transport, observed: ObservedTree, workers: int = 1) -> None:
+    def __init__(self, transport: Transport, observed: ObservedTree) -> None:
         self._transport = transport
-        self._workers = workers
         self._known = _Known(observed)
         self._ensured: tuple[str, ...] = ()  # classes that this plan made, or found
 
@@ -87,21 +80,6 @@ class Writer:
     def outcome(self) -> ObservedTree:
         """The tree after the operations so far, without the providers whose generation is unknown."""
         return self._known.tree
-
-    def carry_out(self, operations: Iterable[Operation]) -> None:
-        """
-        Send the requests of all operations, as ``waves`` orders them.
-
-        Raises:
-            Conflict, Rejected, Unavailable: a request failed; those before it, and some beside it, took effect.
-        """
-        for wave in waves(operations, self._known.parents):
-            each(self._write_lane, wave, self._workers)
-            self._known.arrange(step.uuid for lane in wave for step in lane if isinstance(step, Create))
-
-    def _write_lane(self, lane: Lane) -> None:
-        for operation in lane:
-            self.write(operation)
 
     def write(self, operation: Operation) -> None:
         """
@@ -114,7 +92,8 @@ class Writer:
             case EnsureClasses(names):
                 self._ensure_classes(names)
             case EnsureTraits(names):
-                each(lambda name: self._transport.send("PUT", f"/traits/{name}"), names, self._workers)
+                for name in names:
+                    self._transport.send("PUT", f"/traits/{name}")
             case Create():
                 self._create(operation)
             case Rename():
@@ -295,17 +274,6 @@ class _Known:
     @property
     def tree(self) -> ObservedTree:
         return ObservedTree(tuple(self._stands.values()), self._last_modified)
-
-    @property
-    def parents(self) -> dict[str, str | None]:
-        """The parent's uuid of each provider; None of a root."""
-        uuids = {stands.name: uuid for uuid, stands in self._stands.items()}
-        return {uuid: uuids.get(stands.provider.parent or "") for uuid, stands in self._stands.items()}
-
-    def arrange(self, made: Iterable[str]) -> None:
-        """Put new providers into this order, whichever was made first."""
-        for uuid in made:
-            self._stands[uuid] = self._stands.pop(uuid)
 
     def __contains__(self, uuid: str) -> bool:
         return uuid in self._stands

@@ -230,8 +230,7 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                    help="File to which the service writes its metrics, for the node exporter's textfile collector."),
         cfg.IntOpt("node_workers", default=8, min=1, max=64,
                    help="Number of requests to placement that are under way at the same time: reads of providers and "
-                        "consumers, creations of providers, writes of bare-metal nodes. A placement in this process "
-                        "gets one at a time."),
+                        "consumers, writes of bare-metal nodes. A placement in this process gets one at a time."),
         cfg.Opt("shrink_limit_percent", type=types.Integer(min=0, max=100), default=30,
                 help="Refuse a pass that takes away more than this percentage of a resource class, unless it is "
                      "forced, or three passes in a row find the same."),

@@ -122,15 +122,6 @@ def test_for_any_interleaving_the_answers_are_those_of_one_after_the_other(seed:
     assert (before.most, sender.most) == (1, WORKERS)
 
 
-def test_a_parent_is_made_before_its_children_and_goes_after_them() -> None:
-    _, sender = life(1)
-
-    deleted = [url.rpartition("/")[2] for method, url in sender.seen if method == "DELETE"]
-    assert deleted[-1] == ROOT
-    for number, card in enumerate(CARDS):
-        assert deleted.index(card) < deleted.index(CELLS[number % 2])
-
-
 @pytest.mark.parametrize("workers", [1, 2, 8])
 def test_the_error_is_that_of_the_first_item_which_failed(workers: int) -> None:
     begun: list[int] = []
