@@ -87,7 +87,6 @@ class DomainCapabilities:
     tpm_models: frozenset[str]
     tpm_versions: frozenset[str]
     encryption: OfferedEncryption = OfferedEncryption()
-    cpu_modes: frozenset[str] = frozenset()  # CPU modes that guests can have; empty: libvirt does not tell
     cpu_models: tuple[tuple[str, str], ...] = ()  # (CPU model, "yes", "no" or "unknown": whether this host can run it)
     host_model: HostModel | None = None  # None: libvirt does not tell
 
@@ -351,7 +350,6 @@ class Hypervisor:
 
     versions: Versions
     domain_capabilities: tuple[DomainCapabilities, ...] = ()
-    refusals: tuple[str, ...] = ()  # a sentence on each option whose value libvirt refuses on this host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

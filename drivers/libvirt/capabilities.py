@@ -92,7 +92,6 @@ def parse_domain_capabilities(document: Document) -> DomainCapabilities:
             tdx=root.find("features/tdx[@supported='yes']") is not None,
             launch_security=_values(root, "features/launchSecurity[@supported='yes']/enum[@name='sectype']"),
         ),
-        cpu_modes=frozenset(str(mode.get("name")) for mode in root.iterfind("cpu/mode[@supported='yes']")),
         cpu_models=tuple(
             (model.findtext(".", ""), model.get("usable", "unknown"))
             for model in root.iterfind("cpu/mode[@name='custom']/model")

@@ -27,7 +27,7 @@ from drivers.libvirt.connection import HOST_CPU, Connection, LiveConnection
 from drivers.libvirt.domains import machine_of, parse_guest
 from drivers.libvirt.nodedev import parse_devices
 from drivers.libvirt.recorded import expanded_file, recorded_files
-from drivers.libvirt.refusals import check_virt_type, known_models, refusals, unusable_models
+from drivers.libvirt.refusals import check_virt_type, known_models, unusable_models
 from drivers.policy import GuestPolicy, Policy
 from reportclient.allocations import Holdings
 from reportclient.ownership import Names
@@ -149,7 +149,7 @@ class _Look:
         self.texts.update(recorded_files(versions, cpu_map, whole_memory_mib, document, documents, devices, domains))
         return HostFacts(
             hostname=node,
-            hypervisor=Hypervisor(versions, offered, refusals(self.guests, capabilities, offered)),
+            hypervisor=Hypervisor(versions, offered),
             cpu=Cpu(
                 capabilities.arch,
                 features or self._listed(capabilities),

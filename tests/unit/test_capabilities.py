@@ -114,7 +114,6 @@ def test_domain_capabilities_tell_cpus_buses_models_firmware_tpm_and_encryption(
         tpm_models=frozenset({"tpm-crb"}),
         tpm_versions=frozenset({"2.0"}),
         encryption=OfferedEncryption(sev_guests=100, sev_es_guests=15, tdx=True, launch_security=frozenset({"sev"})),
-        cpu_modes=frozenset({"host-passthrough", "host-model", "custom"}),
         cpu_models=(("Opteron", "no"), ("486", "unknown")),
         host_model=HostModel("EPYC", frozenset({"x2apic"}), frozenset({"svm"})),
     )
