@@ -34,7 +34,7 @@ def move(options: argparse.Namespace) -> Report:
 def confirm(options: argparse.Namespace) -> Report:
     """Remove the allocations that a migration kept; a migration without allocations counts as done."""
     client, _ = placement_of(options)
-    if used := uses_of(options)[0]:
+    if used := uses_of(options):
         return _refused(client, options.consumer, f"{used}: revert the move, or run release {options.consumer} --force")
     return _report(Operations(client).confirm(options.consumer), well=(Result.DONE, Result.ABSENT))
 
@@ -53,21 +53,19 @@ def revert(options: argparse.Namespace) -> Report:
 def release(options: argparse.Namespace) -> Report:
     """Remove all allocations of a guest; a guest without allocations counts as done. One that runs here needs force."""
     client, _ = placement_of(options)
-    operations, (used, left) = Operations(client), uses_of(options)
+    operations, used = Operations(client), uses_of(options)
     let_go = operations.release_forced if options.force else operations.release
-    return _unless_used(options, client, used, partial(let_go, options.consumer), left)
+    return _unless_used(options, client, used, partial(let_go, options.consumer))
 
 
-def _unless_used(
-    options: argparse.Namespace, client: PlacementClient, used: str, act: Callable[[], Ending], left: str = ""
-) -> Report:
-    """Refuse what takes allocations away that a guest here has in use, without force; ``left`` is a remark on it."""
+def _unless_used(options: argparse.Namespace, client: PlacementClient, used: str, act: Callable[[], Ending]) -> Report:
+    """Refuse what takes allocations away that a guest here has in use, without force."""
     verb, uuid = options.verb, options.consumer
     if used and not options.force:
         released = f"stop the guest first, or run release {uuid} --force"
         return _refused(client, uuid, f"{used}: {released if verb == 'release' else _BY_FORCE}")
     ending = act()
-    ending = replace(ending, note=used or left) if ending.told is Result.DONE else ending
+    ending = replace(ending, note=used) if ending.told is Result.DONE else ending
     return _report(ending, well=(Result.DONE, Result.ABSENT) if verb == "release" else (Result.DONE,))
 
 

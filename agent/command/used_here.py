@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable, Iterable, Mapping
 
-from agent.allocations.decide.in_use import in_use, left_over, uncovered
+from agent.allocations.decide.in_use import in_use, uncovered
 from agent.command.result import open_hosts, placement_of, settings_of
 from agent.connect.choice import lists_nodes
 from agent.state.identity import read_identity
@@ -12,16 +12,15 @@ from drivers.base import Survey
 from drivers.errors import DiscoveryError
 from reportclient.allocations import Consumer, Slots
 
-Judge = Callable[[ComputeNode, Survey, str, Mapping[str, str]], tuple[str, str]]
+Judge = Callable[[ComputeNode, Survey, str, Mapping[str, str]], str]
 """Gets a host, what it has, the uuid of its root, and the names of its providers by uuid."""
 
 
-def uses_of(options: argparse.Namespace) -> tuple[str, str]:
+def uses_of(options: argparse.Namespace) -> str:
     """
-    Return which guest that runs here uses what the consumer has on this host, and which one is shut off and had it.
+    Return which guest that runs here uses what the consumer has on this host, as ``in_use``.
 
-    Each is a sentence, as ``in_use`` and ``left_over`` return them, or empty. With --force also the first says it where
-    this host cannot be read.
+    With --force also a sentence where this host cannot be read.
 
     Raises:
         DiscoveryError: the host cannot be read. PlacementError: placement cannot.
@@ -29,14 +28,12 @@ def uses_of(options: argparse.Namespace) -> tuple[str, str]:
     client, _ = placement_of(options)
     consumer = client.consumer(options.consumer)
     if consumer is None:
-        return "", ""
+        return ""
 
-    def judge(_node: ComputeNode, survey: Survey, _root: str, names: Mapping[str, str]) -> tuple[str, str]:
+    def judge(_node: ComputeNode, survey: Survey, _root: str, names: Mapping[str, str]) -> str:
         running = {guest.uuid for guest in survey.facts.guests if guest.active}
-        off = {guest.uuid for guest in survey.facts.guests} - running
         suspects = sorted(running & {consumer.uuid} or running)
-        used = in_use(consumer, names, {uuid: client.consumer(uuid) for uuid in suspects})
-        return used, left_over(consumer, names) if consumer.uuid in off else ""
+        return in_use(consumer, names, {uuid: client.consumer(uuid) for uuid in suspects})
 
     return _on_host(options, consumer.slots, judge)
 
@@ -51,23 +48,22 @@ def loses(options: argparse.Namespace, guest: Consumer, before: Slots, after: Sl
         DiscoveryError, PolicyError: the host cannot be read, or contradicts the configuration.
     """
 
-    def judge(node: ComputeNode, survey: Survey, root: str, names: Mapping[str, str]) -> tuple[str, str]:
+    def judge(node: ComputeNode, survey: Survey, root: str, names: Mapping[str, str]) -> str:
         _, holdings = node.driver.shape(survey, node.settings.policy, node.client.observe(root))
-        return uncovered(guest.uuid, before, after, names, holdings), ""
+        return uncovered(guest.uuid, before, after, names, holdings)
 
-    used, _ = _on_host(options, before, judge)
-    return used
+    return _on_host(options, before, judge)
 
 
-def _on_host(options: argparse.Namespace, providers: Iterable[str], judge: Judge) -> tuple[str, str]:
+def _on_host(options: argparse.Namespace, providers: Iterable[str], judge: Judge) -> str:
     """Read the host of this agent that has one of these providers (uuids), and judge it; empty: it has none of them."""
     asked, settings, (client, _) = frozenset(providers), settings_of(options), placement_of(options)
     if lists_nodes(settings):
-        return "", ""
+        return ""
     if not settings.recorded:
         known = read_identity(settings.folders.identity)
         if known is None or client.tree_of(known).keys().isdisjoint(asked):
-            return "", ""
+            return ""
     try:
         with open_hosts(options) as nodes:
             for node in nodes:
@@ -79,5 +75,5 @@ def _on_host(options: argparse.Namespace, providers: Iterable[str], judge: Judge
     except DiscoveryError as error:
         if not getattr(options, "force", False):
             raise
-        return f"it is not known whether guest {options.consumer} runs on this host: {error}", ""
-    return "", ""
+        return f"it is not known whether guest {options.consumer} runs on this host: {error}"
+    return ""

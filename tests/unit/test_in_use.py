@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.allocations.decide.in_use import in_use, left_over, uncovered
+from agent.allocations.decide.in_use import in_use, uncovered
 from reportclient.allocations import Consumer, Float, GuestState, Holding, Holdings, Slots
 
 NAMES = {"root": "host", "card": "host_card"}
@@ -48,11 +48,6 @@ def test_a_migration_may_keep_what_a_guest_without_allocations_here_uses(kind: s
 )
 def test_what_no_running_guest_uses_may_go(mine: Consumer, guest: Consumer | None) -> None:
     assert in_use(mine, NAMES, {"guest": guest} if guest else {}) == ""
-
-
-def test_a_guest_that_is_shut_off_is_told_what_others_may_get_now() -> None:
-    assert left_over(consumer("guest", ELSEWHERE), NAMES) == ""
-    assert "offers 2 VCPU on host, 1 VGPU on host_card to other guests now" in left_over(GUEST, NAMES)
 
 
 def test_a_guest_that_placement_does_not_know_has_no_migration() -> None:

@@ -18,17 +18,6 @@ def in_use(consumer: Consumer, names: Mapping[str, str], running: Mapping[str, C
     return _twice(_user(consumer, names, running), _parts(_rows(consumer.slots, names)))
 
 
-def left_over(consumer: Consumer, names: Mapping[str, str]) -> str:
-    """Return what the end of its allocations means for a guest that is shut off on this host, as a sentence."""
-    parts = _parts(_rows(consumer.slots, names))
-    if not parts:
-        return ""
-    return (
-        f"guest {consumer.uuid} is shut off and still defined on this host: placement offers {', '.join(parts)} to "
-        f"other guests now. Undefine it, or claim its allocations again before it starts"
-    )
-
-
 def uncovered(guest: str, before: Slots, after: Slots, names: Mapping[str, str], holdings: Holdings) -> str:
     """
     Return what a running guest uses and has allocated on this host before and not after, as a sentence; or empty.
