@@ -35,7 +35,6 @@ from agent.sync.pool_node import pool_nodes
 from agent.sync.run import run_locked
 from drivers import FAKE
 from drivers.base import Driver, Event, OnOperation
-from drivers.errors import DiscoveryError, PolicyError
 from drivers.host.services import probe_service
 from drivers.pools import PoolDriver
 from reportclient.client import PlacementClient
@@ -78,7 +77,6 @@ class Rounds:
         self._client: PlacementClient | None = None
         self._nova: NovaClient | None = None  # None: none is configured
         self._where = ""  # name of the placement that the memory is about
-        self._strays: dict[str, set[str]] = {}  # by node: entries of provider.yaml without a provider, as logged
         self._started = False  # whether the first pass is done; only that one may convert the host
 
     def take(self, *, deep: bool, counts: bool) -> RoundResult:
@@ -98,14 +96,14 @@ class Rounds:
         # A conversion may meet conflicts, or get no answer: it fails the pass, and the loop tries it again later.
         convert = not self._started and self._settings.changes.allow_reshape
         wishes = Wishes(reshape=convert, deep=deep, counts=counts)
-        nodes = self._list_nodes(client, deep)
+        nodes = self._list_nodes(client)
         taken: list[RoundResult] = []
         failures: list[Exception] = []
         for node in nodes:
             try:
                 with locked(self._settings.folders.state):  # no other process writes between pass and audit
                     self._cases.keep_state()
-                    outcome = run_locked(node, wishes, strays=self._strays.setdefault(node.name, set()))
+                    outcome = run_locked(node, wishes)
                     taken.append(self._end(node, outcome, deep))
             except USER_ERRORS as error:
                 self._cases.keep(node.name, str(error), deep=deep)
@@ -143,20 +141,15 @@ class Rounds:
             self._driver = driver
         return self._driver
 
-    def _list_nodes(self, client: PlacementClient, deep: bool) -> list[ComputeNode]:
+    def _list_nodes(self, client: PlacementClient) -> list[ComputeNode]:
         """
-        Return the nodes of the driver; a failure is a case too.
+        Return the nodes of the driver.
 
         Raises:
             StateError, DiscoveryError, PolicyError: the host cannot be opened, or its nodes cannot be listed.
         """
         self._cases.begin()
-        try:
-            driver = self._open_driver()
-            names = driver.nodes()
-        except (DiscoveryError, PolicyError) as error:
-            self._cases.keep_unlisted(error, deep=deep)
-            raise
+        driver = self._open_driver()
         nodes = [
             ComputeNode(
                 name=name,
@@ -167,7 +160,7 @@ class Rounds:
                 probe=self._cases.recorder.probe if self._cases.recorder else probe_service,
                 nova=self._nova.record if self._nova and self._settings.reports_root else None,
             )
-            for name in names
+            for name in driver.nodes()
         ]
         return [*pool_nodes(nodes[0]), *nodes]
 

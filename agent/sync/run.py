@@ -35,32 +35,23 @@ _UNKNOWN = -1  # a generation that no provider has
 Agree = Callable[[ComputeNode, Draft], tuple[str, ...]]  # returns why a plan is not the agreed one; empty: it is
 
 
-def run_pass(
-    node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree | None = None, strays: set[str] | None = None
-) -> Outcome:
+def run_pass(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree | None = None) -> Outcome:
     """
     Run one whole pass; it writes to placement only what can be remembered here and what ``agree`` finds no fault with.
 
-    ``agree`` None: no person read the plan before, so any will do. ``strays`` is as for ``run_locked``.
+    ``agree`` None: no person read the plan before, so any will do.
 
     Raises:
         as ``ComputeNode.draft``; Conflict: others wrote first at each of several attempts.
     """
     with locked(node.settings.folders.state):
-        return run_locked(node, wishes, agree, strays)
+        return run_locked(node, wishes, agree)
 
 
-def run_locked(
-    node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree | None = None, strays: set[str] | None = None
-) -> Outcome:
-    """
-    Run one whole pass for a caller that holds the lock (``locked``) and keeps it; errors as ``run_pass``.
-
-    ``strays``: entries of the operator's files that matched no provider at the caller's last pass, which were logged
-    then; this pass puts its own in their place. None: all are logged.
-    """
+def run_locked(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree | None = None) -> Outcome:
+    """Run one whole pass for a caller that holds the lock (``locked``) and keeps it; errors as ``run_pass``."""
     node.client.begin()
-    attempts = _Attempts(node, wishes, agree, set() if strays is None else strays, _own_identity(node))
+    attempts = _Attempts(node, wishes, agree, _own_identity(node))
     patience_s = node.settings.changes.reshape_timeout_s if wishes.reshape else 0.0
     try:
         return repeat_on_conflict(ATTEMPTS, attempts.attempt, attempts.count, patience_s=patience_s)
@@ -72,10 +63,8 @@ def run_locked(
 class _Attempts:
     """The attempts at one pass; each knows what the earlier ones saw, and may have written."""
 
-    def __init__(
-        self, node: ComputeNode, wishes: Wishes, agree: Agree | None, logged: set[str], identity: str | None
-    ) -> None:
-        self._node, self._wishes, self._agree, self._logged, self._identity = node, wishes, agree, logged, identity
+    def __init__(self, node: ComputeNode, wishes: Wishes, agree: Agree | None, identity: str | None) -> None:
+        self._node, self._wishes, self._agree, self._identity = node, wishes, agree, identity
         self._writes = node.client.writes
         self._tried: dict[str, ObservedTree] = {}  # trees that were to be, by digest: no other writer made them
         self._earlier: Draft | None = None  # its memory is compared with at all attempts: no sign of a writer is lost
@@ -117,27 +106,11 @@ class _Attempts:
         if self._identity:
             node.tie(self._identity, view.survey)
         draft = node.complete(view)
-        _log_strays(node, draft, self._logged)
         if self._earlier:
             pairs = zip(draft.features, self._earlier.features, strict=True)
             draft = replace(draft, features=tuple(one.again(before) for one, before in pairs))
         self._earlier = draft
         return draft
-
-
-def _log_strays(node: ComputeNode, draft: Draft, logged: set[str]) -> None:
-    """Log entries of the operator's files that match no provider, without the logged ones, and note them there."""
-    for entry in draft.wanted.strays:
-        if entry.provider not in logged:
-            LOG.warning(
-                "an entry of provider.yaml matches no provider of this host, and is ignored: correct its name, unless "
-                "it is another host's file=%s provider=%s node=%s",
-                entry.source,
-                entry.provider,
-                node.name,
-            )
-    logged.clear()
-    logged.update(entry.provider for entry in draft.wanted.strays)
 
 
 def _cause(node: ComputeNode, draft: Draft, plan: Plan, identity: str | None, error: Rejected) -> PlacementError | None:

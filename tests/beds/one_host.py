@@ -83,7 +83,6 @@ class OneHost:
     where: str = "placement"  # name of the placement that the configuration gives
     record: NovaRecord | None = None  # what nova answers; None: no login to nova
     features: Features = FEATURES
-    strays: set[str] = field(default_factory=set)  # kept from pass to pass, as the service keeps it
 
     @property
     def settings(self) -> Settings:
@@ -117,7 +116,7 @@ class OneHost:
         """A pass over the host as it is from now on: ``facts``, ``policy``."""
         for name, value in changes.items():
             setattr(self, name, value)
-        return run_pass(self.node, wishes, strays=self.strays)
+        return run_pass(self.node, wishes)
 
     def reshape(self, layout: str, *, force: bool = True) -> Outcome:
         """A conversion to another layout, which is configured from now on."""

@@ -102,30 +102,6 @@ def test_a_card_that_is_gone_is_no_wrong_name(one: OneHost) -> None:
     assert one.sync(facts=host()).status is not Status.FAILED
 
 
-def test_a_name_that_matches_nothing_is_logged_once_and_again_after_it_matched(
-    one: OneHost, caplog: pytest.LogCaptureFixture
-) -> None:
-    own = one.settings.operator_files.folder / "own.yaml"
-    other = one.settings.operator_files.folder / "z.yaml"
-    text = own.read_text()
-
-    def warned() -> list[str]:
-        one.sync()
-        found = [record.getMessage() for record in caplog.records if "provider.yaml" in record.getMessage()]
-        caplog.clear()
-        return found
-
-    other.write_text(text.replace(f"host_{NIC}", "elsewhere"))
-    (line,) = warned()
-    assert line.startswith("an entry of provider.yaml matches no provider of this host, and is ignored: correct its ")
-    assert line.endswith(f"file={other} provider=elsewhere node=host")
-    assert warned() == []
-    other.unlink()
-    assert warned() == []
-    other.write_text(text.replace(f"host_{NIC}", "elsewhere"))
-    assert len(warned()) == 1
-
-
 @pytest.mark.parametrize(
     ("name", "count"),
     [
