@@ -80,12 +80,6 @@ class KeptCases:
                 )
                 self._unkept.append(reason)
 
-    def keep_unlisted(self, error: Exception, *, deep: bool) -> None:
-        """Keep the case of a pass that could not list its nodes, as ``keep``."""
-        if self.recorder:
-            self.recorder.unlisted = error
-        self.keep("host", str(error), deep=deep)
-
     def _write(self, recorder: Recorder, node: str, options: Mapping[str, object]) -> None:
         """Write a case, with the highest number, if it is not too large; StateError, OSError: it cannot be written."""
         folder = self._settings.folders.state / _FOLDER

@@ -19,7 +19,7 @@ from agent.settings.saved import check_options
 from agent.state.clock import Clock, StoppedClock
 from agent.sync.case_archive import MAX_MEMBER_BYTES
 from drivers.base import Survey, Watchable
-from drivers.errors import DiscoveryError, MalformedFact, PolicyError, Vanished
+from drivers.errors import DiscoveryError
 from drivers.facts import ServiceSigns
 from drivers.host.archive import HostArchive
 from drivers.host.unpack import unpack
@@ -29,33 +29,14 @@ from reportclient.recording import Exchange, RecordedSender, Unrecorded, decode_
 
 CASE_FORMAT = 1
 SERVICES = ("placement", "ironic", "nova")  # the requests to each with their answers are in NAME.jsonl
-FAILURES = {one.__name__: one for one in (DiscoveryError, MalformedFact, Vanished, PolicyError)}  # errors of a look
-
-
-@dataclass(frozen=True, slots=True)
-class SavedFailure:
-    """An error of the driver."""
-
-    failed: str  # its message
-    kind: str  # its class
-
-    def error(self) -> Exception:
-        """Return it as it was raised."""
-        return FAILURES.get(self.kind, DiscoveryError)(self.failed)
 
 
 @dataclass(frozen=True, slots=True)
 class SavedLook:
-    """One look at a node: the number of its host archive, or how it failed, as in ``SavedFailure``."""
+    """One look at a node: the number of its host archive. A look that failed is not saved, as it read nothing whole."""
 
     node: str
-    host: int | None = None
-    failed: str | None = None
-    kind: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.host is None and (self.failed is None or self.kind is None):
-            raise ValueError(f"the look at {self.node} has neither a host nor an error")
+    host: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +71,6 @@ class SavedHost:
     """What was read of the host, without its archives: the other part of ``case.json``."""
 
     nodes: tuple[str, ...]
-    unlisted: SavedFailure | None = None  # why the driver could not list its nodes; None: it could
     looks: tuple[SavedLook, ...]
     processes: Mapping[str, tuple[int, ...]]  # of other services, by program
     units: Mapping[str, tuple[str, ...]]  # the same
@@ -156,28 +136,25 @@ class Case:
     def driver(self, load: Callable[[HostArchive], Watchable]) -> Watchable:
         """Return a driver that gives the saved looks in their order; ``load`` makes a driver from a host archive."""
         looks = list(self.host.looks)
-        hosts = {
-            one.host: load(HostArchive(self.folder / f"hosts/{one.host}")) for one in looks if one.host is not None
-        }
+        hosts = {one.host: load(HostArchive(self.folder / f"hosts/{one.host}")) for one in looks}
 
         def nodes() -> tuple[str, ...]:
-            if self.host.unlisted:
-                raise self.host.unlisted.error()
             if not self.host.nodes:
                 raise Unrecorded(
-                    "the case has no nodes: the command that saved it failed before it had listed them; see what that "
-                    "command printed"
+                    "the case has no nodes: the command that saved it could not list them; see what that command "
+                    "printed"
                 )
             return self.host.nodes
 
         def look(node: str) -> Survey:
             mine = [one for one in looks if one.node == node]
             if not mine:
-                raise Unrecorded(f"the case has no data of node {node}")
+                raise Unrecorded(
+                    f"the case has no data of node {node}: the command that saved it could not read them; see what "
+                    f"that command printed"
+                )
             if len(mine) > 1:
                 looks.remove(mine[0])
-            if mine[0].host is None:
-                raise SavedFailure(str(mine[0].failed), str(mine[0].kind)).error()
             return hosts[mine[0].host].survey(node)
 
         return SurveyedElsewhere(nodes, look, unwatched)

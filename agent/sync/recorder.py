@@ -5,7 +5,7 @@ import platform
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from agent.state.clock import Clock, StoppedClock, probe_clock
 from agent.state.files import read_state, state_files
 from agent.state.identity import FILE, read_identity
 from agent.state.node_records import MEMORY_NAME
-from agent.sync.case import CASE_FORMAT, FAILURES, SERVICES, SavedClock, SavedFailure, SavedHost, SavedLook, SavedRun
+from agent.sync.case import CASE_FORMAT, SERVICES, SavedClock, SavedHost, SavedLook, SavedRun
 from agent.sync.case_archive import pack_case, write_packed
 from agent.sync.json_form import encode
 from drivers.base import Survey, Watchable
@@ -27,7 +27,6 @@ from drivers.host.services import probe_service
 from drivers.libvirt.driver import SurveyedElsewhere
 from drivers.libvirt.prune import prune_domain
 from drivers.libvirt.recorded import DOMAINS
-from reportclient.errors import mask
 from reportclient.keystone import Sender
 from reportclient.recording import Exchange, RecordingSender, encode_exchanges
 
@@ -42,8 +41,7 @@ class Recorder:
     state: Mapping[str, bytes] = field(default_factory=dict)  # by file name
     exchanges: Mapping[str, list[Exchange]] = field(default_factory=lambda: {name: [] for name in SERVICES})
     nodes: tuple[str, ...] = ()
-    unlisted: Exception | None = None  # why the nodes could not be listed; None: they were, or nobody asked
-    looks: list[tuple[str, Survey | Exception]] = field(default_factory=list)
+    looks: list[tuple[str, Survey]] = field(default_factory=list)  # by node, without those that failed
     services: dict[str, ServiceSigns] = field(default_factory=dict)  # by program
     called: dict[str, str] = field(default_factory=dict)  # names of services, for messages and the memory
 
@@ -57,22 +55,14 @@ class Recorder:
         return self.services[program]
 
     def driver(self, driver: Watchable) -> Watchable:
-        """Return the driver in a form that keeps its lists of nodes and its looks, or how they failed."""
+        """Return the driver in a form that keeps its lists of nodes and its looks."""
 
         def nodes() -> tuple[str, ...]:
-            try:
-                self.nodes = driver.nodes()
-            except tuple(FAILURES.values()) as error:
-                self.unlisted = error
-                raise
+            self.nodes = driver.nodes()
             return self.nodes
 
         def look(node: str) -> Survey:
-            try:
-                survey = driver.survey(node)
-            except tuple(FAILURES.values()) as error:
-                self.looks.append((node, error))
-                raise
+            survey = driver.survey(node)
             self.looks.append((node, survey))
             return survey
 
@@ -85,7 +75,7 @@ def begin_anew(kept: Recorder) -> None:
         sent.clear()
     kept.looks.clear()
     kept.services.clear()
-    kept.clock, kept.state, kept.nodes, kept.unlisted = _stopped(), {}, (), None
+    kept.clock, kept.state, kept.nodes = _stopped(), {}, ()
 
 
 def keep_state(kept: Recorder, settings: Settings) -> None:
@@ -138,14 +128,9 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
     """
     files = {f"state/{name}": data for name, data in kept.state.items()}
     files |= _files_of_operators(settings)
-    looks: list[SavedLook] = []
     for number, (node, seen) in enumerate(kept.looks):
-        if isinstance(seen, Exception):
-            looks.append(SavedLook(node, **asdict(_failure(seen))))
-            continue
         archive = archive_files(seen, node)
         files |= {f"hosts/{number}/{name}": text.encode() for name, text in archive.items()}
-        looks.append(SavedLook(node, number))
     files["agent.conf"] = encode_options(settings).encode()
     files |= {f"{name}.jsonl": encode_exchanges(sent).encode() for name, sent in kept.exchanges.items()}
     clock = SavedClock(kept.clock.boot, kept.clock.offset_s, kept.clock.now_s())
@@ -161,8 +146,7 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
     )
     host = SavedHost(
         nodes=kept.nodes,
-        unlisted=_failure(kept.unlisted) if kept.unlisted else None,
-        looks=tuple(looks),
+        looks=tuple(SavedLook(node, number) for number, (node, _) in enumerate(kept.looks)),
         processes={program: signs.processes for program, signs in kept.services.items()},
         units={program: signs.units for program, signs in kept.services.items()},
         hidden=any(signs.hidden for signs in kept.services.values()),
@@ -171,10 +155,6 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
         provider_config_named=settings.operator_files.named,
     )
     return pack_case({**files, "case.json": f"{json.dumps(encode(run) | encode(host), indent=1)}\n".encode()})
-
-
-def _failure(error: Exception) -> SavedFailure:
-    return SavedFailure(mask(str(error)), type(error).__name__)
 
 
 def _files_of_operators(settings: Settings) -> dict[str, bytes]:

@@ -148,7 +148,7 @@ def test_no_secret_is_in_a_case(placement_server: PlacementServer, write_config:
     assert json.loads(next(text for text in texts if '"verb"' in text))["verb"] == "plan"
 
 
-def test_a_libvirt_that_does_not_answer_is_so_from_its_case_without_the_password(
+def test_a_case_of_a_libvirt_that_does_not_answer_has_no_look_and_no_password(
     write_config: Write, tmp_path: Path
 ) -> None:
     config = write_config(libvirt={"connection_uri": "qemu+tcp://root:very-secret@127.0.0.1:1/system"})
@@ -158,7 +158,7 @@ def test_a_libvirt_that_does_not_answer_is_so_from_its_case_without_the_password
 
     assert first[0] == 1
     assert "qemu+tcp://***@127.0.0.1:1/system" in first[2]
-    assert replayed(case) == first
+    assert "could not list them" in replayed(case)[2]
     with tarfile.open(case) as tar:
         assert not [member for member in tar if b"very-secret" in tar.extractfile(member).read()]  # type: ignore[union-attr]
 

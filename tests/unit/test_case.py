@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import event, given
@@ -25,7 +25,7 @@ from agent.sync.recorder import Recorder, save_case
 from agent.sync.run import foresee
 from beds.worlds import CARDS, STYLES, World, worlds
 from configured import changed
-from drivers.errors import DiscoveryError, PolicyError
+from drivers.errors import DiscoveryError
 from drivers.policy import Layout
 from reportclient.client import PlacementClient
 from reportclient.errors import PlacementError
@@ -229,22 +229,3 @@ def test_a_case_knows_an_empty_folder_of_files_from_none(tmp_path: Path, files: 
         assert (sorted(one.name for one in there.iterdir()) if there.is_dir() else None) == (
             None if files is None else list(files)
         )
-
-
-def test_a_look_that_the_configuration_contradicts_is_contradicted_again(tmp_path: Path) -> None:
-    class Contradicted:
-        watching = None
-
-        def nodes(self) -> tuple[str, ...]:
-            return ("host",)
-
-        def survey(self, node: str) -> Any:
-            raise PolicyError("virt_type is kvm, and libvirt offers qemu")
-
-    kept = Recorder()
-    with pytest.raises(PolicyError, match="virt_type"):
-        kept.driver(cast(Any, Contradicted())).survey("host")
-    save_case(tmp_path / "case.tar.gz", kept, changed(load_settings([]), folders={"state": tmp_path}), "plan", {})
-
-    with open_case(tmp_path / "case.tar.gz") as case, pytest.raises(PolicyError, match="virt_type is kvm"):
-        case.driver(lambda archive: cast(Any, archive)).survey("host")

@@ -17,11 +17,10 @@ from agent.service.cases import KeptCases, case_files
 from agent.service.rounds import Rounds
 from agent.settings.read import Settings, load_settings
 from agent.state.locks import locked
-from agent.sync.case import SavedFailure, open_case
+from agent.sync.case import open_case
 from agent.sync.outcome import Outcome, Status
 from configured import changed
 from drivers.base import Survey
-from drivers.errors import DiscoveryError
 from drivers.facts import PoolSpace
 from drivers.policy import DiskPolicy, Policy
 from fakes import FACTS
@@ -238,13 +237,3 @@ def test_the_state_of_a_case_is_read_under_the_lock(tmp_path: Path, monkeypatch:
 
     with open_case(case_files(tmp_path)[0]) as case:
         assert (case.folder / "state/nodes.json").read_text().startswith("another process")
-
-
-def test_a_host_that_cannot_be_opened_is_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gone = DiscoveryError("libvirt is gone")
-    with pytest.raises(DiscoveryError):
-        passes(tmp_path, monkeypatch, gone).take(deep=False, counts=True)
-
-    with open_case(case_files(tmp_path)[0]) as case:
-        assert case.name_of("placement") == "P"
-        assert case.host.unlisted == SavedFailure("libvirt is gone", "DiscoveryError")
