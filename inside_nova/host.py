@@ -16,10 +16,10 @@ from drivers.host.disk import DiskProbe
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.connection import LiveConnection, is_local
 from drivers.libvirt.driver import LibvirtDriver
-from drivers.libvirt.listener import DeviceEvents
 from drivers.policy import OF_CELLS, Policy
 from drivers.rules import rule_attributes
 from inside_nova.decide import Answer, Call, decide
+from inside_nova.device_events import DeviceEvents
 from inside_nova.kept_survey import KeptSurvey
 from inside_nova.trees import Allocations, NovaTree, apply_plan, decode_consumers, decode_tree, take_away
 

@@ -10,7 +10,7 @@ from agent.records import clean
 
 _WRONG = "the log options in [DEFAULT]:"
 QUIET = (
-    *("drivers.libvirt.session", "keystoneauth", "urllib3", "oslo_service", "oslo_concurrency", "stevedore"),
+    *("drivers.libvirt.connection", "keystoneauth", "urllib3", "oslo_service", "oslo_concurrency", "stevedore"),
     *("alembic", "placement"),  # for the embedded placement
 )
 

@@ -2,14 +2,16 @@
 Gate to libvirt: all its answers that this project uses, read from a live host.
 
 Answers are texts with their source; other modules parse them. Errors of libvirt become DiscoveryError.
-``recorded.py`` gives the same answers from a host archive.
+``recorded.py`` gives the same answers, by the same methods, from a host archive.
 """
 
+import logging
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 from drivers.base import OnOperation, Wake, untold
@@ -20,78 +22,13 @@ from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.event_loop import event_loop
 from drivers.libvirt.library import libvirt
 from drivers.libvirt.listener import Listener
-from drivers.libvirt.opening import OPENING_S
-from drivers.libvirt.session import Session
+from drivers.libvirt.opening import OPENING_S, aside, open_connection
 from drivers.libvirt.xml import unread
 from reportclient.errors import mask
 
+LOG = logging.getLogger(__name__)
 HOST_CPU = "host"  # name of the host's own CPU in ``expand``, beside the names of CPU models
 DOMAIN_STATES = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
-
-
-class Connection(Protocol):
-    """
-    One hypervisor, live or recorded.
-
-    Every method raises DiscoveryError where libvirt or the archive gives no answer.
-    """
-
-    def hostname(self) -> str:
-        """Return the host's name, which is the name of its root provider."""
-        ...
-
-    def versions(self) -> Versions:
-        """Return the versions of libvirt and of the hypervisor."""
-        ...
-
-    def cpu_map(self) -> CpuMap:
-        """Return which logical CPUs exist, and which of them are online."""
-        ...
-
-    def memory_mib(self) -> int | None:
-        """
-        Return the memory of the whole host in MiB, which libvirt tells also where it lists no NUMA cell.
-
-        None: a host archive does not tell it.
-        """
-        ...
-
-    def capabilities(self) -> Document:
-        """Return the XML of the host's capabilities (formatcaps.html)."""
-        ...
-
-    def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[tuple[str, Document], ...]:
-        """
-        Return (ARCH-MACHINE-VIRTTYPE, XML of the domain capabilities) for each offer.
-
-        All ``offers`` are of this ``virt_type``.
-        """
-        ...
-
-    def cpu_models(self, arch: str) -> tuple[str, ...]:
-        """Return the names of the CPU models that libvirt can expand, in libvirt's spelling."""
-        ...
-
-    def expand(self, name: str, cpu: str) -> Document:
-        """Return a ``<cpu>`` with all features that its model implies; messages and archives call it ``name``."""
-        ...
-
-    def node_devices(self) -> tuple[tuple[str, Document], ...]:
-        """
-        Return name and XML of at least each PCI function, network interface, mediated device and parent of those.
-
-        A text with ``unread`` stands for XML that could not be read: a device may go away after it was listed.
-        """
-        ...
-
-    def domains(self) -> tuple["Domain", ...]:
-        """
-        Return every domain, running or not, in order of uuid.
-
-        Raises:
-            Vanished: a domain went away after it was listed and before its XML was read.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +62,12 @@ class LiveConnection:
         operation. ``opening_s`` limits the seconds that libvirtd may take to accept a connection. ``borrow`` returns an
         open ``virConnect`` that belongs to the caller, whose process runs libvirt's event loop; None: open one.
         """
-        self._session = Session(uri, told, opening_s, borrow)
-
-    @property
-    def uri(self) -> str:
-        """URI of libvirt, as configured."""
-        return self._session.uri
+        self.uri = uri
+        self._completed: tuple[str, str] | None = None  # the kernel's host name, and libvirt's; None: not known
+        self._told = told
+        self._opening_s = opening_s
+        self._borrow = borrow
+        self._open: Any = None
 
     def hostname(self) -> str:
         """
@@ -141,54 +78,63 @@ class LiveConnection:
         does not complete (src/util/virutil.c, virGetHostname).
         """
         kernels = os.uname().nodename
-        completed = self._session.completed
+        completed = self._completed
         if completed and completed[0] == kernels:
             return completed[1]
-        with self._session.explained("the host name", "virConnectGetHostname"):
-            name = str(self._session.libvirt.getHostname())
-        self._session.completed = (kernels, name) if name != kernels or "." in name else None
+        with self._explained("the host name", "virConnectGetHostname"):
+            name = str(self._libvirt.getHostname())
+        self._completed = (kernels, name) if name != kernels or "." in name else None
         return name
 
     def versions(self) -> Versions:
-        with self._session.explained("the versions of libvirt and the hypervisor", "virConnectGetVersion"):
-            connection = self._session.libvirt
+        """Return the versions of libvirt and of the hypervisor."""
+        with self._explained("the versions of libvirt and the hypervisor", "virConnectGetVersion"):
+            connection = self._libvirt
             return Versions(connection.getLibVersion(), connection.getVersion(), connection.getType())
 
     def cpu_map(self) -> CpuMap:
-        with self._session.explained("the CPU map", "virNodeGetCPUMap"):
-            total, online, _ = self._session.libvirt.getCPUMap()
+        """Return which logical CPUs exist, and which of them are online."""
+        with self._explained("the CPU map", "virNodeGetCPUMap"):
+            total, online, _ = self._libvirt.getCPUMap()
         return CpuMap(total, frozenset(cpu for cpu in range(total) if online[cpu]))
 
     def memory_mib(self) -> int:
-        with self._session.explained("the host's memory", "virNodeGetInfo"):
-            return int(self._session.libvirt.getInfo()[1])
+        """Return the memory of the whole host in MiB, which libvirt tells also where it lists no NUMA cell."""
+        with self._explained("the host's memory", "virNodeGetInfo"):
+            return int(self._libvirt.getInfo()[1])
 
     def capabilities(self) -> Document:
-        with self._session.explained("the host's capabilities", "virConnectGetCapabilities"):
-            return self._session.document("capabilities", self._session.libvirt.getCapabilities())
+        """Return the XML of the host's capabilities (formatcaps.html)."""
+        with self._explained("the host's capabilities", "virConnectGetCapabilities"):
+            return self._document("capabilities", self._libvirt.getCapabilities())
 
     def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[tuple[str, Document], ...]:
+        """Return (ARCH-MACHINE-VIRTTYPE, XML of the domain capabilities) for each offer, all of this ``virt_type``."""
         return tuple((f"{one.arch}-{one.machine}-{one.virt_type}", self._offered(one)) for one in offers)
 
     def _offered(self, offer: Offer) -> Document:
         what = f"the capabilities of {offer.virt_type} guests of {offer.arch} {offer.machine}"
-        with self._session.explained(what, "virConnectGetDomainCapabilities"):
-            connection = self._session.libvirt
+        with self._explained(what, "virConnectGetDomainCapabilities"):
+            connection = self._libvirt
             text = connection.getDomainCapabilities(offer.emulator, offer.arch, offer.machine, offer.virt_type, 0)
-        return self._session.document(f"domain capabilities of {offer.arch} {offer.machine}", text)
+        return self._document(f"domain capabilities of {offer.arch} {offer.machine}", text)
 
     def cpu_models(self, arch: str) -> tuple[str, ...]:
-        with self._session.explained(f"the CPU models of {arch}", "virConnectGetCPUModelNames"):
-            return tuple(self._session.libvirt.getCPUModelNames(arch))
+        """Return the names of the CPU models that libvirt can expand, in libvirt's spelling."""
+        with self._explained(f"the CPU models of {arch}", "virConnectGetCPUModelNames"):
+            return tuple(self._libvirt.getCPUModelNames(arch))
 
     def expand(self, name: str, cpu: str) -> Document:
-        with self._session.explained(f"the features of CPU {name}", "virConnectBaselineCPU"):
-            text = self._session.libvirt.baselineCPU([cpu], libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES)
-        return self._session.document(f"features of CPU {name}", text)
+        """Return a ``<cpu>`` with all features that its model implies; messages and archives call it ``name``."""
+        with self._explained(f"the features of CPU {name}", "virConnectBaselineCPU"):
+            text = self._libvirt.baselineCPU([cpu], libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES)
+        return self._document(f"features of CPU {name}", text)
 
     def node_devices(self) -> tuple[tuple[str, Document], ...]:
         """
-        Return name and XML of the node devices of all kinds that are parsed.
+        Return name and XML of at least each PCI function, network interface, mediated device and parent of those.
+
+        A text with ``unread`` stands for XML that could not be read: a device may go away after it was listed.
 
         Raises:
             Vanished: a mediated device came or went meanwhile: it and its card's free instances may count it twice.
@@ -207,7 +153,7 @@ class LiveConnection:
     def _devices(self, kinds: int) -> tuple[tuple[str, Document], ...]:
         """Return name and XML of the node devices of these kinds, as ``_listed``."""
         devices = self._listed(kinds)
-        with self._session.timed("virNodeDeviceGetXMLDesc"):
+        with self._timed("virNodeDeviceGetXMLDesc"):
             return tuple((name, self._dump(device, name)) for device in devices for name in (device.name(),))
 
     def _listed(self, kinds: int) -> list[Any]:
@@ -216,9 +162,9 @@ class LiveConnection:
 
         Only devices that exist: a mediated device that is only defined takes nothing of its card.
         """
-        with self._session.explained("the node devices", "virConnectListAllNodeDevices"):
+        with self._explained("the node devices", "virConnectListAllNodeDevices"):
             active = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE
-            return list(self._session.libvirt.listAllDevices(kinds | active))
+            return list(self._libvirt.listAllDevices(kinds | active))
 
     def _dump(self, device: Any, name: str) -> Document:
         """
@@ -230,21 +176,27 @@ class LiveConnection:
             DiscoveryError: the connection broke.
         """
         try:
-            return self._session.document(f"node device {name}", device.XMLDesc(0))
+            return self._document(f"node device {name}", device.XMLDesc(0))
         except libvirt.libvirtError as error:
             failed = mask(f"cannot read node device {name} from libvirt at {self.uri}: {error}")
-            if self._session.drop_broken():
+            if self._drop_broken():
                 raise DiscoveryError(f"{failed}: see libvirtd's log") from error
             return Document(unread(failed), f"node device {name}")
 
     def domains(self) -> tuple[Domain, ...]:
-        with self._session.explained("the domains", "virConnectListAllDomains"):
-            found = [self._domain(domain) for domain in self._session.libvirt.listAllDomains(0)]
+        """
+        Return every domain, running or not, in order of uuid.
+
+        Raises:
+            Vanished: a domain went away after it was listed and before its XML was read.
+        """
+        with self._explained("the domains", "virConnectListAllDomains"):
+            found = [self._domain(domain) for domain in self._libvirt.listAllDomains(0)]
         return tuple(sorted(found, key=lambda domain: domain.uuid))
 
     def _domain(self, domain: Any) -> Domain:
         """Return one domain: three answers of libvirt, or two if it is shut off."""
-        document = self._session.document(f"domain {domain.name()}", domain.XMLDesc(0))
+        document = self._document(f"domain {domain.name()}", domain.XMLDesc(0))
         number, reason = domain.state()[:2]
         name = DOMAIN_STATES[number]
         migrating = name != "shutoff" and _is_migrating(domain, number, reason)
@@ -261,13 +213,82 @@ class LiveConnection:
             DiscoveryError: libvirt cannot be reached now.
         """
         with ExitStack() as stack:
-            with self._session.explained("events", "virConnectNodeDeviceEventRegisterAny"):
+            with self._explained("events", "virConnectNodeDeviceEventRegisterAny"):
                 event_loop().start()
                 stack.enter_context(Listener(self.uri, wake).listening())
             try:
                 yield
             finally:
-                self._session.close()
+                self._close()
+
+    @property
+    def _libvirt(self) -> Any:
+        """The open ``virConnect``; opens or borrows one if there is none."""
+        if self._borrow:
+            return self._use(self._borrow())
+        if self._open is None:
+            event_loop().start()  # keep-alive needs the event loop
+            self._use(open_connection(self.uri, seconds=self._opening_s))
+        return self._open
+
+    def _use(self, connection: Any) -> Any:
+        """Return the connection; the host's name is read anew where it is another one."""
+        if connection is not self._open:
+            self._open, self._completed = connection, None
+        return connection
+
+    def _drop_broken(self) -> bool:
+        """Return whether the connection broke; if so, drop it, and the next question opens another."""
+        broken = self._open is not None and not self._open.isAlive()
+        if broken:
+            self._open = None
+        return broken
+
+    def _close(self) -> None:
+        """Close the connection; does not wait long for a libvirtd that hangs."""
+        made, self._open = self._open, None
+        if made is not None:
+            aside(made.close)
+
+    @contextmanager
+    def _explained(self, what: str, operation: str) -> Iterator[None]:
+        """
+        Time the block as one operation, and turn a libvirt error into ours with advice.
+
+        Raises:
+            DiscoveryError: libvirt failed, or its Python package is not installed.
+            Vanished: a domain or device of the block does not exist any more.
+        """
+        if libvirt is None:
+            raise DiscoveryError(
+                "the Python package libvirt-python is not installed: pip install 'compute-node-agent[libvirt]'"
+            )
+        started = time.monotonic()
+        try:
+            with self._timed(operation):
+                yield
+            LOG.info("read %s from libvirt seconds=%.1f", what, time.monotonic() - started)
+        except libvirt.libvirtError as error:
+            advice = _advice(str(error)) if self._open is None else "see libvirtd's log"
+            where, said = mask(f"libvirt at {self.uri}"), mask(str(error))
+            self._drop_broken()
+            if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_NO_NODE_DEVICE):
+                raise Vanished(f"{where}: {said}: the domain or device was removed while the host was read") from error
+            raise DiscoveryError(f"cannot read {what} from {where}: {said}: {advice}") from error
+
+    @contextmanager
+    def _timed(self, operation: str) -> Iterator[None]:
+        """Report the seconds of the block, and whether it succeeded, to the callback."""
+        started, served = time.monotonic(), False
+        try:
+            yield
+            served = True
+        finally:
+            self._told(operation, time.monotonic() - started, served)
+
+    def _document(self, what: str, text: str) -> Document:
+        """Return a text with its source, as messages name it."""
+        return Document(text, f"libvirt at {mask(self.uri)}: {what}")
 
 
 def is_local(uri: str) -> bool:
@@ -301,3 +322,16 @@ def _device_kinds() -> int:
         | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV
         | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_VDPA
     )
+
+
+def _advice(message: str) -> str:
+    """Return what to do after an error of opening a connection."""
+    if "system bus" in message:
+        return "run as root: for other users libvirt asks polkit over D-Bus, which does not answer here"
+    if "keepalive" in message:
+        return "does libvirtd hang? see its log, and restart it"
+    if "ermission denied" in message or "authentication" in message:
+        return "run as root, or as a user of the group libvirt"
+    if "No such file" in message or "refused" in message:
+        return "start libvirtd (systemctl start libvirtd), or set [libvirt] connection_uri"
+    return "check [libvirt] connection_uri"

@@ -23,16 +23,17 @@ from drivers.libvirt.capabilities import (
     parse_cpu_features,
     parse_domain_capabilities,
 )
-from drivers.libvirt.connection import HOST_CPU, Connection, LiveConnection
+from drivers.libvirt.connection import HOST_CPU, LiveConnection
 from drivers.libvirt.domains import machine_of, parse_guest
 from drivers.libvirt.nodedev import parse_devices
-from drivers.libvirt.recorded import expanded_file, recorded_files
+from drivers.libvirt.recorded import RecordedConnection, expanded_file, recorded_files
 from drivers.libvirt.refusals import check_virt_type, known_models, unusable_models
 from drivers.policy import GuestPolicy, Policy
 from reportclient.allocations import Holdings
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
 
+Connection = LiveConnection | RecordedConnection
 X86 = ("i686", "x86_64")
 OLDEST_LIBVIRT = 9_000_000  # 9.0; as libvirt counts: major * 1,000,000 + minor * 1,000 + release
 DEFAULT_MODELS = {"i686": "qemu32", "ppc64le": "POWER8", "aarch64": "max"}  # QEMU's defaults, for cpu_mode none

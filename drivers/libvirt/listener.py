@@ -1,6 +1,5 @@
 """Reports libvirt's events, over its own connection to libvirt's read-only socket."""
 
-import logging
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ from drivers.libvirt.event_loop import event_loop
 from drivers.libvirt.library import libvirt
 from drivers.libvirt.opening import aside, open_connection
 
-LOG = logging.getLogger(__name__)
 AGAIN_S = 1.0  # between two attempts to connect again
 
 
@@ -115,55 +113,6 @@ class Listener:
     def _on_domain(self, _connection: object, domain: _Named, kind: int, _detail: int, _opaque: object) -> None:
         """Report a guest's new state; a migration stops it at the source and resumes it at the target."""
         self._wake(Event("libvirt", f"domain {domain.name()} {DOMAIN.get(kind, f'event {kind}')}"))
-
-
-class DeviceEvents:
-    """
-    Events of node devices on a connection that belongs to somebody else, who may replace it.
-
-    The owner runs libvirt's event loop, of which a process has only one.
-    """
-
-    def __init__(self, lend: Callable[[], Any], changed: Callable[[], None]) -> None:
-        """``lend`` returns the owner's present connection; ``changed`` is called for each event, in any thread."""
-        self._lend, self._changed = lend, changed
-        self._connection: Any = None
-        self._numbers: list[int] = []
-
-    def listen(self) -> None:
-        """
-        Register at the present connection if it is a new one, and report a change: earlier events may be missed.
-
-        A connection without such events is logged; then nothing is reported until there is another connection.
-        """
-        lent = self._lend()
-        if lent is self._connection:
-            return
-        self._release()
-        self._connection = lent
-        self._changed()
-        kinds = (libvirt.VIR_NODE_DEVICE_EVENT_ID_LIFECYCLE, libvirt.VIR_NODE_DEVICE_EVENT_ID_UPDATE)
-        try:
-            for kind in kinds:
-                self._numbers.append(lent.nodeDeviceEventRegisterAny(None, kind, self._on_event, None))
-        except libvirt.libvirtError as error:
-            LOG.warning("libvirt reports no events of devices, so changes are seen later reason=%s", error)
-            self._release()
-
-    def close(self) -> None:
-        """Report nothing any more."""
-        self._release()
-        self._connection = None
-
-    def _release(self) -> None:
-        """Deregister: a connection that broke stays open as long as a callback is registered."""
-        for number in self._numbers:
-            with suppress(libvirt.libvirtError):
-                self._connection.nodeDeviceEventDeregisterAny(number)
-        self._numbers = []
-
-    def _on_event(self, *_: object) -> None:
-        self._changed()
 
 
 DELETED = 1  # VIR_NODE_DEVICE_EVENT_DELETED

@@ -17,31 +17,30 @@ from reportclient.errors import mask
 
 OPENING_S = 20.0  # keep-alive gives up an open connection after the same time
 CLOSING_S = 3.0
-Key = tuple[str, bool]  # (URI, read only)
 
 
 def open_connection(uri: str, *, read_only: bool = False, seconds: float = OPENING_S) -> Any:
     """
     Open a connection with keep-alive, which belongs to the caller; libvirt's event loop must have been started.
 
-    An attempt of an earlier call that has not ended is waited for again.
+    An attempt of an earlier call that has not ended, or that ended too late, serves this one: a thread that hangs
+    cannot be ended, so there is at most one for each URI.
 
     Raises:
         libvirt.libvirtError: libvirt cannot be reached.
         DiscoveryError: libvirtd accepted the connection, and did not answer in time.
     """
-    key, openings = (uri, read_only), _openings()
-    while True:
-        opening = openings.begin(key)
-        try:
-            made = opening.result(seconds)
-        except TimeoutError as error:
-            raise DiscoveryError(
-                f"libvirt at {mask(uri)} accepted a connection and has not answered for {seconds:.0f} s: "
-                f"does libvirtd hang? see its log, and restart it"
-            ) from error
-        if openings.take(key, opening):
-            return made
+    key = uri, read_only
+    late = _late().pop(key, None)
+    opening = late if late and _serves(late) else _begin(uri, read_only=read_only)
+    try:
+        return opening.result(seconds)
+    except TimeoutError as error:
+        _late()[key] = opening
+        raise DiscoveryError(
+            f"libvirt at {mask(uri)} accepted a connection and has not answered for {seconds:.0f} s: "
+            f"does libvirtd hang? see its log, and restart it"
+        ) from error
 
 
 def aside(close: Callable[[], object]) -> None:
@@ -51,39 +50,22 @@ def aside(close: Callable[[], object]) -> None:
     thread.join(CLOSING_S)
 
 
-class _Openings:
-    """Attempts to open connections, at most one at a time for each key: a thread that hangs cannot be ended."""
-
-    def __init__(self) -> None:
-        self._begun: dict[Key, Future[Any]] = {}
-        self._lock = threading.Lock()
-
-    def begin(self, key: Key) -> "Future[Any]":
-        """Return the running attempt, or start one; a connection that was opened too late is closed."""
-        with self._lock:
-            before = self._begun.get(key)
-            if before is not None and not before.done():
-                return before
-            opening: Future[Any] = Future()
-            threading.Thread(target=_open, args=(key, opening), name="libvirt-open", daemon=True).start()
-            self._begun[key] = opening
-        if before is not None and before.exception() is None:
-            aside(before.result().close)
-        return opening
-
-    def take(self, key: Key, opening: "Future[Any]") -> bool:
-        """Give the connection to the caller; return False where another caller has it already."""
-        with self._lock:
-            mine = self._begun.get(key) is opening
-            if mine:
-                del self._begun[key]
-            return mine
-
-
 @cache
-def _openings() -> _Openings:
-    """Return the attempts of this process."""
-    return _Openings()
+def _late() -> dict[tuple[str, bool], "Future[Any]"]:
+    """Return the attempts of this process that no call waits for any more, by URI and read-only."""
+    return {}
+
+
+def _serves(opening: "Future[Any]") -> bool:
+    """Return whether an attempt goes on, or has opened a connection that lives."""
+    return not opening.done() or (opening.exception() is None and bool(opening.result().isAlive()))
+
+
+def _begin(uri: str, *, read_only: bool) -> "Future[Any]":
+    """Start an attempt in a thread."""
+    opening: Future[Any] = Future()
+    threading.Thread(target=_open, args=(uri, read_only, opening), name="libvirt-open", daemon=True).start()
+    return opening
 
 
 def _try(close: Callable[[], object]) -> None:
@@ -92,10 +74,9 @@ def _try(close: Callable[[], object]) -> None:
         close()
 
 
-def _open(key: Key, opening: "Future[Any]") -> None:
+def _open(uri: str, read_only: bool, opening: "Future[Any]") -> None:
     """Open a connection, and set it or libvirt's error as the result of ``opening``."""
     libvirt.registerErrorHandler(lambda *_: None, None)  # errors are exceptions; libvirt would print them as well
-    uri, read_only = key
     try:
         connection = libvirt.openReadOnly(uri) if read_only else libvirt.open(uri)
         _keep_alive(connection)

@@ -25,7 +25,7 @@ MIGRATING = "libvirt/migrating.json"  # only written while domains migrate to or
 
 
 class RecordedConnection:
-    """Answers of libvirt, read from a host archive."""
+    """Answers of libvirt, read from a host archive: the methods are those of ``LiveConnection``."""
 
     def __init__(self, archive: HostArchive) -> None:
         self._archive = archive
@@ -47,6 +47,7 @@ class RecordedConnection:
             return CpuMap(total, online)
 
     def memory_mib(self) -> int | None:
+        """Return the memory of the whole host in MiB; None: the archive does not tell it."""
         if not (self._archive.root / MEMORY).exists():
             return None
         record = self._archive.read_json(MEMORY)

@@ -98,7 +98,7 @@ def opened() -> list[Libvirt]:
 @pytest.fixture
 def live(monkeypatch: pytest.MonkeyPatch, opened: list[Libvirt]) -> Live:
     """Makes connections of our own, on a host with one VF."""
-    monkeypatch.setattr("drivers.libvirt.session.open_connection", lambda *_, **__: opened.pop())
+    monkeypatch.setattr("drivers.libvirt.connection.open_connection", lambda *_, **__: opened.pop())
     monkeypatch.setattr("drivers.libvirt.event_loop.EventLoop.start", lambda _self: None)
     return lambda uri="qemu:///system", **more: LiveConnection(uri, **more)
 
@@ -124,7 +124,7 @@ def test_a_connection_that_broke_leaves_the_name_that_libvirt_completed(live: Li
     name = connection.hostname()
 
     first.alive = False
-    assert connection._session.drop_broken()
+    assert connection._drop_broken()
 
     opened.clear()  # libvirtd does not come back
     assert connection.hostname() == name

@@ -20,9 +20,9 @@ from drivers import INSIDE
 from drivers.base import Survey
 from drivers.errors import DiscoveryError, Vanished
 from drivers.libvirt.connection import LiveConnection
-from drivers.libvirt.listener import DeviceEvents
 from drivers.policy import Layout
 from inside_nova.decide import AllocationsNeeded
+from inside_nova.device_events import DeviceEvents
 from inside_nova.host import Host, open_host
 from inside_nova.kept_survey import KeptSurvey
 from inside_nova.trees import COMPUTE_NODE

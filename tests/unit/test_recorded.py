@@ -10,7 +10,8 @@ from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import CpuMap
 from drivers.fake.archives import generate_fleet
 from drivers.host.archive import FORMAT, HostArchive, write_files
-from drivers.libvirt.connection import HOST_CPU, Connection
+from drivers.libvirt.connection import HOST_CPU
+from drivers.libvirt.driver import Connection
 from drivers.libvirt.recorded import CPU_MAP, MEMORY, MIGRATING, RecordedConnection, expanded_file, recorded_files
 
 GUESTS = {"aa": "running", "bb": "shutoff"}
