@@ -14,7 +14,7 @@ KINDS = (
     ("fuzz", "parsers, on a few real files and answers that were changed", "tests/fuzz", 1),
 )  # live tests wait more than they work: six processes keep two cores busy
 # files that begin
-LONGEST = ("test_fleet", "test_ironic", "test_synthetic", "test_daemon", "test_reshape_races", "test_crowd")
+LONGEST = ("test_ironic", "test_synthetic", "test_daemon", "test_reshape_races", "test_crowd")
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,10 @@ class Crashing:
     sender: Any
     left: int | None = None  # requests until then; None: it lives
     after: bool = False
+    methods: list[str] = field(default_factory=list)  # of all requests, in their order
 
     def request(self, url: str, method: str, **kwargs: Any) -> Any:
+        self.methods.append(method)
         if self.left is not None:
             self.left -= 1
             if self.left < 0 and not self.after:

@@ -134,9 +134,25 @@ class World:
         """Add a trait to a node's provider, as a person would by hand."""
         root = self.client.observe(uuid_of(number)).root
         assert root is not None
-        body = {"resource_provider_generation": root.generation, "traits": sorted({*root.provider.traits, trait})}
         self._send("PUT", f"/traits/{trait}")
+        self.set_traits(number, *root.provider.traits, trait)
+
+    def set_traits(self, number: int, *traits: str) -> None:
+        """Leave these traits alone on a node's provider."""
+        root = self.client.observe(uuid_of(number)).root
+        assert root is not None
+        body = {"resource_provider_generation": root.generation, "traits": sorted({*traits})}
         self._send("PUT", f"/resource_providers/{uuid_of(number)}/traits", body)
+
+    def make(self, number: int, *traits: str, **stock: dict[str, int]) -> None:
+        """Make a node's provider as another agent would: one unit of each class, unless given."""
+        self._send("POST", "/resource_providers", {"uuid": uuid_of(number), "name": uuid_of(number)})
+        for trait in traits:
+            if trait.startswith("CUSTOM_"):
+                self._send("PUT", f"/traits/{trait}")
+        self.set_traits(number, *traits)
+        for name, more in stock.items():
+            self.offer(number, name, **{"max_unit": 1, **more})
 
     def _send(self, method: str, path: str, body: Any = None) -> None:
         answer = self.placement.request(path, method, microversion="1.39", json=body)

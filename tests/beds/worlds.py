@@ -402,6 +402,7 @@ class World:
         self.memory = self.memory.copy()
         self.crashing = Crashing(Watched(self.memory, self._look))
         self.misplaced, self.twice = [], []
+        self.guests, self.others = self.guests.copy(), self.others.copy()
         try:
             self.remembered = memory
             yield

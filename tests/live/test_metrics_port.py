@@ -39,7 +39,7 @@ def test_slow_clients_leave_room_for_others_and_are_ended() -> None:
     assert requests.get(url, timeout=5).status_code == 200
 
     with ExitStack() as stack:
-        slow = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(200)]
+        slow = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(3 * MOST_ASKING)]
         ending = time.monotonic() + ASKING_S + 2
         most = 0
         while time.monotonic() < ending:

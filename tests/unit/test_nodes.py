@@ -4,18 +4,23 @@ import copy
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from keystoneauth1.exceptions import ConnectFailure
 
 from agent.state.node_records import MEMORY_NAME, KnownNode, NodesMemory, read_nodes, write_nodes
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
-from beds.memory import MemoryPlacement
+from beds.memory import MemoryAnswer, MemoryPlacement
 from beds.nodes_world import CLASS, DASH, DOT, shards, uuid_of, world
+from beds.watched import Watched
 from configured import changed
+from reportclient.client import PlacementClient
 from reportclient.plan import Delete, Plan
+from reportclient.transport import Transport
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
 KNOWN = KnownNode(ObservedProvider(uuid="n", generation=1, provider=Provider(name="n")), None, DASH)
@@ -124,6 +129,107 @@ def test_a_class_that_may_be_a_former_one_in_another_form_is_named(remembers: bo
         assert set(one.stock(1)) == {"CUSTOM_SILVER"}
 
 
+def test_a_trait_is_ours_only_if_its_node_gave_it() -> None:
+    with world() as one:
+        one.nodes.classes, one.nodes.traits = {1: "gold"}, ["CUSTOM_MINE", "CUSTOM_BOTH"]
+        one.sync()
+        one.mark(1, "CUSTOM_OPERATORS")
+        one.nodes.traits = ["CUSTOM_BOTH"]
+
+        assert one.sync().count(Status.CHANGED) == 1
+
+        assert one.traits(1) == {"CUSTOM_BOTH", "CUSTOM_OPERATORS"}
+
+
+def test_a_provider_that_nova_left_is_taken_over_and_keeps_what_others_added() -> None:
+    with world() as one:
+        one.nodes.classes = {1: "gold"}
+        one.make(1, "OWNER_NOVA", "HW_GPU_API_VULKAN", CUSTOM_OLD={})
+
+        assert [done.count(Status.CHANGED) for done in (one.plan(), one.sync())] == [1, 1]
+
+        assert one.stock(1) == {"CUSTOM_GOLD": 0}
+        assert one.traits(1) == {"OWNER_NOVA", "HW_GPU_API_VULKAN"}
+
+
+def test_a_provider_with_another_owners_mark_is_not_taken_over() -> None:
+    with world() as one:
+        one.nodes.classes = {1: "gold"}
+        one.make(1, "OWNER_NOVA", "CUSTOM_OWNER_SOMEBODY", CUSTOM_OLD={})
+        before = one.client.observe(uuid_of(1))
+
+        (told,) = one.sync().outcomes
+
+        assert told.status is Status.CONTESTED
+        assert "CUSTOM_OWNER_SOMEBODY" in told.notes[0]
+        assert one.client.observe(uuid_of(1)) == before
+
+
+def test_only_novas_own_class_goes_from_a_provider_that_nova_owns() -> None:
+    with world() as one:
+        one.nodes.classes = dict.fromkeys(range(1, 5), "gold")
+        one.make(1, "OWNER_NOVA", CUSTOM_GOLD={}, CUSTOM_LICENCE={})
+        one.make(2, "OWNER_NOVA", CUSTOM_OLD={})
+        one.make(3, "OWNER_NOVA", CUSTOM_OLD={}, CUSTOM_LICENCE={})
+        one.make(4, "OWNER_NOVA", CUSTOM_LICENCE={"allocation_ratio": 4})
+
+        done = one.sync()
+
+        assert (done.count(Status.CHANGED), done.count(Status.CONTESTED)) == (2, 2)
+        (note,) = (told.notes[0] for told in done.outcomes if told.node == uuid_of(3))
+        assert "CUSTOM_LICENCE, CUSTOM_OLD" in note
+        assert "sync --force" in note
+        assert [set(one.stock(number)) for number in one.nodes.classes] == [
+            {"CUSTOM_GOLD", "CUSTOM_LICENCE"},
+            {"CUSTOM_GOLD"},
+            {"CUSTOM_OLD", "CUSTOM_LICENCE"},
+            {"CUSTOM_LICENCE"},
+        ]
+
+        one.nodes.classes[1] = "silver"
+        assert one.sync().count(Status.CONTESTED) == 3
+        one.sync(Wishes(force=True))
+
+        assert (one.stock(1), one.stock(3)) == ({"CUSTOM_SILVER": 0}, {"CUSTOM_GOLD": 0})
+
+
+def test_a_provider_that_lost_our_mark_is_another_agents_until_a_person_takes_it_over() -> None:
+    with world() as one:
+        one.nodes.classes = {1: "gold"}
+        one.sync()
+        one.set_traits(1, "OWNER_NOVA")
+
+        assert one.sync().count(Status.CONTESTED) == 1
+
+        assert one.traits(1) == {"OWNER_NOVA"}
+        assert one.sync(Wishes(take_over=True)).count(Status.CHANGED) == 1
+
+
+def test_a_pass_that_is_cut_off_leaves_no_class_that_the_next_pass_does_not_know() -> None:
+    """The agent remembers what it gives a node before it writes, so the next pass knows both classes as its own."""
+    with world() as one:
+        one.nodes.classes = {1: "gold"}
+        one.sync()
+        watched = Watched(one.placement)
+
+        def lose(method: str, url: str, body: Any) -> MemoryAnswer | None:
+            if method == "PUT" and url.endswith("/inventories"):
+                watched.write(method, url, body)
+                raise ConnectFailure("it was processed")
+            return None
+
+        watched.hook = lose
+        one.nodes.classes[1] = "silver"
+        one.bare_metal = replace(one.bare_metal, client=PlacementClient(Transport(watched, where="placement")))
+        assert one.sync().count(Status.FAILED) == 1
+        one.bare_metal = replace(one.bare_metal, client=one.client)
+        one.nodes.classes[1] = "bronze"
+
+        one.sync()
+
+        assert one.stock(1) == {"CUSTOM_BRONZE": 0}
+
+
 def test_a_node_that_is_gone_is_reserved_before_it_is_deleted() -> None:
     with world() as one:
         one.nodes.classes = {1: "gold", 2: "gold"}
@@ -147,9 +253,12 @@ def test_nothing_is_written_when_more_nodes_are_gone_than_may_go_at_once() -> No
         one.nodes.classes = {1: "gold"}
 
         assert one.sync().count(Status.GOING) == 3
-        assert one.sync().count(Status.REFUSED) == 1
+        for done in (one.plan(), one.sync(), one.sync()):
+            assert done.count(Status.REFUSED) == 1
+        assert "Check that this is the right Ironic" in done.outcomes[0].notes[0]
 
         assert not any(one.stock(number)["CUSTOM_GOLD"] for number in range(1, 5))
+        assert one.sync(Wishes(force=True)).count(Status.DELETED) == 3
 
 
 def test_a_reservation_of_a_node_that_was_gone_goes_when_it_is_back() -> None:
@@ -508,6 +617,8 @@ def test_ironic_is_asked_about_providers_of_another_ironic_only_when_everything_
         told = one.sync().outcomes
         assert len(asked) == 50
         assert [each.node for each in told if each.status is Status.STRAY] == ["50 providers"]
+        one.sync(Wishes(force=True))
+        assert all(other.stock(number) for number in range(100, 150))
 
 
 def test_an_older_version_finds_what_a_node_gave_in_the_memory() -> None:
