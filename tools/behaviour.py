@@ -28,7 +28,7 @@ PROCESSES = 2
 LAYOUTS = ("flat", "devices", "cells", "numa")
 WHOLE = ("full-guest", "four-cells", "04-flat-to-numa", "10-numa-to-cells")  # worlds of every verb
 GUEST, MOVE = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70", "b7c1d2e3-5f64-4a08-9b1a-6c7d8e9f0a12"
-HEAL = "heal: [wrong-amount, wrong-provider, to-be-reserved, orphaned, missing]\n" + "".join(
+HEAL = "heal: [wrong-amount, wrong-provider, orphaned, missing]\n" + "".join(
     f"{name}: 0\n" for name in ("grace_s", "again_s", "move_s")
 )
 QUERIES = (

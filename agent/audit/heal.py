@@ -17,8 +17,7 @@ from agent.sync.node import ComputeNode
 from agent.sync.yaml_file import load_once
 from reportclient.allocations import Consumer
 from reportclient.errors import Conflict, Rejected, Unavailable
-from reportclient.plan import Delete, Plan, ReplaceAllocations, Rewrite, SetInventories
-from reportclient.tree import ObservedTree
+from reportclient.plan import Rewrite
 
 UNLISTED = "the policy does not list this kind of finding"
 UNASKED = "not done: no --policy allows it"
@@ -170,25 +169,15 @@ def _against(finding: Finding, result: AuditResult, policy: HealPolicy, now: flo
 def _repair(node: ComputeNode, result: AuditResult, finding: Finding) -> str:
     """Carry out a repair and return why it was not done; empty when it was."""
     assert finding.repair is not None
-    operation = finding.repair.operation
+    rewrites = finding.repair.rewrites
     try:
-        if isinstance(operation, ReplaceAllocations):
-            moves = operation.rewrites if finding.repair.misplaced else ()
-            if why := next(filter(None, (_meanwhile(node, result, move) for move in moves)), ""):
-                return why
-            subject = finding.consumer or operation.rewrites[0].consumer
-            ending = Operations(node.client).carry_out(subject, operation.rewrites)
-            return "" if ending.told is Result.DONE else f"{ending.told.value}: {ending.note}"
-        observed = node.client.observe(result.root_uuid)
-        if why := _too_much(operation, observed, node.settings.changes.shrink_fraction):
+        moves = rewrites if finding.repair.misplaced else ()
+        if why := next(filter(None, (_meanwhile(node, result, move) for move in moves)), ""):
             return why
-        now, seen = observed.by_uuid.get(operation.uuid), result.tree.by_uuid[operation.uuid]
-        if now is None or now.provider.inventories != seen.provider.inventories:
-            return f"{operation.name} was changed since it was looked at: the next audit judges it anew"
-        node.client.execute(Plan((operation,)), observed)
+        ending = Operations(node.client).carry_out(finding.consumer or rewrites[0].consumer, rewrites)
     except (Conflict, Rejected) as error:
         return str(error)
-    return ""
+    return "" if ending.told is Result.DONE else f"{ending.told.value}: {ending.note}"
 
 
 def _meanwhile(node: ComputeNode, result: AuditResult, move: Rewrite) -> str:
@@ -218,19 +207,3 @@ def _may_be_migration(came: Consumer, move: Rewrite) -> bool:
     for resources in move.before.values():
         had.update(resources)
     return came.kind == MIGRATION or (came.kind is None and came.amounts == dict(had))
-
-
-def _too_much(operation: SetInventories | Delete, observed: ObservedTree, fraction: float) -> str:
-    """Return why a provider is not deleted, as a pass would not remove so much at once; empty when it may be."""
-    going = observed.by_uuid.get(operation.uuid)
-    if isinstance(operation, SetInventories) or going is None:
-        return ""
-    for name, stock in going.provider.inventories.items():
-        whole = sum(seen.provider.inventories[name].total for seen in observed if name in seen.provider.inventories)
-        if stock.total > whole * fraction and whole > stock.total:
-            return (
-                f"deleting {operation.name} would remove {stock.total} of this host's {whole} {name}, more than "
-                f"[agent] shrink_limit_percent allows: raise this option, or if the device is gone for good, run "
-                f"openstack resource provider delete {operation.uuid}"
-            )
-    return ""

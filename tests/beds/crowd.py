@@ -23,7 +23,6 @@ from fakes import FACTS
 from reportclient.allocations import AllocationRequest, Slots
 from reportclient.client import PlacementClient
 from reportclient.errors import PlacementError
-from reportclient.plan import ReplaceAllocations
 from reportclient.transport import Transport
 
 Place = tuple[int, int]  # (host, VCPU)
@@ -176,10 +175,8 @@ class Crowd:
         running = self.truth.running(since=began)
         for outcome in outcomes:
             self._count(f"finding {outcome.healed.value}")
-            operation = outcome.finding.repair.operation if outcome.finding.repair else None
-            if outcome.healed is not Healed.HEALED or not isinstance(operation, ReplaceAllocations):
-                continue
-            for one in operation.rewrites:
+            repair = outcome.finding.repair if outcome.healed is Healed.HEALED else None
+            for one in repair.rewrites if repair else ():
                 if one.consumer in running:
                     host, vcpus = running[one.consumer]
                     right = set_for(self._roots[host], vcpus)

@@ -17,7 +17,6 @@ from drivers.facts import Tenant
 from reportclient.allocations import AllocationRequest
 from reportclient.client import PlacementClient
 from reportclient.payload import encode_slots
-from reportclient.plan import ReplaceAllocations
 from reportclient.transport import Transport
 
 OTHER, STORAGE = (str(UUID(int=number)) for number in (2, 3))
@@ -245,13 +244,9 @@ def shown(before: Rows, outcomes: Iterable[RepairOutcome], uuids: Mapping[str, s
     for outcome in outcomes:
         finding = outcome.finding
         repair = finding.repair
-        if (
-            outcome.healed is not Healed.HEALED
-            or repair is None
-            or not isinstance(repair.operation, ReplaceAllocations)
-        ):
+        if outcome.healed is not Healed.HEALED or repair is None:
             continue
-        for one in repair.operation.rewrites:
+        for one in repair.rewrites:
             if one.consumer != finding.consumer and not one.after and one.consumer in repair.text:
                 after[one.consumer] = {}
         if finding.consumer and finding.provider and finding.resource_class:

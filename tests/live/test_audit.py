@@ -32,7 +32,7 @@ ELSEWHERE = {
 }
 Lab = Callable[..., Upgrade]
 EVERY = (
-    "orphaned, missing, wrong-amount, wrong-provider, leaked-migration, doubled, to-be-reserved, ownerless, "
+    "orphaned, missing, wrong-amount, wrong-provider, leaked-migration, doubled, ownerless, "
     "duplicate-provider, ghost-provider, over-capacity"
 )
 
@@ -292,11 +292,7 @@ def test_providers_that_are_wrong_are_reported(lab: Lab) -> None:
         ("duplicate-provider", f"{ROOT}_0000:06:00.0"),
         ("duplicate-provider", FIRST),
     }
-    done = heal(one)
-    outcomes = {finding["provider"]: finding["outcome"] for finding in done.json["findings"]}
-    assert outcomes[f"{ROOT}_0000:AA:00.0"] == "healed"
-    assert set(outcomes.values()) == {"healed", "reported"}
-    assert not any(finding["kind"] == "ghost-provider" for finding in found(one))
+    assert {finding["outcome"] for finding in heal(one).json["findings"]} == {"reported"}
 
 
 def test_more_than_a_provider_can_give_is_reported(lab: Lab) -> None:

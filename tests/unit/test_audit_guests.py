@@ -13,7 +13,7 @@ from agent.state.audit_memory import AuditMemory, Sighting
 from agent.state.clock import StoppedClock
 from reportclient.allocations import Allocation, Consumer, Float, GuestState, Holdings, Slots
 from reportclient.ownership import MARKER
-from reportclient.plan import ReplaceAllocations, Rewrite
+from reportclient.plan import Rewrite
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 ROOT, CARD, AWAY, SHARED = "root-uuid", "card-uuid", "another-host", "storage"
@@ -95,8 +95,7 @@ def audit(*found: Finding, consumers: tuple[Consumer, ...] = ()) -> AuditResult:
 def rewrites(finding: Finding) -> dict[str, Rewrite]:
     """What its repair would write, by consumer."""
     assert finding.repair is not None
-    assert isinstance(finding.repair.operation, ReplaceAllocations)
-    return {one.consumer: one for one in finding.repair.operation.rewrites}
+    return {one.consumer: one for one in finding.repair.rewrites}
 
 
 def shown(found: tuple[Finding, ...]) -> set[tuple[str | None, str | None, int | None, int | None]]:

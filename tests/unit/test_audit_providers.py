@@ -8,9 +8,7 @@ from agent.audit.decide.findings import Kind
 from agent.audit.decide.providers import audit_providers
 from agent.audit.decide.snapshot import Configured, Providers, Snapshot
 from reportclient.allocations import Allocation, Backing, Holdings
-from reportclient.names import ONE_TIME
 from reportclient.ownership import MARKER, OWNER_NOVA
-from reportclient.plan import SetInventories
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 CARD = "host_0000:81:00.0"
@@ -40,22 +38,20 @@ def card(reserved: int = 0, *traits: str) -> Provider:
 
 
 @pytest.mark.parametrize(
-    ("reserved", "used", "safe", "words"),
+    ("reserved", "used", "words"),
     [
-        pytest.param(0, 0, True, "no hardware", id="nobody wants it"),
-        pytest.param(0, 1, False, "in use", id="a guest has some of it"),
-        pytest.param(2, 0, False, "resource provider delete", id="an operator reserved it, and the card may come back"),
+        pytest.param(0, 0, "no hardware", id="nobody wants it"),
+        pytest.param(0, 1, "in use", id="a guest has some of it"),
+        pytest.param(2, 0, "resource provider delete", id="an operator reserved it, and the card may come back"),
     ],
 )
-def test_a_card_that_is_gone_may_be_deleted_only_if_nothing_rests_on_it(
-    reserved: int, used: int, safe: bool, words: str
-) -> None:
+def test_a_card_that_is_gone_is_told_with_what_rests_on_it(reserved: int, used: int, words: str) -> None:
     rows = (Allocation("guest", CARD, "SRIOV_NET_VF", used),) if used else ()
     here = snapshot(card(reserved, MARKER), rows=rows)
 
     (finding,) = audit_providers(replace(here, providers=replace(here.providers, present=frozenset({"host"}))))
 
-    assert (finding.kind, finding.safe, finding.repair is not None) == (Kind.GHOST, safe, safe)
+    assert (finding.kind, finding.repair) == (Kind.GHOST, None)
     assert words in finding.seen
 
 
@@ -75,28 +71,6 @@ def test_a_provider_is_over_its_capacity_by_what_it_can_give(row: Allocation, mo
         [(Kind.OVER, row.provider, most, row.amount)] if most else []
     )
     assert all("move guests away" in one.seen and one.repair is None for one in found)
-
-
-@pytest.mark.parametrize(
-    ("reserved", "used", "is_found"),
-    [
-        pytest.param(0, True, True, id="a guest has it, and it is on offer"),
-        pytest.param(1, True, True, id="half of it is on offer"),
-        pytest.param(2, True, False, id="all of it is reserved"),
-        pytest.param(0, False, False, id="nobody had it yet"),
-    ],
-)
-def test_a_one_time_device_that_was_used_is_to_be_reserved_whole(reserved: int, used: bool, is_found: bool) -> None:
-    rows = (Allocation("guest", CARD, "SRIOV_NET_VF", 1),) if used else ()
-
-    found = audit_providers(snapshot(card(reserved, MARKER, ONE_TIME), rows=rows))
-
-    assert [(one.kind, one.expected, one.actual, one.safe) for one in found] == (
-        [(Kind.TO_BE_RESERVED, 2, reserved, True)] if is_found else []
-    )
-    for one in found:
-        assert one.repair is not None
-        assert one.repair.operation == SetInventories(CARD, CARD, {"SRIOV_NET_VF": Inventory(total=2, reserved=2)})
 
 
 def test_a_tree_in_another_layout_than_the_configured_one_says_how_to_bring_both_together() -> None:

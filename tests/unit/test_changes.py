@@ -14,7 +14,7 @@ from agent.command.results import Audit, AuditedFinding, Written
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen
 from agent.sync.outcome import Status
 from reportclient.allocations import Allocation, Move, Observed
-from reportclient.plan import Delete, EnsureTraits, Operation, Plan
+from reportclient.plan import EnsureTraits, Operation, Plan
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 GUEST = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70"
@@ -181,7 +181,7 @@ def test_findings_begin_with_their_sums_and_end_with_the_command_that_mends_them
         expected=2,
         actual=0,
         seen="the hypervisor runs it",
-        repair=Repair(text="add what is missing", operation=Delete("u", "host")),
+        repair=Repair(text="add what is missing", rewrites=()),
         safe=True,
     )
     written = Written(project="p", user="u", type=None, allocations={"host": {"VCPU": 2, "DISK_GB": 40}})

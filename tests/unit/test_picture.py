@@ -21,7 +21,7 @@ from agent.command.results import AuditedFinding, NodeSums, ShownNodes
 from agent.errors import ConfigError
 from agent.sync.outcome import Status
 from reportclient.allocations import Allocation, Move, Observed
-from reportclient.plan import Delete, EnsureTraits, Operation, Plan, SetInventories
+from reportclient.plan import EnsureTraits, Operation, Plan, SetInventories
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 GUEST = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70"
@@ -181,7 +181,7 @@ def test_providers_alike_are_one_box_unless_a_guest_or_another_one_is_there() ->
 
 
 def test_an_audit_marks_the_guests_and_providers_with_findings() -> None:
-    repair = Repair(text="write 2 VCPU", operation=Delete("u", "host"))
+    repair = Repair(text="write 2 VCPU", rewrites=())
     subject = of_audit(
         [
             finding(repair=repair),

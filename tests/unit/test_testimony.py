@@ -11,7 +11,6 @@ from agent.audit.decide.snapshot import Providers, Snapshot
 from agent.nova.answers import NovaMigration, NovaServer, NovaWitness
 from reportclient.allocations import Allocation, Consumer, Float, GuestState, Holdings, Slots
 from reportclient.ownership import MARKER
-from reportclient.plan import ReplaceAllocations
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 ROOT, AWAY = "root-uuid", "another-host"
@@ -89,8 +88,7 @@ def kinds(found: tuple[Finding, ...]) -> set[tuple[Kind, str | None, bool]]:
 
 def emptied(found: tuple[Finding, ...]) -> set[str]:
     """The consumers that the safe repairs take everything from."""
-    operations = [one.repair.operation for one in found if one.repair and one.safe]
-    rewrites = [each for one in operations if isinstance(one, ReplaceAllocations) for each in one.rewrites]
+    rewrites = [each for one in found if one.repair and one.safe for each in one.repair.rewrites]
     return {one.consumer for one in rewrites if not one.after}
 
 

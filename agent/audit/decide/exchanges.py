@@ -6,7 +6,7 @@ from dataclasses import replace
 from agent.audit.decide.findings import Finding, Kind, Repair
 from agent.audit.decide.snapshot import Snapshot
 from reportclient.allocations import usages
-from reportclient.plan import ReplaceAllocations, Rewrite
+from reportclient.plan import Rewrite
 
 _Slot = tuple[str, str]  # a provider's uuid, resource class
 _WRONG = (Kind.WRONG_PROVIDER, Kind.WRONG_AMOUNT)
@@ -68,6 +68,6 @@ def _with_ring(finding: Finding, ring: list[Finding]) -> Finding:
     misplaced = all(one.misplaced for one in repairs)
     return replace(
         finding,
-        repair=Repair(text=text, operation=ReplaceAllocations(rewrites), misplaced=misplaced),
+        repair=Repair(text=text, rewrites=rewrites, misplaced=misplaced),
         safe=all(one.safe for one in ring),
     )

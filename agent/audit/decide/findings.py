@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from reportclient.plan import Delete, ReplaceAllocations, Rewrite, SetInventories, digest_of
+from reportclient.plan import ReplaceAllocations, Rewrite, digest_of
 
 
 class Kind(Enum):
@@ -17,7 +17,6 @@ class Kind(Enum):
     LEAKED = "leaked-migration"
     DOUBLED = "doubled"
     GUEST_LOST = "guest-lost"
-    TO_BE_RESERVED = "to-be-reserved"
     OWNERLESS = "ownerless"
     DUPLICATE = "duplicate-provider"
     GHOST = "ghost-provider"
@@ -33,6 +32,7 @@ NEVER_REPAIRED = (
     Kind.GUEST_LOST,
     Kind.OWNERLESS,
     Kind.DUPLICATE,
+    Kind.GHOST,
     Kind.PROFILE_LOST,
     Kind.ODD_DEVICE,
     Kind.OVER,
@@ -45,21 +45,16 @@ NEVER_REPAIRED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """One write that would put a finding right, with a sentence that says what it does."""
+    """One write of consumers that would put a finding right, with a sentence that says what it does."""
 
     text: str
-    operation: ReplaceAllocations | SetInventories | Delete
+    rewrites: tuple[Rewrite, ...]  # written at once
     misplaced: bool = False  # True: it only moves rows of a guest that is here to where the guest is
-
-    @property
-    def rewrites(self) -> tuple[Rewrite, ...]:
-        """The consumers that are written; empty where none is."""
-        return self.operation.rewrites if isinstance(self.operation, ReplaceAllocations) else ()
 
     @property
     def digest(self) -> str:
         """Covers all that is written, owners included, and what was there before; no generations."""
-        return digest_of((self.operation,))
+        return digest_of((ReplaceAllocations(self.rewrites),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,6 @@ from agent.audit.decide.unknown_consumers import audit_strangers, explains, keep
 from agent.nova.answers import FINISHED, NovaMigration
 from reportclient.allocations import Consumer, GuestState
 from reportclient.names import NO_DEVICES
-from reportclient.plan import ReplaceAllocations
 
 
 def find_all(snapshot: Snapshot) -> tuple[Finding, ...]:
@@ -68,8 +67,7 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     text = f"set the allocations of guest {consumer.uuid} to what the guest really has"
     stays = surely_stays(snapshot, consumer.uuid) and not snapshot.elsewhere(consumer)
     misplaced = safe and stays and set(kinds.values()) == {Kind.WRONG_PROVIDER}
-    operation = ReplaceAllocations((rewrite(consumer, settled(slots)),))
-    repair = Repair(text=text, operation=operation, misplaced=misplaced)
+    repair = Repair(text=text, rewrites=(rewrite(consumer, settled(slots)),), misplaced=misplaced)
     return [
         Finding(
             kind=kinds[name],
@@ -182,7 +180,7 @@ def _swap_back(snapshot: Snapshot, keeper: Consumer, guest: str) -> Repair:
     return Repair(
         text=f"revert the migration: guest {guest} of project {back.project} and user {back.user} gets back what "
         f"migration {keeper.uuid} keeps",
-        operation=ReplaceAllocations((rewrite(keeper, {}), back)),
+        rewrites=(rewrite(keeper, {}), back),
     )
 
 
@@ -244,4 +242,4 @@ def _claim_again(
     after = added(others, slots)
     claim = rewrite(consumer, after) if consumer else begin(uuid, project, user, INSTANCE, after)
     text = f"set the allocations of guest {uuid} of project {project} and user {user} to what the guest really has"
-    return Repair(text=text, operation=ReplaceAllocations((claim,)))
+    return Repair(text=text, rewrites=(claim,))

@@ -1,17 +1,15 @@
 """Find what is wrong with the providers of a host's tree: their owners, their hardware, and how full they are."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
-from agent.audit.decide.findings import Finding, Kind, Repair
+from agent.audit.decide.findings import Finding, Kind
 from agent.audit.decide.snapshot import Snapshot
 from agent.sync.decide.layout import doubled_kinds
 from agent.sync.decide.owner import advice, open_stock, tell_disputed
 from reportclient.allocations import usages
 from reportclient.hold import if_gone_for_good, is_used_up
-from reportclient.names import BANDWIDTH, NO_DEVICES, ONE_TIME, device_address
+from reportclient.names import BANDWIDTH, NO_DEVICES, device_address
 from reportclient.ownership import MARKER, OWNERS, is_novas
-from reportclient.plan import Delete, SetInventories
 from reportclient.reserve import HELD, reserved_by_operator_on
 from reportclient.tree import ObservedProvider
 
@@ -20,7 +18,6 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
     """Return the findings of providers; they need no ``snapshot.consumers``."""
     booked = usages(snapshot.allocations)
     held = {name for name, _ in booked}
-    used = held | {unit.provider for unit in snapshot.holdings.units}
     parents = {seen.provider.parent for seen in snapshot.tree}
     odd, providers = snapshot.holdings.backing.odd.sentences.items(), snapshot.providers
     found = [Finding(kind=Kind.ODD_DEVICE, provider=name, seen=sentence) for name, sentence in odd]
@@ -31,8 +28,6 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
         if provider.parent is None:
             continue
         is_ours = MARKER in provider.traits and name not in providers.foreign | providers.novas
-        if is_ours and ONE_TIME in provider.traits and name in used:
-            found += _to_be_reserved(seen)
         if is_ours and name not in providers.present and not awaited and not is_used_up(seen):
             found.append(_ghost(seen, in_use=name in parents | held))
         if name in providers.foreign and is_novas(seen) and open_stock(seen):
@@ -72,14 +67,12 @@ def _awaited(seen: ObservedProvider, totals: Mapping[tuple[str, str], int]) -> l
 
 
 def _ghost(seen: ObservedProvider, *, in_use: bool) -> Finding:
-    """Return the finding of a provider of ours without hardware; one with reserved stock waits for the lost card."""
+    """Return the finding of a provider of ours without hardware; a pass deletes it, unless something is reserved."""
     reserved = any(one.reserved for name, one in seen.provider.inventories.items() if name not in NO_DEVICES)
-    free = not in_use and not reserved and device_address(seen.name) is not None  # a pass removes cells and pools
     why = "no hardware of this host matches this provider" + (", and it is in use" if in_use else "")
     if reserved and not in_use:
         why += f", and its reserved amounts stay until the device is back: {if_gone_for_good(seen)}"
-    repair = Repair(text=f"delete {seen.name}", operation=Delete(seen.uuid, seen.name)) if free else None
-    return Finding(kind=Kind.GHOST, provider=seen.name, seen=why, repair=repair, safe=free)
+    return Finding(kind=Kind.GHOST, provider=seen.name, seen=why)
 
 
 def _twice_on_offer(snapshot: Snapshot) -> list[Finding]:
@@ -155,25 +148,6 @@ def _over(seen: ObservedProvider, booked: Mapping[tuple[str, str], int]) -> list
                 )
             )
     return found
-
-
-def _to_be_reserved(seen: ObservedProvider) -> list[Finding]:
-    open_ = {name: stock for name, stock in seen.provider.inventories.items() if stock.reserved < stock.total}
-    after = {name: replace(stock, reserved=stock.total) for name, stock in seen.provider.inventories.items()}
-    repair = Repair(text=f"reserve all of {seen.name}", operation=SetInventories(seen.uuid, seen.name, after))
-    return [
-        Finding(
-            kind=Kind.TO_BE_RESERVED,
-            provider=seen.name,
-            resource_class=name,
-            expected=stock.total,
-            actual=stock.reserved,
-            seen=f"a guest has or had this one-time-use device, but {stock.reserved} of {stock.total} are reserved",
-            repair=repair,
-            safe=True,
-        )
-        for name, stock in sorted(open_.items())
-    ]
 
 
 def _is_owned(seen: ObservedProvider, root: str) -> bool:

@@ -21,7 +21,6 @@ from agent.audit.decide.testimony import (
 )
 from agent.nova.answers import NovaServer
 from reportclient.allocations import Consumer
-from reportclient.plan import ReplaceAllocations
 
 _ALL = "remove all allocations of consumer {}"
 GUEST_TYPES = (None, INSTANCE, MIGRATION)  # consumers of other types belong to other services
@@ -97,7 +96,7 @@ def _take_away(snapshot: Snapshot, one: Consumer) -> Repair:
     rest = snapshot.besides(one) if snapshot.elsewhere(one) else {}  # its guest may need that on another host
     part = "on this host in classes that this agent reports; the rest stays"
     text = f"remove the allocations of consumer {one.uuid} {part}" if rest else _ALL.format(one.uuid)
-    return Repair(text=text, operation=ReplaceAllocations((rewrite(one, rest),)))
+    return Repair(text=text, rewrites=(rewrite(one, rest),))
 
 
 def _stored(snapshot: Snapshot, one: Consumer) -> str:
