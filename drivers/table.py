@@ -9,7 +9,7 @@ from drivers import FAKE, INSIDE, LIBVIRT
 from drivers.base import OnOperation, Watchable, untold
 from drivers.host.archive import HostArchive
 from drivers.host.commands import NAMESPACES, read_namespaces
-from drivers.host.disk import DiskProbe
+from drivers.host.disk import probe_disk
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.connection import LiveConnection, is_local
 from drivers.libvirt.driver import LibvirtDriver, SurveyedElsewhere, unwatched
@@ -38,7 +38,7 @@ def _load_libvirt(options: DriverOptions) -> Watchable:
     return LibvirtDriver(
         LiveConnection(options.uri, options.told),
         options.guests,
-        DiskProbe(options.disk),
+        partial(probe_disk, options.disk),
         files=KernelFiles(Path("/"), live=True) if is_local(options.uri) else None,
         attributes=options.attributes,
         residency=options.residency,

@@ -11,8 +11,9 @@ from typing import Any
 from agent.settings.read import load_settings
 from drivers.base import Driver, Survey
 from drivers.devices.odd import odd_sentences
+from drivers.facts import DiskUnread
 from drivers.host.commands import read_namespaces
-from drivers.host.disk import DiskProbe
+from drivers.host.disk import probe_disk
 from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.connection import LiveConnection, is_local
 from drivers.libvirt.driver import LibvirtDriver
@@ -118,10 +119,12 @@ class Host:
         self._kept = answer.kept
 
     def _tell_odd(self, node: str, survey: Survey) -> None:
-        """Log the devices that are undecided, once while they stay the same."""
-        odd = tuple(odd_sentences(survey.facts, self._policy.devices).values())
+        """Log the devices that are undecided, and a storage that does not answer, once while they stay the same."""
+        disk = survey.facts.disk
+        unread = [f"DISK_GB stays as it is: {disk.because}"] if isinstance(disk, DiskUnread) else []
+        odd = (*odd_sentences(survey.facts, self._policy.devices).values(), *unread)
         if odd and odd != self._odd:
-            LOG.warning("devices of this host are undecided node=%s devices=%s", node, "; ".join(odd))
+            LOG.warning("parts of this host are undecided node=%s parts=%s", node, "; ".join(odd))
         self._odd = odd
 
 
@@ -143,7 +146,7 @@ def open_host(
     driver = LibvirtDriver(
         LiveConnection(settings.hypervisor.libvirt_uri, borrow=lend),
         policy.guests,
-        DiskProbe(settings.hypervisor.disk),
+        partial(probe_disk, settings.hypervisor.disk),
         files=KernelFiles(Path("/"), live=True) if local else None,
         attributes=rule_attributes(policy.devices),
         residency=policy.layout in OF_CELLS,

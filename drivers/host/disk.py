@@ -1,9 +1,6 @@
 """Reads what has the disks of guests: a file system with nova's image cache, a volume group, or a Ceph cluster."""
 
-import logging
 import shutil
-import time
-from collections.abc import Callable
 from pathlib import Path
 from stat import S_ISREG
 
@@ -13,53 +10,21 @@ from drivers.host.ceph import ClusterSilent, probe_pool
 from drivers.host.commands import probe_group
 from drivers.policy import CephPool, DiskPlace, InstancesFolder, VolumeGroup
 
-LOG = logging.getLogger(__name__)
 _BLOCK = 512  # bytes of st_blocks, whatever the file system (inode(7))
-
-
-class DiskProbe:
-    """Reads one place again and again; tells once that a Ceph cluster does not answer, and once that it does again."""
-
-    def __init__(self, place: DiskPlace, clock: Callable[[], float] = time.monotonic) -> None:
-        self._place = place
-        self._clock = clock
-        self._read_at: float | None = None
-        self._silent = False
-
-    def __call__(self) -> DiskFacts:
-        """
-        Return what is there; ``DiskUnread`` where a cluster does not answer.
-
-        Raises:
-            DiscoveryError: as ``probe_disk``, but for a cluster that does not answer.
-        """
-        try:
-            found = probe_disk(self._place)
-        except ClusterSilent as error:
-            self._tell(error)
-            return DiskUnread(str(error))
-        if self._silent:
-            LOG.warning("the Ceph cluster answers again: DISK_GB is reported anew")
-        self._read_at, self._silent = self._clock(), False
-        return found
-
-    def _tell(self, error: ClusterSilent) -> None:
-        if not self._silent:
-            age = "never" if self._read_at is None else f"{self._clock() - self._read_at:.0f} s ago"
-            LOG.warning("DISK_GB stays as it is in placement, and all else is reported read=%s reason=%s", age, error)
-        self._silent = True
 
 
 def probe_disk(place: DiskPlace) -> DiskFacts:
     """
-    Return the size of what has the disks of guests.
+    Return the size of what has the disks of guests; ``DiskUnread`` where a Ceph cluster does not answer.
 
     Raises:
-        ClusterSilent: a Ceph cluster does not answer.
         DiscoveryError: the place cannot be read.
     """
     if isinstance(place, CephPool):
-        return probe_pool(place)
+        try:
+            return probe_pool(place)
+        except ClusterSilent as error:
+            return DiskUnread(str(error))
     if isinstance(place, VolumeGroup):
         return probe_group(place)
     return _probe_folder(place)

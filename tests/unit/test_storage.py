@@ -1,7 +1,6 @@
 """Disks of guests on a volume group or in a Ceph cluster: the commands are stand-ins here."""
 
 import json
-import logging
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,8 +14,7 @@ from drivers.errors import DiscoveryError
 from drivers.facts import DiskFacts, DiskSpace, DiskUnread, PoolSpace, Versions
 from drivers.host import commands
 from drivers.host.archive import DISK, HostArchive, encode_disk
-from drivers.host.ceph import ClusterSilent
-from drivers.host.disk import DiskProbe, probe_disk
+from drivers.host.disk import probe_disk
 from drivers.libvirt.shape import shape
 from drivers.policy import OF_CELLS, CephPool, DiskPolicy, Layout, Policy, VolumeGroup
 from drivers.reasons import Explained
@@ -149,8 +147,7 @@ def test_a_pool_that_the_cluster_does_not_have_is_an_error(script: Script) -> No
 def test_a_cluster_that_has_not_counted_yet_is_silent(script: Script, in_all: int, pool: dict[str, int]) -> None:
     script("ceph", answering({"stats": {"total_bytes": in_all}, "pools": [{"name": "vms", "stats": pool}]}))
 
-    with pytest.raises(ClusterSilent, match="has not counted yet what its pool vms can hold"):
-        probe_disk(POOL)
+    assert probe_disk(POOL) == DiskUnread("the Ceph cluster has not counted yet what its pool vms can hold")
 
 
 @pytest.mark.parametrize("answer", [{}, {"stats": {}, "pools": []}, {**DF, "stats": {"total_bytes": -1}}])
@@ -166,10 +163,8 @@ def test_a_host_that_cannot_ask_ceph_at_all_is_told_what_to_install(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    with pytest.raises(DiscoveryError, match="this host has no command ceph: install ceph-common") as error:
-        DiskProbe(POOL)()
-
-    assert not isinstance(error.value, ClusterSilent)
+    with pytest.raises(DiscoveryError, match="this host has no command ceph: install ceph-common"):
+        probe_disk(POOL)
 
 
 @pytest.mark.parametrize("text", ["", "warning: slow\n{}", "[" * 100_000])
@@ -181,35 +176,12 @@ def test_an_answer_that_is_not_json_is_an_error(script: Script, tmp_path: Path, 
         probe_disk(POOL)
 
 
-def test_a_cluster_that_does_not_answer_is_told_once_with_the_age_of_what_stays(
-    script: Script, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING)
-    now = [100.0]
-    probe = DiskProbe(POOL, clock=lambda: now[0])
-    script("ceph", answering(DF))
-    assert probe() == FOUND
+def test_a_cluster_that_does_not_answer_is_no_error(script: Script) -> None:
     script("ceph", "echo 'error connecting to the cluster' >&2; exit 1")
-    now[0] = 160.0
 
-    unread = [probe() for _ in range(3)]
-
-    assert unread == [DiskUnread("the Ceph cluster did not answer: ceph failed: error connecting to the cluster")] * 3
-    assert [record.message.partition(" reason=")[0] for record in caplog.records] == [
-        "DISK_GB stays as it is in placement, and all else is reported read=60 s ago"
-    ]
-    script("ceph", answering(DF))
-    assert [probe(), probe()] == [FOUND, FOUND]
-    assert [record.message for record in caplog.records[1:]] == [
-        "the Ceph cluster answers again: DISK_GB is reported anew"
-    ]
-
-
-def test_another_error_is_no_silence(script: Script) -> None:
-    script("vgs", "exit 5")
-
-    with pytest.raises(DiscoveryError):
-        DiskProbe(VolumeGroup("guests"))()
+    assert probe_disk(POOL) == DiskUnread(
+        "the Ceph cluster did not answer: ceph failed: error connecting to the cluster"
+    )
 
 
 # -- what is reported -------------------------------------------------------------------------------------------------
