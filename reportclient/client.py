@@ -1,7 +1,8 @@
 """Client that reads placement and carries out plans; all writes to placement go through it."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -142,7 +143,7 @@ class PlacementClient:
 
     def read(self, uuid: str, name: str, generation: int) -> ObservedProvider:
         """Return one root as it stands, without its children. Three requests; errors as ``observe``."""
-        return self._observe_one(uuid, name, None, generation, None)
+        return self._observe_one((uuid, name, None, generation), {uuid: None}, {})
 
     def observe(self, root_uuid: str, since: ObservedTree | None = None, *, whole: bool = False) -> ObservedTree:
         """
@@ -172,13 +173,7 @@ class PlacementClient:
         unread = sum(uuid not in known or known[uuid].generation != at for uuid, _, _, at in rows)
         # Few providers are read faster aspect by aspect: a claim on the root is then less likely to come in between.
         aspects = len(ASPECTS) if unread * len(ASPECTS) <= self._workers else 1
-        names = {uuid: name for uuid, name, _, _ in rows}
-        parents = {uuid: names.get(parent) if parent else None for uuid, _, parent, _ in rows}
-
-        def read(row: Row) -> ObservedProvider:
-            uuid, name, _, generation = row
-            return self._observe_one(uuid, name, parents[uuid], generation, known.get(uuid), aspects)
-
+        read = partial(self._observe_one, parents=_parents(rows), known=known, aspects=aspects)
         tree = ObservedTree(tuple(each(read, _from_the_root(rows), self._workers)), modified)
         self.went_back = self.went_back or (left is not None and went_back(left, tree))
         self._latest = tree.by_uuid
@@ -201,13 +196,10 @@ class PlacementClient:
             as ``observe``.
         """
         rows, modified = self._list_tree(root_uuid)
-        names = {uuid: name for uuid, name, _, _ in rows}
-        known = {} if _is_older(rows, modified, since) else since.by_uuid
-        found = []
-        for uuid, name, parent, generation in _from_the_root(rows):
-            stood = replace(known[uuid], generation=generation) if uuid in known else None
-            found.append(self._observe_one(uuid, name, names.get(parent) if parent else None, generation, stood))
-        return ObservedTree(tuple(found), modified)
+        stands = {} if _is_older(rows, modified, since) else since.by_uuid
+        known = {uuid: replace(stands[uuid], generation=at) for uuid, _, _, at in rows if uuid in stands}
+        parents = _parents(rows)
+        return ObservedTree(tuple(self._observe_one(row, parents, known) for row in _from_the_root(rows)), modified)
 
     def allocations(
         self, providers: Iterable[ObservedProvider], *, as_observed: bool = False
@@ -386,21 +378,21 @@ class PlacementClient:
 
     def _observe_one(
         self,
-        uuid: str,
-        name: str,
-        parent: str | None,
-        generation: int,
-        known: ObservedProvider | None,
+        row: Row,
+        parents: Mapping[str, str | None],
+        known: Mapping[str, ObservedProvider],
         aspects: int = 1,
     ) -> ObservedProvider:
-        if known and known.generation == generation:
-            if (known.name, known.provider.parent) == (name, parent):
-                return known
-            return replace(known, provider=replace(known.provider, name=name, parent=parent))
+        """Return the provider of a row; ``parents`` has the names of the parents, by the uuid of the child."""
+        uuid, name, _, generation = row
+        parent, seen = parents[uuid], known.get(uuid)
+        if seen and seen.generation == generation:
+            if (seen.name, seen.provider.parent) == (name, parent):
+                return seen
+            return replace(seen, provider=replace(seen.provider, name=name, parent=parent))
         try:
-            stock, traits, aggregates = each(
-                lambda aspect: self._transport.get(f"/resource_providers/{uuid}/{aspect}")[0], ASPECTS, aspects
-            )
+            paths = (f"/resource_providers/{uuid}/{aspect}" for aspect in ASPECTS)
+            (stock, _), (traits, _), (aggregates, _) = each(self._transport.get, paths, aspects)
         except Absent as error:
             raise Conflict(f"provider {name} went away while it was read: {error}") from error
         with payload.in_form(f"provider {name}"):
@@ -413,6 +405,12 @@ class PlacementClient:
             )
         # The listing's generation is the lowest one: the next write or look finds any change made since the listing.
         return ObservedProvider(uuid=uuid, generation=generation, provider=provider)
+
+
+def _parents(rows: Iterable[Row]) -> dict[str, str | None]:
+    """Return the name of each provider's parent by the provider's uuid, None for a root."""
+    names = {uuid: name for uuid, name, _, _ in rows}
+    return {uuid: names.get(parent) if parent else None for uuid, _, parent, _ in rows}
 
 
 def _check_tree(rows: list[Row], root_uuid: str) -> None:

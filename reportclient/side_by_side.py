@@ -19,7 +19,7 @@ def each(work: Callable[[T], R], items: Iterable[T], workers: int) -> list[R]:
     """
     waiting = list(items)
     if min(workers, len(waiting)) < 2:
-        return [work(item) for item in waiting]
+        return list(map(work, waiting))
     with ThreadPoolExecutor(min(workers, len(waiting))) as pool:
         begun = [pool.submit(work, item) for item in waiting]
         try:

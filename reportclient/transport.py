@@ -109,42 +109,25 @@ class Transport:
         newest: tuple[int, int] = NEWEST,
         once: bool = False,
     ) -> Answer:
-        answer = self._ask(method, path, headers, body, newest, once)
-        if answer.status_code == 406:
-            self.microversion, self._lowered_s = _agree(_first_error(answer), self._where), self.now()
-            answer = self._ask(method, path, headers, body, newest, once)
-        if answer.status_code >= 400:
-            _refuse(answer, method, path, self._where, self.now())
-        return answer
-
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        headers: dict[str, str] | None,
-        body: Body,
-        newest: tuple[int, int],
-        once: bool,
-    ) -> Answer:
         if self._lowered_s and self.now() - self._lowered_s >= AGAIN_S:
             self.microversion, self._lowered_s = NEWEST, 0.0
-        spoken = min(self.microversion, newest)
-        kwargs: dict[str, Any] = {} if body is None else {"json": body(spoken) if callable(body) else body}
-        kwargs |= {"connect_retries": 0, "status_code_retries": 0} if once else {}
-        version = ".".join(map(str, spoken))
-        try:
-            answer = request(
-                self._sender,
-                path,
-                method,
-                version=version,
-                headers={"Cache-Control": "no-cache"} | (headers or {}),
-                **kwargs,
-            )
-        except FAILURES as error:
-            _explain(error, self._where, self.now())
-        self.skew_s = _skew_s(answer.headers.get("Date", ""), self.now())
-        self._last.request_id = answer.headers.get("x-openstack-request-id", "")
+        more: dict[str, Any] = {"connect_retries": 0, "status_code_retries": 0} if once else {}
+        for is_last in (False, True):
+            spoken = min(self.microversion, newest)
+            if body is not None:
+                more["json"] = body(spoken) if callable(body) else body
+            asked = {"Cache-Control": "no-cache"} | (headers or {})
+            try:
+                answer = request(self._sender, path, method, version=".".join(map(str, spoken)), headers=asked, **more)
+            except FAILURES as error:
+                _explain(error, self._where, self.now())
+            self.skew_s = _skew_s(answer.headers.get("Date", ""), self.now())
+            self._last.request_id = answer.headers.get("x-openstack-request-id", "")
+            if answer.status_code != 406 or is_last:
+                break
+            self.microversion, self._lowered_s = _agree(_first_error(answer), self._where), self.now()
+        if answer.status_code >= 400:
+            _refuse(answer, method, path, self._where, self.now())
         return answer
 
     def _body(self, answer: Answer, method: str, path: str) -> dict[str, Any]:

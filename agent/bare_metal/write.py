@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from agent.bare_metal.context import BareMetalNodes, Task, node_outcome
 from agent.bare_metal.vocabulary import Vocabulary
 from agent.state.node_records import KnownNode
-from agent.sync.attempts import repeat_on_conflict
+from agent.sync.attempts import Attempts
 from agent.sync.decide.laws import Given, lawful
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
@@ -51,25 +51,14 @@ def settle(writing: Writing, task: Task) -> Settled:
     """Write one node; read it and plan again where others write on it too."""
     uuid, bare_metal = task.provider.name, writing.bare_metal
 
-    def attempt() -> Settled:
-        seen = _read(bare_metal, task)
-        plan = plan_node(task, seen, writing.vocabulary.known, writing.wishes)
-        stands = writing.execute(plan, ObservedTree((seen,) if seen else ())).root
-        if stands is None:
-            return node_outcome(uuid, Status.FAILED, "its provider is gone"), None
-        outcome = node_outcome(uuid, _status(task, seen, plan), _note_on(task, plan), plan, seen)
-        writing.vocabulary.add(task)
-        known = _known_after(task, stands)
-        if task.status is Status.GOING and plan.operations:  # it was on offer, so the node may have been back
-            known = replace(known, gone_s=bare_metal.now_s(), may_go=False)
-        return outcome, known
-
-    def forget_seen(_conflict: Conflict, _attempt: int) -> None:
-        nonlocal task
-        task = replace(task, seen=None, generation=bare_metal.client.generations(uuid=uuid).get(uuid))
-
+    attempts = Attempts(_ATTEMPTS)
     try:
-        return repeat_on_conflict(_ATTEMPTS, attempt, forget_seen)
+        while True:
+            try:
+                return _settle_once(writing, task)
+            except Conflict:
+                task = replace(task, seen=None, generation=bare_metal.client.generations(uuid=uuid).get(uuid))
+                attempts.lose()
     except Contested as error:
         return node_outcome(uuid, Status.CONTESTED, str(error)), task.known
     except Conflict as error:
@@ -79,6 +68,21 @@ def settle(writing: Writing, task: Task) -> Settled:
         return node_outcome(uuid, Status.FAILED, str(error)), task.known
     except Unlawful as error:
         return replace(node_outcome(uuid, Status.UNSAFE, str(error)), broken=error.laws), task.known
+
+
+def _settle_once(writing: Writing, task: Task) -> Settled:
+    uuid, bare_metal = task.provider.name, writing.bare_metal
+    seen = _read(bare_metal, task)
+    plan = plan_node(task, seen, writing.vocabulary.known, writing.wishes)
+    stands = writing.execute(plan, ObservedTree((seen,) if seen else ())).root
+    if stands is None:
+        return node_outcome(uuid, Status.FAILED, "its provider is gone"), None
+    outcome = node_outcome(uuid, _status(task, seen, plan), _note_on(task, plan), plan, seen)
+    writing.vocabulary.add(task)
+    known = _known_after(task, stands)
+    if task.status is Status.GOING and plan.operations:  # it was on offer, so the node may have been back
+        known = replace(known, gone_s=bare_metal.now_s(), may_go=False)
+    return outcome, known
 
 
 def delete(writing: Writing, known: KnownNode) -> Outcome:

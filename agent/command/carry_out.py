@@ -2,10 +2,9 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from agent.command import (
@@ -100,11 +99,9 @@ def carry_out(verb: Verb, options: argparse.Namespace) -> int:
     if picture:
         check_folder(picture, "picture")
     options.trace = Trace()
-    with working("" if verb.asks or verb.logs else verb.name):
-        if getattr(options, "save", None):
-            report = save(verb, options, partial(_report, verb))
-        else:
-            report = _report(verb, options)
+    with working("" if verb.asks or verb.logs else verb.name), _explained(verb, options):
+        act: Act = (OF_NODES if verb.name in OF_NODES and _is_bare_metal(options) else ACTS)[verb.name]
+        report = save(verb, options, act) if getattr(options, "save", None) else act(options)
     if report is None:
         return Exit.DONE
     if picture:
@@ -126,17 +123,17 @@ def _drawn(path: Path, verb: Verb, report: Report) -> Report:
     return report
 
 
-def _report(verb: Verb, options: argparse.Namespace) -> Report | None:
+@contextmanager
+def _explained(verb: Verb, options: argparse.Namespace) -> Iterator[None]:
     """
-    Run a verb for this host or for bare-metal nodes; None: it printed its result itself.
+    Add to the errors of a verb what a person should know of them.
 
     Raises:
         ConfigError: the verb needs a hypervisor, and the configured driver reports bare-metal nodes. As ``carry_out``.
             A PolicyError also notes what is doubtful in the files: a rule often matches too much by such a mistake.
     """
-    act: Act = (OF_NODES if verb.name in OF_NODES and _is_bare_metal(options) else ACTS)[verb.name]
     try:
-        return act(options)
+        yield
     except HypervisorNeeded as error:
         raise ConfigError(
             f"{verb.name} works only on a hypervisor, and [DEFAULT] compute_driver is for bare metal: use one of "

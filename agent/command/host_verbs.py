@@ -1,8 +1,8 @@
 """The verbs for a hypervisor: each takes the parsed options and returns a ``Report``."""
 
 import argparse
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
@@ -269,7 +269,7 @@ def _convert(options: argparse.Namespace) -> Report:
     wishes = replace(wishes_of(options), reshape=not options.approved, agreed=options.digest)
     act = convert_approved if options.approved else convert
     with open_hosts(options, writes=True) as nodes:
-        outcomes = _each(nodes, lambda one: act(one, wishes))
+        outcomes = _each(nodes, partial(act, wishes=wishes))
     report = _ended_report(outcomes, print_start if options.approved else print_outcome)
     too = "too: otherwise the next pass plans the old layout again"
     remarks = _to_configure(options, too) if report.exit is Exit.DONE else ()
@@ -297,13 +297,13 @@ def sync(options: argparse.Namespace) -> Report:
     """Run one pass over each node; with several nodes, a failed one does not stop the others."""
     wishes = wishes_of(options)
     saved = read_plans(options.plan) if options.plan else None
+    outcomes, remarks = list[Outcome](), list[str]()
     with open_hosts(options, writes=True, pools=True) as nodes:
-        outcomes = _each(
-            nodes, lambda one: sync_node(one, wishes) if saved is None else sync_saved(one, saved.get(one.name), wishes)
-        )
-        remarks = [
-            text for one, outcome in zip(nodes, outcomes, strict=True) for text in doubts(one.settings, outcome.survey)
-        ]
+        for one in nodes:
+            with _noted(one, outcomes, alone=len(nodes) == 1):
+                one_saved = None if saved is None else saved.get(one.name)
+                outcomes.append(sync_node(one, wishes) if saved is None else sync_saved(one, one_saved, wishes))
+            remarks += doubts(one.settings, outcomes[-1].survey)
     return replace(_ended_report(outcomes, print_outcome), remarks=remarks)
 
 
@@ -354,14 +354,22 @@ def _explain_request(options: argparse.Namespace) -> Report:
 
 def _each(nodes: Sequence[ComputeNode], act: Callable[[ComputeNode], Outcome]) -> list[Outcome]:
     """Act on each node; with several nodes, a failed one does not stop the others."""
-    return [act(one) if len(nodes) == 1 else _try(one, act) for one in nodes]
+    outcomes: list[Outcome] = []
+    for one in nodes:
+        with _noted(one, outcomes, alone=len(nodes) == 1):
+            outcomes.append(act(one))
+    return outcomes
 
 
-def _try(node: ComputeNode, act: Callable[[ComputeNode], Outcome]) -> Outcome:
+@contextmanager
+def _noted(node: ComputeNode, outcomes: list[Outcome], *, alone: bool) -> Iterator[None]:
+    """Note the failure of a node that is not ``alone`` as its outcome."""
     try:
-        return act(node)
+        yield
     except USER_ERRORS as error:
-        return Outcome(node=node.name, status=Status.FAILED, reasons=(str(error),))
+        if alone:
+            raise
+        outcomes.append(Outcome(node=node.name, status=Status.FAILED, reasons=(str(error),)))
 
 
 def _look(

@@ -32,7 +32,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.pool_node import pool_nodes
-from agent.sync.run import run_locked
+from agent.sync.run import run_pass
 from drivers import FAKE
 from drivers.base import Driver, Event, OnOperation
 from drivers.host.services import probe_service
@@ -103,7 +103,7 @@ class Rounds:
             try:
                 with locked(self._settings.folders.state):  # no other process writes between pass and audit
                     self._cases.keep_state()
-                    outcome = run_locked(node, wishes)
+                    outcome = run_pass(node, wishes, is_locked=True)
                     taken.append(self._end(node, outcome, deep))
             except USER_ERRORS as error:
                 self._cases.keep(node.name, str(error), deep=deep)

@@ -1,5 +1,5 @@
 """
-Repeat work at once after another writer was first: look, plan and write again.
+Begin again at once after another writer was first: look, plan and write again.
 
 Two other loops repeat something else: ``convert.py`` a whole conversion, with waits, also when placement does not
 answer; ``agent/allocations/operations.py`` one request about a guest.
@@ -7,39 +7,25 @@ answer; ``agent/allocations/operations.py`` one request about a guest.
 
 import random
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from dataclasses import dataclass, field
 
-from reportclient.errors import Conflict
-
-T = TypeVar("T")
 _PAUSE_S = 0.1  # at most, between attempts beyond the first few
 
 
-def repeat_on_conflict(
-    attempts: int,
-    work: Callable[[], T],
-    on_conflict: Callable[[Conflict, int], None] | None = None,
-    *,
-    patience_s: float = 0.0,
-) -> T:
-    """
-    Return the result of ``work``, called again after a Conflict: ``attempts`` times in all, or for ``patience_s``.
+@dataclass(slots=True)
+class Attempts:
+    """How often something was tried: ``most`` times in all, or for ``patience_s``."""
 
-    ``on_conflict`` is called after each conflict, also the last one, with the number of the attempt (from 1).
+    most: int
+    patience_s: float = 0.0
+    lost: int = 0  # attempts at which another writer was first
+    began_s: float = field(default_factory=time.monotonic)
 
-    Raises:
-        Conflict: the last attempt ended with it too. As ``work`` and ``on_conflict``.
-    """
-    attempt, end_s = 0, time.monotonic() + patience_s
-    while True:
-        attempt += 1
-        try:
-            return work()
-        except Conflict as error:
-            if on_conflict:
-                on_conflict(error, attempt)
-            if attempt >= attempts and time.monotonic() >= end_s:
-                raise
-            if attempt >= attempts:
-                time.sleep(random.uniform(0, _PAUSE_S))
+    def lose(self) -> None:
+        """Count the Conflict that is handled now, and raise it again if it was that of the last attempt."""
+        self.lost += 1
+        if self.lost < self.most:
+            return
+        if time.monotonic() - self.began_s >= self.patience_s:
+            raise
+        time.sleep(random.uniform(0, _PAUSE_S))

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from agent.state.audit_memory import forget_memory
 from agent.state.locks import locked, serving
 from agent.state.memory import NodeState
-from agent.sync.attempts import repeat_on_conflict
+from agent.sync.attempts import Attempts
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.features.boot import awaited
 from agent.sync.decide.laws import Given, breaches, sentences
@@ -223,14 +223,16 @@ def against_hand_over(observed: ObservedTree, layout: str, *, force: bool = Fals
 
 def _until_done(node: ComputeNode, attempt: Callable[[], Outcome], *, dry: bool) -> Outcome:
     """Return the outcome of the first attempt at which no other writer was first."""
-
-    def log(_error: Conflict, _attempt: int) -> None:
-        LOG.info("another writer was first, looking again node=%s", node.name)
-
+    attempts = Attempts(ATTEMPTS)
     directory = node.settings.folders.state
     with nullcontext() if dry else serving(directory), locked(directory):
         try:
-            return repeat_on_conflict(ATTEMPTS, attempt, log)
+            while True:
+                try:
+                    return attempt()
+                except Conflict:
+                    LOG.info("another writer was first, looking again node=%s", node.name)
+                    attempts.lose()
         except Conflict as error:
             raise Conflict(
                 f"others wrote on {node.name} at {ATTEMPTS} attempts in a row: find out which service writes there"

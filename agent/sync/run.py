@@ -10,7 +10,7 @@ from agent.state.identity import create_identity, read_identity
 from agent.state.locks import locked
 from agent.state.memory import NodeState
 from agent.sync.approval import spent
-from agent.sync.attempts import repeat_on_conflict
+from agent.sync.attempts import Attempts
 from agent.sync.decide.beside import against_root
 from agent.sync.decide.checks import Verdict, conditions_on, judge, lost_root, remember
 from agent.sync.decide.feature import Draft, PassEnd
@@ -35,32 +35,35 @@ _UNKNOWN = -1  # a generation that no provider has
 Agree = Callable[[ComputeNode, Draft], tuple[str, ...]]  # returns why a plan is not the agreed one; empty: it is
 
 
-def run_pass(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree | None = None) -> Outcome:
+def run_pass(
+    node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree | None = None, *, is_locked: bool = False
+) -> Outcome:
     """
     Run one whole pass; it writes to placement only what can be remembered here and what ``agree`` finds no fault with.
 
-    ``agree`` None: no person read the plan before, so any will do.
+    ``agree`` None: no person read the plan before, so any will do. ``is_locked``: the caller holds the lock
+    (``locked``) and keeps it.
 
     Raises:
         as ``ComputeNode.draft``; Conflict: others wrote first at each of several attempts.
     """
-    with locked(node.settings.folders.state):
-        return run_locked(node, wishes, agree)
+    attempts = Attempts(ATTEMPTS, node.settings.changes.reshape_timeout_s if wishes.reshape else 0.0)
+    with nullcontext() if is_locked else locked(node.settings.folders.state):
+        node.client.begin()
+        one = _Pass(node, wishes, agree, _own_identity(node))
+        try:
+            while True:
+                try:
+                    return one.carry_out(one.draft())
+                except Conflict:
+                    attempts.lose()
+                    LOG.info("another writer was first, planning again node=%s attempt=%d", node.name, attempts.lost)
+        except Conflict as error:
+            within = f"{attempts.lost} attempts in a row in {time.monotonic() - attempts.began_s:.1f} s"
+            raise Conflict(f"{error}; {within}: find out who writes on {node.name}") from error
 
 
-def run_locked(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree | None = None) -> Outcome:
-    """Run one whole pass for a caller that holds the lock (``locked``) and keeps it; errors as ``run_pass``."""
-    node.client.begin()
-    attempts = _Attempts(node, wishes, agree, _own_identity(node))
-    patience_s = node.settings.changes.reshape_timeout_s if wishes.reshape else 0.0
-    try:
-        return repeat_on_conflict(ATTEMPTS, attempts.attempt, attempts.count, patience_s=patience_s)
-    except Conflict as error:
-        within = f"{attempts.lost} attempts in a row in {time.monotonic() - attempts.began_s:.1f} s"
-        raise Conflict(f"{error}; {within}: find out who writes on {node.name}") from error
-
-
-class _Attempts:
+class _Pass:
     """The attempts at one pass; each knows what the earlier ones saw, and may have written."""
 
     def __init__(self, node: ComputeNode, wishes: Wishes, agree: Agree | None, identity: str | None) -> None:
@@ -70,20 +73,19 @@ class _Attempts:
         self._earlier: Draft | None = None  # its memory is compared with at all attempts: no sign of a writer is lost
         self._survey: Survey | None = None  # of the host, for attempts until then
         self._stale_s = 0.0
-        self.began_s = time.monotonic()
-        self.lost = 0  # attempts at which another writer was first
 
-    def attempt(self) -> Outcome:
-        """Look, plan, and carry out; errors as ``run_pass``, Conflict: another writer was first."""
-        node, draft = self._node, self._draft()
-        verdict = judge(draft)
+    def carry_out(self, draft: Draft) -> Outcome:
+        """Judge a draft, and write; errors as ``run_pass``, Conflict: another writer was first."""
+        node, verdict = self._node, judge(draft)
         if verdict.refused is None and self._agree and (other := self._agree(node, draft)):
             verdict = replace(verdict, refused=Status.OTHER_PLAN, notes=other)
         plan = draft.plan if verdict.refused is None else verdict.reserving
         if plan.operations:
             self._tried[plan.digest] = forecast(plan, draft.observed)
         try:
-            outcome = _carry_out(node, draft, verdict)
+            if refused := verdict.refused:
+                return _refuse(node, draft, verdict, refused)
+            outcome = _write(node, draft, verdict.memory)
         except Rejected as error:
             if (cause := _cause(node, draft, plan, self._identity, error)) is None:
                 raise
@@ -91,12 +93,8 @@ class _Attempts:
         done_before = outcome.status is Status.UNCHANGED and node.client.writes > self._writes  # by a cut-off attempt
         return replace(outcome, status=Status.CHANGED) if done_before else outcome
 
-    def count(self, _error: Conflict, number: int) -> None:
-        """Note that the attempt of this number was lost to another writer."""
-        self.lost = number
-        LOG.info("another writer was first, planning again node=%s attempt=%d", self._node.name, number)
-
-    def _draft(self) -> Draft:
+    def draft(self) -> Draft:
+        """Look, and plan; errors as ``run_pass``."""
         node, wishes = self._node, self._wishes
         if not wishes.reshape or time.monotonic() >= self._stale_s:
             self._survey, self._stale_s = None, time.monotonic() + _FRESH_S
@@ -138,7 +136,12 @@ def foresee(node: ComputeNode, wishes: Wishes) -> Draft:
         as ``ComputeNode.draft``.
     """
     node.client.begin()
-    return repeat_on_conflict(ATTEMPTS, lambda: node.draft(wishes))
+    attempts = Attempts(ATTEMPTS)
+    while True:
+        try:
+            return node.draft(wishes)
+        except Conflict:
+            attempts.lose()
 
 
 def _own_identity(node: ComputeNode) -> str | None:
@@ -153,24 +156,15 @@ def _own_identity(node: ComputeNode) -> str | None:
     return identity if identity or novas else create_identity(folders[0])
 
 
-def _carry_out(node: ComputeNode, draft: Draft, verdict: Verdict) -> Outcome:
-    if verdict.refused is None:
-        for why in lost_root(draft):
-            LOG.warning("the tree is made anew node=%s where=%s why=%s", node.name, node.where, why)
-        return _write(node, draft, verdict.memory)
-    conditions = _refused_conditions(draft, verdict)
+def _refuse(node: ComputeNode, draft: Draft, verdict: Verdict, status: Status) -> Outcome:
+    """Remember a refusal; what only takes off offer is written all the same."""
+    others = conditions_on(draft) if status in (Status.UNSAFE, Status.RESHAPE_NEEDED) else ()
+    conditions = (*(Condition(kind=status.value, text=text) for text in verdict.notes), *others)
     if not (draft.view.beside and against_root(node.name, draft.observed)):  # that role is not taken up then
         _reserve(node, draft, verdict, conditions)
     notes = (*verdict.notes, *reservation_notes(verdict.reserving, draft.observed))
-    outcome = outcome_of(node, draft, verdict.refused, notes, conditions)
+    outcome = outcome_of(node, draft, status, notes, conditions)
     return replace(outcome, broken=verdict.broken, reserving=verdict.reserving)
-
-
-def _refused_conditions(draft: Draft, verdict: Verdict) -> tuple[Condition, ...]:
-    """Return the conditions of a host whose plan is refused: why, and the others where this agent may write."""
-    refused = [Condition(kind=verdict.refused.value, text=text) for text in verdict.notes] if verdict.refused else []
-    others = conditions_on(draft) if verdict.refused in (Status.UNSAFE, Status.RESHAPE_NEEDED) else ()
-    return (*refused, *others)
 
 
 def _reserve(node: ComputeNode, draft: Draft, verdict: Verdict, conditions: Iterable[Condition]) -> None:
@@ -241,6 +235,8 @@ def _after_refusal(draft: Draft, verdict: Verdict) -> NodeState:
 
 def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
     state, plan, observed = node.state_file(draft.root_uuid), draft.plan, draft.observed
+    for why in lost_root(draft):
+        LOG.warning("the tree is made anew node=%s where=%s why=%s", node.name, node.where, why)
     wrote = memory.wrote or draft.view.wishes.take_over or (bool(plan.operations) and not draft.view.beside)
     memory = replace(memory, wrote=wrote)
     if plan.operations:

@@ -170,7 +170,7 @@ def passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: Any, **optio
 
     monkeypatch.setattr(rounds, "open_driver", opened)
     monkeypatch.setattr(choice, "_open_sender", lambda *_arguments: (None, "P", "P"))
-    monkeypatch.setattr(rounds, "run_locked", unchanged)
+    monkeypatch.setattr(rounds, "run_pass", unchanged)
     nothing: Any = lambda *_arguments: None  # noqa: E731
     made = Rounds(
         Choice(),

@@ -8,7 +8,7 @@ import pytest
 
 from agent.service.audits import Audits
 from agent.sync.decide.view import Wishes
-from agent.sync.run import run_locked
+from agent.sync.run import run_pass
 from beds.one_host import GUEST, ROOT, OneHost, Sender
 from drivers.policy import DevicePolicy, Policy
 from hardware import card, host
@@ -40,7 +40,7 @@ class Audited:
         sender = self.one.sender
         assert isinstance(sender, CountingSender)
         sender.paths.clear()
-        outcome = run_locked(self.one.node, replace(LIGHT, deep=deep))
+        outcome = run_pass(self.one.node, replace(LIGHT, deep=deep))
         return self.audits.take(self.one.node, outcome, deep=deep), len(sender.paths)
 
 

@@ -13,7 +13,7 @@ from agent.nova.client import NovaClient
 from agent.service.audits import Audits
 from agent.settings.read import keep_in
 from agent.state.audit_memory import write_memory
-from agent.sync.run import run_locked
+from agent.sync.run import run_pass
 from beds.nova import HOST, Direct, FakeNova, failing
 from beds.worlds import HASTY, ROOT, World, worlds
 from drivers.facts import ServiceSigns
@@ -176,7 +176,7 @@ def test_the_service_tells_once_why_novas_answer_is_missing(
 
     def told() -> int:
         caplog.clear()
-        audits.take(world.node(), run_locked(world.node()), deep=True)
+        audits.take(world.node(), run_pass(world.node()), deep=True)
         return sum("no finding that needs nova's answer is repaired" in one.message for one in caplog.records)
 
     nova.fault = failing(500)
