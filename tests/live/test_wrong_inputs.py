@@ -1,6 +1,5 @@
 """What users can get wrong: one clear line, the right exit code, no traceback, and placement as it was."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -102,11 +101,6 @@ def test_a_cloud_is_reported_to_over_tls_with_keystone(report: Report, password:
         pytest.param({"cafile": None}, ("not trusted", "cafile"), id="no CA"),
         pytest.param({"region_name": "Elsewhere"}, ("region_name",), id="wrong region"),
         pytest.param({"project_name": "nothing"}, ("refused the credentials",), id="no such project"),
-        pytest.param({"auth_type": "tea-leaves"}, ("tea-leaves",), id="no such way to authenticate"),
-        pytest.param({"auth_url": "127.0.0.1:9/v3"}, ("auth_url", "is no URL"), id="an address for Keystone"),
-        pytest.param({"auth_type": "pasword"}, ("is password meant?",), id="a misspelt way to authenticate"),
-        pytest.param({"username": None}, ("[placement]", "needs username: set it"), id="half of the credentials"),
-        pytest.param({"username": None, "auth_url": None}, ("needs auth_url, username",), id="less than half of them"),
         pytest.param(
             {"auth_url": "https://127.0.0.1:9/v3"},
             ("Keystone gives no token", "does it run"),
@@ -205,27 +199,7 @@ sys.exit(main(["discover", "--config-file", {str(config)!r}]))
     is_refused(Result(done.returncode, done.stdout, done.stderr), "ermission denied", "group libvirt")
 
 
-# -- configuration that contradicts itself or the host ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("groups", "words"),
-    [
-        pytest.param(
-            {"DEFAULT": {"reserved_host_memory_mb": "much"}}, (":2: [DEFAULT] reserved_host",), id="malformed"
-        ),
-        pytest.param({"compute": {"cpu_dedicated_set": "2-900"}}, ("names CPU 4-900",), id="unknown CPU"),
-        pytest.param(
-            {"compute": {"cpu_dedicated_set": "1", "cpu_shared_set": "0-1"}}, ("both name [1]",), id="overlapping sets"
-        ),
-        pytest.param({"DEFAULT": {"reserved_host_cpus": 99}}, ("99 VCPU are to be reserved",), id="all reserved"),
-    ],
-)
-def test_wrong_values_leave_placement_as_it_was(
-    report: Report, here: Section, placement: ByHand, groups: dict[str, Section], words: tuple[str, ...]
-) -> None:
-    is_refused(report(here, **groups), *words)
-    assert placement.providers() == {}
+# -- configuration ----------------------------------------------------------------------------------------------------
 
 
 def test_check_shows_every_configuration_problem_with_file_and_line(write_config: Write) -> None:
@@ -241,11 +215,11 @@ def test_check_shows_every_configuration_problem_with_file_and_line(write_config
 # -- identity ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", ["discover", "plan", "sync"])
+@pytest.mark.parametrize("verb", ["discover", "sync"])
 def test_what_is_probably_a_mistake_is_told_beside_the_numbers(
     verb: str, archive: Path, write_config: Write, tmp_path: Path
 ) -> None:
-    """Each kind of mistake at once; ``test_mistakes.py`` has more of each."""
+    """Each kind of mistake at once; unit tests have more of each."""
     config = write_config(
         placment={"region_name": "a"},
         devices={"enabled_mdev_types": "nvidia-8"},
@@ -267,13 +241,6 @@ def test_what_is_probably_a_mistake_is_told_beside_the_numbers(
         assert sentence in done.err
 
 
-def test_a_broken_compute_id(report: Report, archive: Path, here: Section, placement: ByHand) -> None:
-    (archive / "compute_id").write_text("not a uuid")
-
-    is_refused(report(here), "compute_id of the host archive holds no uuid")
-    assert placement.providers() == {}
-
-
 def test_our_name_with_another_uuid(report: Report, archive: Path, here: Section, placement: ByHand) -> None:
     assert report(here).code == 0
     before = placement.providers()
@@ -281,59 +248,6 @@ def test_our_name_with_another_uuid(report: Report, archive: Path, here: Section
 
     is_refused(report(here), *(one["uuid"] for one in before.values()), "compute_id")
     assert placement.providers() == before
-
-
-def test_our_uuid_under_another_name_until_the_rename_is_wanted(
-    report: Report, archive: Path, here: Section, placement: ByHand
-) -> None:
-    assert report(here).code == 0
-    before = placement.providers()
-    host = json.loads((archive / "host.json").read_text())
-    (archive / "host.json").write_text(json.dumps(host | {"hostname": "renamed"}))
-
-    is_refused(report(here), f"--rename-from {host['hostname']}")
-    assert placement.providers() == before
-    assert report(here, "sync", "--rename-from", host["hostname"]).code == 0
-    (renamed,) = placement.providers().values()
-    assert (renamed["name"], [renamed["uuid"]]) == ("renamed", [one["uuid"] for one in before.values()])
-
-
-# -- archives ---------------------------------------------------------------------------------------------------------
-
-BOMB = (
-    "<!DOCTYPE capabilities ["
-    + "".join(f"<!ENTITY e{n} '{f'&e{n - 1};' * 100 if n else 'x' * 100}'>" for n in range(4))
-    + "]><capabilities>&e3;</capabilities>"
-)  # 100 MB once expanded
-
-
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        pytest.param(lambda path: path.unlink(), ("lacks libvirt/capabilities.xml",), id="missing file"),
-        pytest.param(lambda path: path.write_text("<capabilities>"), ("not well-formed",), id="malformed XML"),
-        pytest.param(lambda path: path.write_text(BOMB), ("document type",), id="nested entities of 100 MB"),
-        pytest.param(lambda path: path.write_text("x" * (17 << 20)), ("larger than 16 MiB",), id="far too large"),
-    ],
-)
-def test_spoilt_archives(
-    report: Report,
-    archive: Path,
-    here: Section,
-    placement: ByHand,
-    spoil: Callable[[Path], object],
-    words: tuple[str, ...],
-) -> None:
-    spoil(archive / "libvirt/capabilities.xml")
-
-    is_refused(report(here), "capabilities.xml", *words)
-    assert placement.providers() == {}
-
-
-def test_an_archive_that_is_not_there(write_config: Write, tmp_path: Path) -> None:
-    is_refused(run_agent("discover", "--host", tmp_path / "nowhere"), "the host archive", "does not exist")
-    above = Path(__file__).parents[1] / "hosts" / "four-cells"
-    is_refused(run_agent("discover", "--host", above), "is no host archive", f"use --host {above}/archive")
 
 
 # -- this machine's own files -----------------------------------------------------------------------------------------
@@ -385,25 +299,6 @@ def test_a_check_leaves_nothing_in_a_folder_with_room(report: Report, here: Sect
 # -- a placement that is none, or unwell ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        pytest.param(proxy.Answer(200, (("Content-Type", "text/html"),), b"<html>"), ("a web page",), id="HTML"),
-        pytest.param(proxy.Answer(503, (("Content-Type", "text/html"),), b"<html>"), ("503",), id="503"),
-        pytest.param(
-            proxy.Answer(404, (("Content-Type", "text/plain"),), b"no"),
-            ("404", "is [placement] endpoint the address of placement?"),
-            id="some other server",
-        ),
-    ],
-)
-def test_a_placement_that_is_none(
-    report: Report, placement_server: PlacementServer, answer: proxy.Answer, words: tuple[str, ...]
-) -> None:
-    with proxy.Proxy(placement_server.url, hook=lambda request, forward: answer) as front:
-        is_refused(report(noauth(front.url)), *words)
-
-
 def test_https_for_a_placement_that_speaks_http(report: Report, placement_server: PlacementServer) -> None:
     with proxy.Proxy(placement_server.url) as front:  # it answers at once; some servers wait for a line of HTTP
         is_refused(report(noauth(front.url.replace("http:", "https:"))), "answers without TLS", "is https right")
@@ -414,45 +309,7 @@ def test_a_slow_placement(report: Report, placement_server: PlacementServer) -> 
         is_refused(report(noauth(front.url, timeout=1)), "no answer in time", "timeout")
 
 
-def test_an_older_placement_is_agreed_with(report: Report, placement_server: PlacementServer) -> None:
-    with proxy.Proxy(placement_server.url, hook=speaking("1.30")) as front:
-        assert report(noauth(front.url)).code == 0
-        front.seen.clear()
-        assert report(noauth(front.url), "sync", "--format", "json").json["outcome"] == "unchanged"
-        assert [seen.status for seen in front.seen] == [406, 200, 200, 200, 200]  # each command asks for the newest
-
-
-def test_a_placement_without_the_reshaper_is_refused(
-    report: Report, placement_server: PlacementServer, placement: ByHand
-) -> None:
-    with proxy.Proxy(placement_server.url, hook=speaking("1.29")) as front:
-        is_refused(report(noauth(front.url)), "microversions 1.0 to 1.29", "Stein")
-    assert placement.providers() == {}
-
-
-def speaking(newest: str) -> proxy.Hook:
-    """A hook that answers as a placement whose newest microversion is this one."""
-    limit = tuple(map(int, newest.split(".")))
-
-    def answer(request: proxy.Request, forward: proxy.Forward) -> proxy.Answer:
-        asked = (request.header("OpenStack-API-Version") or "placement 1.0").split()[1]
-        if tuple(map(int, asked.split("."))) <= limit:
-            return forward(request)
-        error = {"status": 406, "title": "Not Acceptable", "min_version": "1.0", "max_version": newest}
-        return proxy.Answer(406, (("Content-Type", "application/json"),), json.dumps({"errors": [error]}).encode())
-
-    return answer
-
-
-# -- usage ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("arguments", [[], ["dance"], ["discover", "--fromat", "json"], ["record"]])
-def test_usage(arguments: list[str]) -> None:
-    result = run_agent(*arguments)
-
-    assert result.code == 2
-    assert result.err.startswith("usage: compute-node-agent")
+# -- the command ------------------------------------------------------------------------------------------------------
 
 
 def test_a_reader_that_goes_away_is_no_error_message(archive: Path) -> None:
@@ -477,7 +334,6 @@ def test_nobody_listens(report: Report) -> None:
             "[DEFAULT]\ndebug = true\n[agent]\ninterval = 30\n[placement]\nauth_url = http://k\n", 0, id="good"
         ),
         pytest.param("[agent]\nintervall = 30\n", 1, id="misspelt"),
-        pytest.param("[agents]\ninterval = 30\n", 1, id="another group"),
     ],
 )
 def test_oslos_own_validator_knows_every_option(text: str, code: int, tmp_path: Path) -> None:

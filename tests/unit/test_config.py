@@ -165,7 +165,9 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
         pytest.param(
             {"fake": {"seed": "x"}}, "seed is not valid: it must be a whole number, got 'x'", id="seed in words"
         ),
-        pytest.param({"compute": {"layout": "num"}}, "layout is not valid", id="layout"),
+        pytest.param({"compute": {"layout": "nume"}}, "but found 'nume': is numa meant?", id="layout"),
+        pytest.param({"agent": {"role": "besides"}}, "but found 'besides': is beside meant?", id="role"),
+        pytest.param({"agent": {"layout": "numa"}}, "is [compute] layout meant?", id="another group's option"),
         pytest.param(
             {"agent": {"interval": "soon"}}, "interval is not valid: it must be a whole number, got 'soon'", id="int"
         ),
@@ -580,6 +582,8 @@ def test_a_database_whose_password_is_not_escaped_is_refused() -> None:
         pytest.param("device", "devices", id="a letter less"),
         pytest.param("placment", "placement", id="placement"),
         pytest.param("default", "DEFAULT", id="in small letters"),
+        pytest.param("pic", "pci", id="short"),
+        pytest.param("compute-node-agent", "agent", id="the agent's whole name"),
     ],
 )
 def test_a_group_that_is_nearly_one_that_is_read_is_told_once(write_config: Write, group: str, meant: str) -> None:
@@ -617,6 +621,13 @@ def test_other_groups_are_novas_or_of_an_enabled_type(write_config: Write, group
             "the group [mdev_nvidia35] is not read: [devices] enabled_mdev_types lacks nvidia35: is [mdev_nvidia-35] "
             "meant?",
             id="group of a misspelt type",
+        ),
+        pytest.param(
+            {"compute": {"Layout": "a"}}, "[compute] Layout is not read: is layout meant?", id="capital letter"
+        ),
+        pytest.param({"compute": {"layuot": "a"}}, "[compute] layuot is not read: is layout meant?", id="swapped"),
+        pytest.param(
+            {"libvirt": {"image_type": "rbd"}}, "[libvirt] image_type is not read: is images_type meant?", id="less"
         ),
         pytest.param(
             {"compute": {"role": "audit"}},

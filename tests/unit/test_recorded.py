@@ -156,6 +156,9 @@ def test_an_archive_is_told_from_a_file_that_it_lacks(archive: HostArchive) -> N
         archive.read("libvirt")
     with pytest.raises(MalformedFact, match="is not a folder"):
         archive.names("host.json")
+    write_files(archive.root, {"host.json": json.dumps({"format": FORMAT, "hostname": "a", "files": ["lost"]})})
+    with pytest.raises(DiscoveryError, match="lacks lost, which"):
+        archive.check()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,73 @@
+"""Mistakes that are known only beside the host: each is told by a verb; those of one file are in ``test_config.py``."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.audit.decide.findings import Kind
+from agent.audit.heal import HealPolicy
+from agent.command.doubts import never_repaired
+from beds.agents import run_here
+from beds.golden import HOSTS
+
+HOST = HOSTS / "four-cells/archive"
+LIBVIRT = "[libvirt]\nvirt_type = qemu\n"
+PROVIDER = "meta:\n  schema_version: '1.0'\nproviders:\n- identification:\n    uuid: $COMPUTE_NODE\n  "
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "told"),
+    [
+        pytest.param(
+            '[pci]\nreport_in_placement = true\ndevice_spec = {"address": "0000:81:00.0"}\n',
+            1,
+            'to offer only its VFs, give that rule "product_id": "10ed"',
+            id="a card and its VFs",
+        ),
+        pytest.param(
+            "[libvirt]\nimages_type = rbd\n",
+            1,
+            "was recorded with the disks of guests in a file system, and [libvirt] images_type says the Ceph pool rbd",
+            id="a Ceph pool and a recorded file system",
+        ),
+        pytest.param(
+            "[libvirt]\nimages_type = lvm\nimages_volume_group = nova\n",
+            1,
+            "images_type says the volume group nova here",
+            id="a volume group and a recorded file system",
+        ),
+        pytest.param(
+            "[workarounds]\nreserve_disk_resource_for_image_cache = true\n",
+            1,
+            "was recorded without nova's image cache",
+            id="an image cache that was not recorded",
+        ),
+        pytest.param(
+            "[devices]\nenabled_mdev_types = nvidia-999\n",
+            0,
+            "has nvidia-999, which no card of this host can make",
+            id="type of no card",
+        ),
+        pytest.param(
+            "[compute]\nprovider_config_location = FOLDER\n",
+            0,
+            "providers[0] has inventorys, which is not read: is inventories meant?",
+            id="misspelt key in a provider file",
+        ),
+    ],
+)
+def test_a_mistake_is_told_beside_the_numbers_or_instead(text: str, code: int, told: str, tmp_path: Path) -> None:
+    config = tmp_path / "agent.conf"
+    config.write_text(LIBVIRT + text.removeprefix("[libvirt]\n").replace("FOLDER", str(tmp_path)))
+    (tmp_path / "a.yaml").write_text(f"{PROVIDER}inventorys:\n    additional:\n    - CUSTOM_X:\n        total: 2\n")
+
+    done = run_here("discover", "--host", HOST, "--config-file", config)
+
+    assert (done.code, told in done.err) == (code, True), done.err
+    assert done.err.count("\n") <= 3
+
+
+def test_a_heal_policy_in_vain(tmp_path: Path) -> None:
+    assert never_repaired(HealPolicy(kinds=frozenset({Kind.OVER, Kind.ORPHANED})), tmp_path) == (
+        f"{tmp_path}: no audit repairs over-capacity: take it out of heal"
+    )
