@@ -1,11 +1,13 @@
 """Reads and writes host archives: hosts as folders of small files, for tests, bug reports and planning elsewhere."""
 
+import errno
 import json
-import os.path
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from stat import S_ISREG
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
@@ -17,6 +19,7 @@ from reportclient.json_text import decode_json
 FORMAT = 1
 DISK = "disk.json"
 MAX_ARCHIVE_BYTES = 16 * 1024 * 1024  # limit for one file; libvirt's largest answers are below 1 MiB
+_PART_BYTES = 64 * 1024  # read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +42,16 @@ class HostArchive:
 
         Raises:
             DiscoveryError: the file is missing or cannot be read.
-            MalformedFact: it is not a regular file, not UTF-8 text, or too large.
+            MalformedFact: it is not text, too large, or outside the archive.
         """
         path = self.root / name
         refuse_outside(path, self.root)
-        if os.path.exists(path) and not os.path.isfile(path):
-            raise MalformedFact(f"{path} is not a regular file")
         try:
-            with path.open("rb") as file:
-                data = file.read(MAX_ARCHIVE_BYTES + 1)
+            return Document(read_text(str(path), MAX_ARCHIVE_BYTES), str(path))
         except FileNotFoundError as error:
             raise DiscoveryError(self._tell_missing(name)) from error
         except OSError as error:
             raise DiscoveryError(f"cannot read {path} of the host archive: {error.strerror}") from error
-        if len(data) > MAX_ARCHIVE_BYTES:
-            raise MalformedFact(
-                f"{path} is larger than {MAX_ARCHIVE_BYTES >> 20} MiB, the limit for a file of a host archive"
-            )
-        try:
-            return Document(data.decode(), str(path))
-        except UnicodeDecodeError as error:
-            raise MalformedFact(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
 
     def _tell_missing(self, name: str) -> str:
         """Return what to do about a file that is not there."""
@@ -172,6 +164,34 @@ def write_files(root: Path, files: Mapping[str, str]) -> HostArchive:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return HostArchive(root)
+
+
+def read_text(path: str, most: int) -> str:
+    """
+    Return the text of a file; does not wait for a pipe in place of a file.
+
+    Raises:
+        OSError: it cannot be read, or is not a regular file.
+        MalformedFact: it is not UTF-8 text, or longer than ``most`` bytes.
+    """
+    data = bytearray()
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        while len(data) <= most and (more := os.read(descriptor, _PART_BYTES)):
+            data += more
+    finally:
+        os.close(descriptor)
+    if len(data) > most:
+        raise MalformedFact(f"{path} is longer than {most >> 10} KiB, the limit for such a file")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedFact(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    if "\0" in text:
+        raise MalformedFact(f"{path} is not text: it holds a zero byte")
+    return text
 
 
 def refuse_outside(path: Path | str, root: Path | str) -> None:

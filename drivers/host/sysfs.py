@@ -5,12 +5,11 @@ A file that does not exist is None; a file that cannot be read, or is not text, 
 """
 
 import errno
-import os
 from collections.abc import Callable, MutableMapping
 from pathlib import Path
 
-from drivers.errors import DiscoveryError, MalformedFact, Vanished
-from drivers.host.archive import Document, refuse_outside
+from drivers.errors import DiscoveryError, Vanished
+from drivers.host.archive import Document, read_text, refuse_outside
 
 MAX_FILE_BYTES = 64 * 1024  # the kernel writes attributes of one page
 MAX_TABLE_BYTES = 16 * 1024 * 1024  # 131,071 lines of /proc/net/route; a host archive's files have the same limit
@@ -44,7 +43,7 @@ class KernelFiles:
         if not self.live:
             refuse_outside(path, self._root or "/")
         try:
-            data = _read(path, most)
+            text = read_text(path, most)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -55,9 +54,9 @@ class KernelFiles:
             if error.errno in GONE:
                 raise Vanished(f"{path} went away while it was read") from error
             raise DiscoveryError(f"cannot read {path}: {error.strerror}: is this agent run as root?") from error
-        if len(data) > most:
-            raise MalformedFact(f"{path} is longer than {most >> 10} KiB, the limit for such a file")
-        return self._document(path, name, data)
+        if self._record is not None:
+            self._record[name] = text
+        return Document(text, path)
 
     def names(self, folder: str) -> list[str]:
         """
@@ -93,26 +92,3 @@ class KernelFiles:
             record[name] = UNREAD
             raise DiscoveryError(f"the kernel does not answer for {name}: {error}") from error
         return Document(record[name], name)
-
-    def _document(self, path: str, name: str, data: bytes) -> Document:
-        try:
-            text = data.decode()
-        except UnicodeDecodeError as error:
-            raise MalformedFact(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
-        if "\0" in text:
-            raise MalformedFact(f"{path} is not text: it holds a zero byte")
-        if self._record is not None:
-            self._record[name] = text
-        return Document(text, path)
-
-
-def _read(path: str, most: int) -> bytes:
-    """Read until more than ``most`` bytes are there; O_NONBLOCK: does not wait for a pipe in place of a file."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        data = bytearray()
-        while len(data) <= most and (more := os.read(descriptor, MAX_FILE_BYTES)):
-            data += more
-        return bytes(data)
-    finally:
-        os.close(descriptor)

@@ -179,7 +179,7 @@ LIMITS: dict[str, tuple[Act, str]] = {
     "YAML, nested": (yaml_of("[" * 51), "more than 50 lists or groups"),
     "YAML, no alias": (yaml_of("a: &a [1]\nb: *a\n"), "repeats what stands elsewhere"),
     "request file": (requested(1 << 20), "more than 1 MiB"),
-    "file of an archive": (recorded("a.xml", bytes(MAX_ARCHIVE_BYTES + 1)), "larger than 16 MiB"),
+    "file of an archive": (recorded("a.xml", bytes(MAX_ARCHIVE_BYTES + 1)), "longer than 16384 KiB"),
     "JSON of an archive, values": (
         recorded("a.json", b'{"a":[' + b"[]," * (MOST_VALUES // 2) + b"[]]}"),
         f"more than {MOST_VALUES} values",

@@ -159,5 +159,5 @@ def test_what_goes_on_after_its_last_file_is_refused(tmp_path: Path) -> None:
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "host.json")
 
-    with pytest.raises(MalformedFact, match="is not a regular file"):
+    with pytest.raises(DiscoveryError, match="is not a regular file"):
         HostArchive(tmp_path).read("host.json")

@@ -152,7 +152,7 @@ def test_an_archive_is_told_from_a_file_that_it_lacks(archive: HostArchive) -> N
         archive.read("lost")
     with pytest.raises(DiscoveryError, match=r"the host archive .* does not exist"):
         HostArchive(archive.root / "nowhere").read("host.json")
-    with pytest.raises(MalformedFact, match="is not a regular file"):
+    with pytest.raises(DiscoveryError, match="is not a regular file"):
         archive.read("libvirt")
     with pytest.raises(MalformedFact, match="is not a folder"):
         archive.names("host.json")

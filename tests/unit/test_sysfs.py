@@ -88,7 +88,7 @@ def test_a_function_whose_file_cannot_be_read_is_odd_and_the_others_are_not(tmp_
     found = probe_devices(tmp_path, plain(), *card())
 
     assert [str(one.address) for one in found.functions] == ["0000:81:00.0", "0000:81:10.0", "0000:81:10.1"]
-    assert re.search(r"cannot read .*0000:05:00\.0/power_state: Is a directory", found.odd[0].because)
+    assert re.search(r"cannot read .*0000:05:00\.0/power_state: it is not a regular file", found.odd[0].because)
 
 
 def test_where_no_function_can_be_read_all_are_odd(tmp_path: Path) -> None:
