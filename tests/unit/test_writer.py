@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from reportclient.errors import Absent, Forbidden
-from reportclient.plan import Delete, Reshape, SetInventories
+import pytest
+
+from reportclient.errors import Absent, Conflict, Forbidden, Rejected
+from reportclient.plan import Delete, EnsureClasses, Reshape, SetInventories
 from reportclient.transport import Transport
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 from reportclient.writer import Writer
@@ -66,3 +68,51 @@ def test_a_provider_that_is_gone_when_it_is_to_be_deleted_is_deleted() -> None:
     writer.write(Delete("c", "card"))
 
     assert writer.outcome == ObservedTree()  # and no date: that of the next listing may be earlier, which says nothing
+
+
+class LosesAClass:
+    """A placement that answers that it has a class, and has not: another one was made at the same moment."""
+
+    request_id = ""
+
+    def __init__(self) -> None:
+        self.classes: set[str] = set()
+        self.loses = True
+
+    def get(self, path: str) -> tuple[dict[str, Any], str]:
+        if path.rpartition("/")[2] not in self.classes:
+            raise Absent("404")
+        return {}, ""
+
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None = None, **_: object) -> dict[str, int]:
+        if path.startswith("/resource_classes/") and not self.loses:
+            self.classes.add(path.rpartition("/")[2])
+        if path.endswith("/inventories") and "CUSTOM_GOLD" not in self.classes:
+            raise Rejected("No such resource class CUSTOM_GOLD")
+        self.loses = self.loses and path.startswith("/resource_classes/") and method != "PUT"
+        return {"resource_provider_generation": 2}
+
+
+def carry_out(placement: LosesAClass, made: str = "CUSTOM_GOLD") -> None:
+    root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host"))
+    writer = Writer(cast(Transport, placement), ObservedTree((root,)))
+    writer.write(EnsureClasses((made,)))
+    writer.write(SetInventories("r", "host", {"CUSTOM_GOLD": Inventory(total=1)}))
+
+
+def test_a_class_that_placement_lost_is_made_again() -> None:
+    placement = LosesAClass()
+
+    with pytest.raises(Conflict, match="placement lost CUSTOM_GOLD"):
+        carry_out(placement)
+
+    assert placement.classes == {"CUSTOM_GOLD"}
+    carry_out(placement)
+
+
+def test_what_placement_refuses_for_another_reason_is_refused() -> None:
+    placement = LosesAClass()
+    placement.loses = False
+
+    with pytest.raises(Rejected, match="No such resource class"):
+        carry_out(placement, "CUSTOM_IRON")
