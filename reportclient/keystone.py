@@ -68,17 +68,61 @@ def request(
     return answer
 
 
-def speaks_plain_http(error: Exception) -> bool:
-    """Return whether the other side of a TLS connection answered without TLS, as an http port does."""
-    return isinstance(error, exceptions.SSLError) and any(word in str(error) for word in _PLAIN_HTTP)
+def explain(error: Exception, where: str, group: str) -> tuple[str, bool]:
+    """
+    Return one line why no answer came, and whether another try may help; the error is one of ``FAILURES``.
 
-
-def no_answer(error: Exception, where: str, advice: str) -> str:
-    """Return one line about a failure: where, what to do next, and the cause without passwords."""
-    no_token = isinstance(error, NO_CONNECTION) and asked_keystone(error)
-    return f"{where}: {KEYSTONE_AWAY if no_token else advice} ({describe(error)})"
+    The line has where, what to do next, and the cause without passwords. ``group`` has the options of the login.
+    """
+    may_pass, advice = next((passes, text) for kinds, passes, text in _ADVICE if isinstance(error, kinds))
+    if isinstance(error, exceptions.SSLError) and any(word in str(error) for word in _PLAIN_HTTP):
+        advice = "it answers without TLS: is https right in its URL or auth_url in [{group}], or should it be http?"
+    elif isinstance(error, NO_CONNECTION) and asked_keystone(error):
+        advice = KEYSTONE_AWAY
+    return f"{where}: {advice.format(group=group)} ({describe(error)})", may_pass
 
 
 def describe(error: Exception) -> str:
     """Return the kind and the text of an error on one line, without passwords."""
     return f"{type(error).__name__}: {shorten(mask(str(error)))}"
+
+
+_ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], bool, str], ...] = (
+    (exceptions.SSLError, False, "its certificate is not trusted here: set [{group}] cafile to the CA that signed it"),
+    (
+        exceptions.ConnectTimeout,
+        True,
+        "no answer in time: is it overloaded or behind a firewall? [{group}] timeout is the limit",
+    ),
+    (
+        exceptions.ConnectFailure,
+        True,
+        "no connection: does it run, and are address, port and http or https right in [{group}]?",
+    ),
+    (
+        exceptions.Unauthorized,
+        False,
+        "Keystone refused the credentials: check user, password or application credential in [{group}], and when they "
+        "expire",
+    ),
+    (
+        exceptions.NotFound,
+        False,
+        "Keystone does not know what [{group}] names: was the application credential deleted, is auth_url right?",
+    ),
+    (
+        (exceptions.EndpointNotFound, exceptions.EmptyCatalog),
+        False,
+        "the catalog has no such service: check region_name, valid_interfaces and service_type in [{group}], and that "
+        "the credentials name a project",
+    ),
+    (exceptions.MissingRequiredOptions, False, "[{group}] lacks options that its auth_type needs"),
+    (exceptions.DiscoveryFailure, True, KEYSTONE_AWAY),
+    (exceptions.HttpServerError, True, "Keystone failed: see its log, and check auth_url"),
+    (exceptions.HTTPClientError, False, "Keystone does not accept what [{group}] says"),
+    (exceptions.ClientException, True, "the request failed: check [{group}]"),
+    ((ValueError, ArithmeticError), False, "[{group}] holds a number or address that cannot be used"),
+    (LEAKED, True, "the answer from auth_url in [{group}] is not in Keystone's form: is auth_url right?"),
+    (OSError, False, "a file that [{group}] names cannot be read: check cafile, certfile and keyfile"),
+)
+"""What to do about each of ``FAILURES``, the first that fits, with whether another try may help."""

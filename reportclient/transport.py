@@ -14,8 +14,6 @@ from typing import Any, NoReturn
 from keystoneauth1 import exceptions
 
 from reportclient.errors import (
-    KEYSTONE_AWAY,
-    LEAKED,
     Absent,
     Conflict,
     Forbidden,
@@ -25,7 +23,7 @@ from reportclient.errors import (
     Rejected,
     Unavailable,
 )
-from reportclient.keystone import FAILURES, Answer, Sender, no_answer, request, speaks_plain_http
+from reportclient.keystone import FAILURES, Answer, Sender, explain, request
 
 RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.resource_provider.inuse")
 """Error codes of a 409 that another writer causes, for instance when it uses what was free at the time of the plan."""
@@ -236,58 +234,11 @@ def _retry_after_s(text: str, now_s: float) -> float:
 
 def _explain(error: Exception, where: str, now_s: float) -> NoReturn:
     """Raise our error, with advice, for what keystoneauth raised before any answer came."""
-    if speaks_plain_http(error):
-        raise Rejected(no_answer(error, where, _PLAIN_HTTP)) from error
-    for kinds, make, advice in _ADVICE:
-        if isinstance(error, kinds):
-            refusal = make(no_answer(error, where, advice))
-            if isinstance(refusal, Unavailable):
-                refusal.retry_after_s = _retry_after_s(str(getattr(error, "retry_after", "")), now_s)
-                refusal.late = isinstance(error, (exceptions.ConnectTimeout, exceptions.GatewayTimeout))
-            raise refusal from error
-    raise error
-
-
-_PLAIN_HTTP = "it answers without TLS: is https right in [placement] endpoint or auth_url, or should it be http?"
-_ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], Callable[[str], Exception], str], ...] = (
-    (
-        exceptions.SSLError,
-        Rejected,
-        "its certificate is not trusted here: set [placement] cafile to the CA that signed it",
-    ),
-    (
-        exceptions.ConnectTimeout,
-        Unavailable,
-        "no answer in time: is it overloaded or behind a firewall? [placement] timeout is the limit",
-    ),
-    (
-        exceptions.ConnectFailure,
-        Unavailable,
-        "no connection: does it run, and are address, port and http or https right in [placement]?",
-    ),
-    (
-        exceptions.Unauthorized,
-        Rejected,
-        "Keystone refused the credentials: check user, password or application credential in [placement], and when "
-        "they expire",
-    ),
-    (
-        exceptions.NotFound,
-        Rejected,
-        "Keystone does not know what [placement] names: was the application credential deleted, is auth_url right?",
-    ),
-    (
-        (exceptions.EndpointNotFound, exceptions.EmptyCatalog),
-        Rejected,
-        "the catalog has no such placement: check region_name, valid_interfaces and service_type in [placement], and "
-        "that the credentials name a project",
-    ),
-    (exceptions.MissingRequiredOptions, Rejected, "[placement] lacks options that its auth_type needs"),
-    (exceptions.DiscoveryFailure, Unavailable, KEYSTONE_AWAY),
-    (exceptions.HttpServerError, Unavailable, "Keystone failed: see its log, and check auth_url"),
-    (exceptions.HTTPClientError, Rejected, "Keystone does not accept what [placement] says"),
-    (exceptions.ClientException, Unavailable, "the request failed"),
-    ((ValueError, OverflowError), Rejected, "[placement] holds a number or address that cannot be used"),
-    (LEAKED, Unavailable, "the answer from auth_url in [placement] is not in Keystone's form: is auth_url right?"),
-    (OSError, Rejected, "a file that [placement] names cannot be read: check cafile, certfile and keyfile"),
-)
+    text, may_pass = explain(error, where, "placement")
+    if not may_pass:
+        raise Rejected(text) from error
+    raise Unavailable(
+        text,
+        retry_after_s=_retry_after_s(str(getattr(error, "retry_after", "")), now_s),
+        late=isinstance(error, (exceptions.ConnectTimeout, exceptions.GatewayTimeout)),
+    ) from error

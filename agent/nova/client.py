@@ -27,7 +27,7 @@ from agent.nova.answers import (
     parse_migration,
     parse_server,
 )
-from reportclient.keystone import FAILURES, NO_CONNECTION, Sender, no_answer, request
+from reportclient.keystone import FAILURES, Sender, explain, request
 
 VERSION = "2.69"  # the first in which a server is answered for while the database of its cell is away
 PAGE = 1000  # records for each request; nova cuts it down to its own [api] max_limit
@@ -193,9 +193,7 @@ class NovaClient:
         try:
             answer = request(self._sender, path, "GET", version=VERSION, headers={})
         except FAILURES as error:
-            advice = "no connection: does nova's API run, and is its address right?"
-            hint = advice if isinstance(error, NO_CONNECTION) else "check the options in [nova]"
-            raise NovaSilent(no_answer(error, self.where, hint)) from error
+            raise NovaSilent(explain(error, self.where, "nova")[0]) from error
         status, shown = answer.status_code, path.partition("?")[0]
         if status in (401, 403):
             raise NovaSilent(f"{self.where} answered GET {shown} with {status}: {RIGHTS}")

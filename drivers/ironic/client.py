@@ -9,13 +9,11 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from keystoneauth1 import exceptions
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.ironic.nodes import CLASS_FIELDS, FIELDS
-from reportclient.errors import KEYSTONE_AWAY
-from reportclient.keystone import FAILURES, NO_CONNECTION, Sender, describe, no_answer, request, speaks_plain_http
+from reportclient.keystone import FAILURES, Sender, explain, request
 
 PAGE = 1000  # nodes for each request; Ironic cuts it down to its own [api] max_limit
 _PAGES = 10_000  # a listing that does not end is no listing of Ironic; its max_limit may be small
@@ -125,7 +123,7 @@ class IronicClient:
             spoken = {"X-OpenStack-Ironic-API-Version": version}
             answer = request(self._sender, path, "GET", version=version, headers=spoken)
         except FAILURES as error:
-            raise self._unanswered(error) from error
+            raise DiscoveryError(explain(error, self.where, "ironic")[0]) from error
         status = answer.status_code
         if status == 406:
             newest = answer.headers.get("X-OpenStack-Ironic-API-Maximum-Version", "")
@@ -152,31 +150,6 @@ class IronicClient:
                 f"{asked} with {status}, which is not an answer of Ironic to this request: does the endpoint lead to "
                 f"Ironic? {text}"
             ) from error
-
-    def _unanswered(self, error: Exception) -> DiscoveryError:
-        """Return our error, with advice, for what keystoneauth raised before any answer came."""
-        if speaks_plain_http(error):
-            advice = "it answers without TLS: is https right in [ironic] endpoint_override or auth_url?"
-            return DiscoveryError(no_answer(error, self.where, advice))
-        for kinds, advice in _ADVICE:
-            if isinstance(error, kinds):
-                return DiscoveryError(no_answer(error, self.where, advice))
-        return DiscoveryError(f"{self.where}: {describe(error)}: check [ironic]")
-
-
-_ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...] = (
-    (exceptions.SSLError, "its certificate is not trusted here: set [ironic] cafile to the CA that signed it"),
-    (
-        NO_CONNECTION,
-        "no connection: does it run, and are address, port and http or https right in [ironic]?",
-    ),
-    (exceptions.DiscoveryFailure, KEYSTONE_AWAY),
-    (exceptions.Unauthorized, "Keystone refused the credentials: check user and password in [ironic]"),
-    (
-        (exceptions.EndpointNotFound, exceptions.EmptyCatalog),
-        "the catalog has no such Ironic: check region_name, valid_interfaces and service_type in [ironic]",
-    ),
-)
 
 
 def unique(records: Iterable[object]) -> Iterator[object]:

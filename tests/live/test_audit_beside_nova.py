@@ -160,7 +160,7 @@ def test_a_nova_whose_api_is_down_is_told_once(lab: Lab, nova: tuple[FakeNova, s
 
     assert (done.code, one.stands()) == (3, before)
     assert told(done) == {("orphaned", identity("one"), False)}
-    assert done.err.count("does nova's API run") == 1
+    assert done.err.count("right in [nova]?") == 1
 
 
 def test_a_sound_host_costs_nova_no_request(lab: Lab, nova: tuple[FakeNova, str]) -> None:
