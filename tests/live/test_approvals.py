@@ -2,11 +2,9 @@
 
 import json
 import os
-import re
 import shlex
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,7 +45,7 @@ def at_start(lab: Upgrade, *more: object) -> Result:
 def approve(lab: Upgrade, digest: str | None = None) -> str:
     digest = digest or lab.run("reshape").json["digest"]
     done = lab.run("reshape", "--approve", "--digest", digest)
-    assert done.code == 0, done.out + done.err
+    assert (done.code, done.json["approval"], "[compute] layout" in done.err) == (0, "approved", False), done.err
     return digest
 
 
@@ -100,15 +98,6 @@ def test_an_approval_of_another_layout_says_what_to_configure_before_the_start(l
     assert (followed.code, followed.json["digest"]) == (0, digest), followed.out + followed.err
 
 
-def test_an_approval_of_the_configured_layout_says_nothing_of_layouts(lab: Upgrade) -> None:
-    digest = lab.run("reshape").json["digest"]
-
-    approved = lab.run("reshape", "--approve", "--digest", digest)
-
-    assert (approved.code, "[compute] layout" in approved.err) == (0, False), approved.err
-    assert approved.json["approval"] == "approved"
-
-
 def test_a_start_does_not_convert_a_manual_conversion_back(lab: Upgrade, tmp_path: Path) -> None:
     """The approval of the first plan is used up, and another one is not made by what a person does by hand."""
     approve(lab)
@@ -132,7 +121,7 @@ def test_an_approval_is_void_once_the_host_was_converted_by_hand(lab: Upgrade, t
     assert at_start(lab).code == 3
 
 
-def test_a_start_refuses_another_plan_than_the_approved_one_and_says_what_differs(lab: Upgrade, tmp_path: Path) -> None:
+def test_a_start_refuses_another_plan_than_the_approved_one(lab: Upgrade, tmp_path: Path) -> None:
     digest = approve(lab)
     before = lab.stands()
     changed = write_config({"DEFAULT": {"reserved_host_memory_mb": 2048}}, tmp_path / "changed.conf")
@@ -141,8 +130,7 @@ def test_a_start_refuses_another_plan_than_the_approved_one_and_says_what_differ
 
     assert (started.code, started.json["outcome"]) == (4, "other-plan")
     (note,) = started.json["notes"]
-    assert f"the plan is not {digest} any more" in note
-    assert "reserved of MEMORY_MB on four-cells 512 -> 2048" in note
+    assert digest in note
     assert "--approve" in note
     assert lab.stands() == before
     assert len(approvals(tmp_path)) == 1
@@ -157,16 +145,17 @@ def test_a_start_converts_whatever_is_right_where_the_configuration_allows_it(la
     assert lab.stands() == CONVERTED
 
 
-def end_guests(lab: Upgrade) -> None:
+def test_a_start_leaves_to_the_service_what_moves_nobody(lab: Upgrade, tmp_path: Path) -> None:
     for name in ("one", "two", "none"):
         lab.placement.send("DELETE", f"/allocations/{identity(name)}")
-
-
-def test_a_start_leaves_to_the_service_what_moves_nobody(lab: Upgrade, tmp_path: Path) -> None:
-    end_guests(lab)
     before = lab.stands()
 
+    approved = lab.run("reshape", "--approve", "--digest", lab.run("reshape").json["digest"])
     started = at_start(lab)
+
+    assert (approved.code, approved.json["approval"]) == (0, "not-needed")
+    assert "no allocation has to move" in approved.err
+    assert approvals(tmp_path) == []
 
     assert (started.code, started.json["outcome"]) == (0, "unchanged"), started.out + started.err
     assert "the next pass" in started.json["notes"][0]
@@ -180,31 +169,14 @@ def test_only_the_plan_of_now_can_be_approved(lab: Upgrade, tmp_path: Path) -> N
     refused = lab.run("reshape", "--approve", "--digest", read)
 
     assert (refused.code, refused.json["approval"]) == (4, "refused")
-    assert re.search(r"the move of 1 VGPU of \S+ to \S+ is new", refused.err)
+    assert f"no plan has the digest {read}; the plan now has " in refused.err
     assert approvals(tmp_path) == []
 
 
-def test_what_moves_nobody_needs_no_approval(lab: Upgrade, tmp_path: Path) -> None:
-    end_guests(lab)
-
-    done = lab.run("reshape", "--approve", "--digest", lab.run("reshape").json["digest"])
-
-    assert (done.code, done.json["approval"]) == (0, "not-needed")
-    assert "no allocation has to move" in done.err
-    assert approvals(tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        pytest.param(lambda text: text[:-20], id="torn"),
-        pytest.param(lambda text: text.replace("four-cells", "five-cells"), id="changed"),
-    ],
-)
-def test_an_approval_that_cannot_be_trusted_is_none(lab: Upgrade, tmp_path: Path, spoil: Callable[[str], str]) -> None:
+def test_an_approval_that_cannot_be_trusted_is_none(lab: Upgrade, tmp_path: Path) -> None:
     approve(lab)
     (path,) = approvals(tmp_path)
-    path.write_text(spoil(path.read_text()))
+    path.write_text(path.read_text().replace("four-cells", "five-cells"))
     before = lab.stands()
 
     started = at_start(lab)
@@ -220,7 +192,6 @@ def test_an_approval_that_cannot_be_trusted_is_none(lab: Upgrade, tmp_path: Path
 @pytest.mark.parametrize(
     ("method", "path", "after"),
     [
-        pytest.param("POST", "/resource_providers", True, id="once a provider was made"),
         pytest.param("POST", "/reshaper", False, id="before the reshape"),
         pytest.param("POST", "/reshaper", True, id="after the reshape"),
     ],

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.connect.adapters import ApiLook, look_for_placement
+from agent.settings.read import load_settings
 from beds import databases
 from beds.agents import Result, run_agent
 from beds.by_hand import ByHand
@@ -43,11 +45,6 @@ def on_its_database(lab: Upgrade, server: PlacementServer, *more: object) -> Res
     return lab.run("reshape", "--database", f"sqlite:///{file}", *more)
 
 
-def elsewhere(lab: Upgrade, folder: Path, placement: dict[str, object]) -> tuple[object, ...]:
-    """The options that say that placement's API is somewhere else, by default where nobody listens."""
-    return ("--config-file", write_config({"placement": placement}, folder / "elsewhere.conf"))
-
-
 def test_a_conversion_on_the_database_is_refused_while_the_api_answers(
     lab: Upgrade, placement_server: PlacementServer
 ) -> None:
@@ -55,11 +52,13 @@ def test_a_conversion_on_the_database_is_refused_while_the_api_answers(
 
     planned = on_its_database(lab, placement_server)
     refused = on_its_database(lab, placement_server, "--apply", "--digest", planned.json["digest"])
+    overruled = on_its_database(lab, placement_server, "--apply", BY_A_PERSON)
 
-    assert (planned.code, refused.code, refused.json["outcome"]) == (3, 4, "unsafe")
-    for told in (planned.err, *refused.json["notes"]):
+    assert (planned.code, refused.code, refused.json["outcome"], overruled.code) == (3, 4, "unsafe", 4)
+    for told in (planned.err, *refused.json["notes"], *overruled.json["notes"]):
         assert f"placement at {placement_server.url} answers" in told
         assert "stop placement's API first, or leave out --database" in told
+        assert BY_A_PERSON not in told
     assert lab.stands() == before
 
 
@@ -67,50 +66,35 @@ NOT_TOLD = "cannot find out whether"
 BY_A_PERSON = "--api-is-down"
 
 
+def look(folder: Path, **placement: object) -> ApiLook:
+    """Look for an API, by default one without authentication."""
+    config = write_config({"placement": {"auth_type": "none"} | placement}, folder / "agent.conf")
+    return look_for_placement(load_settings([config]))
+
+
+def late(_request: Request, _forward: Forward) -> Answer:
+    time.sleep(6)
+    return Answer(200)
+
+
 @pytest.mark.parametrize(
-    ("answer", "code", "told"),
+    ("answer", "up", "told"),
     [
-        pytest.param(
-            Answer(401, OF_OPENSTACK, b""), 4, "stop placement's API first", id="an API that asks for a token"
-        ),
-        pytest.param(Answer(500, OF_OPENSTACK, b""), 4, "stop placement's API first", id="an API that fails"),
-        pytest.param(Answer(503, OF_OPENSTACK, b""), 4, "stop placement's API first", id="an API without Keystone"),
-        pytest.param(Answer(503, (), b"<html>no server is available"), 0, "", id="a balancer before no API"),
-        pytest.param(Answer(504, (), b"<html>"), 4, NOT_TOLD, id="a balancer before a silent API"),
-        pytest.param(Answer(404, (), b"<html>"), 4, NOT_TOLD, id="a web server that serves other APIs"),
-        pytest.param(Answer(401, (), b""), 4, NOT_TOLD, id="a service of no known kind"),
+        pytest.param(Answer(401, OF_OPENSTACK), True, "stop placement's API first", id="an API that asks for a token"),
+        pytest.param(Answer(500, OF_OPENSTACK), True, "stop placement's API first", id="an API that fails"),
+        pytest.param(Answer(503, OF_OPENSTACK), True, "stop placement's API first", id="an API without Keystone"),
+        pytest.param(Answer(503, (), b"<html>no server is available"), False, "", id="a balancer before no API"),
+        pytest.param(Answer(504, (), b"<html>"), None, NOT_TOLD, id="a balancer before a silent API"),
+        pytest.param(Answer(404, (), b"<html>"), None, NOT_TOLD, id="a web server that serves other APIs"),
+        pytest.param(Answer(401), None, NOT_TOLD, id="a service of no known kind"),
+        pytest.param(None, None, "takes connections and does not answer", id="one that is silent"),
     ],
 )
-def test_an_answer_tells_whether_an_api_runs(
-    answer: Answer, code: int, told: str, lab: Upgrade, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    with Proxy(placement_server.url, hook=lambda *_: answer) as front:
-        other = elsewhere(lab, tmp_path, {"endpoint": front.url})
-        done = on_its_database(lab, placement_server, *other, "--apply")
+def test_an_answer_tells_whether_an_api_runs(answer: Answer | None, up: bool | None, told: str, tmp_path: Path) -> None:
+    with Proxy("http://127.0.0.1:1", hook=(lambda *_: answer) if answer else late) as front:
+        found = look(tmp_path, endpoint=front.url)
 
-    assert done.code == code, done.out + done.err
-    assert told in " ".join(done.json["notes"])
-
-
-def test_an_api_that_answers_is_not_down_by_a_persons_word(lab: Upgrade, placement_server: PlacementServer) -> None:
-    done = on_its_database(lab, placement_server, "--apply", BY_A_PERSON)
-
-    assert done.code == 4, done.out + done.err
-    assert BY_A_PERSON not in done.json["notes"][0]
-
-
-def test_an_api_that_takes_connections_and_is_silent_may_be_up(
-    lab: Upgrade, placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    def wait(_request: Request, _forward: Forward) -> Answer:
-        time.sleep(6)
-        return Answer(200, (), b"")
-
-    with Proxy(placement_server.url, hook=wait) as front:
-        done = on_its_database(lab, placement_server, *elsewhere(lab, tmp_path, {"endpoint": front.url}), "--apply")
-
-    assert done.code == 4, done.out + done.err
-    assert "takes connections and does not answer" in done.json["notes"][0]
+    assert (found.up, told in found.told) == (up, True), found.told
 
 
 @contextmanager
@@ -125,49 +109,55 @@ def dropping_packets() -> Iterator[str]:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
-def without_keystone() -> dict[str, object]:
+def test_an_api_whose_host_has_no_name_or_whose_keystone_is_away_cannot_be_told(tmp_path: Path) -> None:
     names = ("username", "password", "project_name", "user_domain_name", "project_domain_name")
-    closed = f"http://127.0.0.1:{free_port()}/v3"
-    return {"auth_type": "password", "auth_url": closed, **dict.fromkeys(names, "x")}
+    closed = f"http://127.0.0.1:{free_port()}"
+    login = {"auth_type": "password", "auth_url": f"{closed}/v3", **dict.fromkeys(names, "x")}
+
+    nameless, tokenless = look(tmp_path, endpoint="http://placement.invalid:8778"), look(tmp_path, **login)
+
+    assert (nameless.up, tokenless.up) == (None, None)
+    assert re.search("Name or service|resol", nameless.told)
+    assert look(tmp_path, endpoint=closed).up is False
 
 
-@pytest.mark.parametrize(
-    ("unseen", "why"),
-    [
-        pytest.param({"endpoint": "http://placement.invalid:8778"}, "Name or service|resol", id="a name not in DNS"),
-        pytest.param(None, "no answer in 3 s", id="dropped packets"),
-        pytest.param(without_keystone(), "", id="the catalog of a Keystone that is down"),
-    ],
-)
-def test_an_api_that_could_not_be_looked_for_is_not_down(
-    unseen: dict[str, object] | None, why: str, lab: Upgrade, placement_server: PlacementServer, tmp_path: Path
+def test_an_api_that_could_not_be_looked_for_is_down_by_a_persons_word(
+    lab: Upgrade, placement_server: PlacementServer, tmp_path: Path
 ) -> None:
     before, began = lab.stands(), time.monotonic()
 
     with dropping_packets() as silent:
-        retried = unseen or {"endpoint": silent, "timeout": 60, "connect_retries": 3}
-        options = ("--apply", *elsewhere(lab, tmp_path, retried))
+        retried = {"endpoint": silent, "timeout": 60, "connect_retries": 3}
+        options = ("--apply", "--config-file", write_config({"placement": retried}, tmp_path / "elsewhere.conf"))
         done = on_its_database(lab, placement_server, *options)
         took_s, stood = time.monotonic() - began, lab.stands()
         looked = on_its_database(lab, placement_server, *options, BY_A_PERSON)
 
     assert (done.code, done.json["outcome"]) == (4, "unsafe"), done.out + done.err
     (note,) = done.json["notes"]
-    assert NOT_TOLD in note
-    assert BY_A_PERSON in note
-    assert re.search(why, note)
+    assert all(words in note for words in (NOT_TOLD, BY_A_PERSON, "no answer in 3 s"))
     assert took_s < 20
     assert stood == before
-    if unseen is None or "endpoint" in unseen:
-        assert (looked.code, looked.json["outcome"]) == (0, "changed"), looked.out + looked.err
+    assert (looked.code, looked.json["outcome"]) == (0, "changed"), looked.out + looked.err
 
 
-def test_an_api_whose_port_is_closed_is_down(lab: Upgrade, placement_server: PlacementServer, tmp_path: Path) -> None:
-    closed: dict[str, object] = {"endpoint": f"http://127.0.0.1:{free_port()}"}
+@pytest.mark.parametrize(
+    ("database", "message"),
+    [
+        pytest.param("", "names no database", id="no database"),
+        pytest.param("postgresql://u:SECRET@h:port/p", "names no database", id="no port"),
+        pytest.param("sqlite:///missing.sqlite", "names no database", id="no file"),
+        pytest.param("postgresql://u:SECRET@127.0.0.1:1/p?password=SECRET", "does it run", id="no server"),
+    ],
+)
+def test_a_database_that_is_none_is_one_line_and_tells_no_password(database: str, message: str, tmp_path: Path) -> None:
+    config = write_config({"agent": {"state_directory": tmp_path}, **STORY.data["config"]}, tmp_path / "agent.conf")
+    options = ("--host", write_host(STORY.data, tmp_path), "--config-file", config)
 
-    done = on_its_database(lab, placement_server, *elsewhere(lab, tmp_path, closed), "--apply")
+    done = run_agent("reshape", *options, "--database", database)
 
-    assert (done.code, done.json["outcome"]) == (0, "changed"), done.out + done.err
+    assert (done.code, message in done.err) == (1, True), done.err
+    assert "SECRET" not in done.err + done.out
 
 
 def test_without_a_configured_api_a_person_must_say_that_none_runs(

@@ -62,6 +62,8 @@ def test_what_decides_a_case_is_an_option_of_its_verb(verb: str) -> None:
         pytest.param(("reshape", "--apply", "--save", "F"), "leave --apply out", id="save what is applied"),
         pytest.param(("plan", "--host", "a", "--host", "b"), "--host takes one value: give it once", id="two hosts"),
         pytest.param(("reshape", "--apply", "--approve"), "not allowed with argument --apply", id="apply and approve"),
+        pytest.param(("reshape", "--apply", "--digest", ""), "is not a digest", id="an empty digest"),
+        pytest.param(("reshape", "--apply", "--digest", "../../x"), "is not a digest", id="a path for a digest"),
         pytest.param(("audit", "--heal", "--save", "F"), "leave --heal out", id="save what is healed"),
         pytest.param(("audit", "--heal"), "--heal needs --policy", id="heal without a policy"),
         pytest.param(("show", "--user", "U"), "give --user only together with --project", id="user alone"),
