@@ -1,20 +1,4 @@
-"""
-Errors of placement, named by what the caller must do.
-
-PlacementError
-    Unavailable     no usable answer: no change is known; try again in the next pass
-    Conflict        another writer came first: observe again, plan again
-        LeftBehind  a new consumer already exists, without allocations: write it with generation 0
-    Rejected        understood and refused: never send the same request again
-        Absent      placement does not have it
-        Forbidden   the user lacks a role
-        NoRoom      a provider has less left than requested: use another one, or try later
-        NameTaken   a provider with this name or uuid exists
-        TreeMismatch  the tree in placement is not this host's to write
-    UnsafePlan      the plan would take away more than it may: nothing was sent
-        Unplaceable   what a guest holds has no place in the new tree: nothing was sent
-        Unlawful      the plan does what no plan may do, a fault of this agent: nothing was sent
-"""
+"""Errors of placement, named by what the caller must do, and texts of others as they may be printed."""
 
 import re
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypedDict, assert_never
+from typing import Any, assert_never
 
 from reportclient.allocations import Allocation, AllocationRequest, Consumer, Slots
 from reportclient.errors import Unavailable
@@ -27,19 +27,6 @@ from reportclient.plan import (
 from reportclient.tree import Inventory, ObservedProvider, Provider
 
 _Json = dict[str, Any]
-
-
-class InventoryForm(TypedDict):
-    """One inventory, with all its keys."""
-
-    total: int
-    reserved: int
-    min_unit: int
-    max_unit: int
-    step_size: int
-    allocation_ratio: float
-
-
 UNTYPED = (1, 37)  # the last microversion that writes allocations without a consumer type
 _UNKNOWN = "unknown"  # the type that placement reports for a consumer that was written without one
 
@@ -52,16 +39,13 @@ def decode_listing(body: _Json) -> list[tuple[str, str, str | None, int]]:
         ValueError: a provider is there twice.
     """
     rows = [
-        (str(row["uuid"]), str(row["name"]), _text_or_none(row["parent_provider_uuid"]), _whole(row["generation"]))
+        (str(row["uuid"]), str(row["name"]), None if parent is None else str(parent), _whole(row["generation"]))
         for row in body["resource_providers"]
+        for parent in (row["parent_provider_uuid"],)
     ]
     if len({uuid for uuid, *_ in rows}) < len(rows) or len({name for _, name, *_ in rows}) < len(rows):
         raise ValueError("a provider is there twice")
     return rows
-
-
-def _text_or_none(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 @contextmanager
@@ -100,16 +84,9 @@ def decode_inventory(record: Mapping[str, Any]) -> Inventory:
     return Inventory(**{key: _whole(amount) for key, amount in known.items()}, allocation_ratio=ratio)
 
 
-def encode_inventory(inventory: Inventory) -> InventoryForm:
+def encode_inventory(inventory: Inventory) -> _Json:
     """Return one inventory record with all its keys."""
-    return {
-        "total": inventory.total,
-        "reserved": inventory.reserved,
-        "min_unit": inventory.min_unit,
-        "max_unit": inventory.max_unit,
-        "step_size": inventory.step_size,
-        "allocation_ratio": inventory.allocation_ratio,
-    }
+    return {key: getattr(inventory, key) for key in Inventory.__dataclass_fields__}
 
 
 def encode_inventories(inventories: Mapping[str, Inventory], generation: int) -> dict[str, object]:
@@ -117,7 +94,7 @@ def encode_inventories(inventories: Mapping[str, Inventory], generation: int) ->
     return {"resource_provider_generation": generation, "inventories": encode_stock(inventories)}
 
 
-def encode_stock(inventories: Mapping[str, Inventory]) -> dict[str, InventoryForm]:
+def encode_stock(inventories: Mapping[str, Inventory]) -> dict[str, _Json]:
     """Return the records of some inventories, by resource class."""
     return {name: encode_inventory(inventory) for name, inventory in sorted(inventories.items())}
 

@@ -10,7 +10,7 @@ from typing import Any, NotRequired, TypedDict
 from reportclient.allocations import Allocation, Move, Observed, usages
 from reportclient.forecast import forecast
 from reportclient.json_text import encode as encode
-from reportclient.payload import InventoryForm, encode_provider, encode_stock
+from reportclient.payload import encode_provider, encode_stock
 from reportclient.plan import (
     Create,
     Delete,
@@ -36,7 +36,7 @@ class ProviderForm(TypedDict):
     """One provider as placement holds it."""
 
     parent: str | None  # name of the parent; None for a root
-    inventories: dict[str, InventoryForm]  # by resource class
+    inventories: dict[str, dict[str, Any]]  # each with all its keys, by resource class
     traits: list[str]  # sorted
     aggregates: list[str]  # uuids, sorted
     uuid: str
