@@ -43,9 +43,12 @@ def audit(options: argparse.Namespace) -> Report:
             result, outcomes, remark = _audit_one(node, policy, options, nova.witness if nova else None)
             about = {one.finding.consumer for one in outcomes if one.finding.consumer}
             names |= {uuid: name for uuid, name in result.names.items() if uuid in about}
-            told = [_shown(result, outcome) for outcome in outcomes]
-            findings += told
-            subjects.append(of_audit(told, Observed(result.tree, result.memory.allocations), result.names))
+            findings += [_shown(result, outcome) for outcome in outcomes]
+            subjects.append(
+                of_audit(
+                    [one.finding for one in outcomes], Observed(result.tree, result.memory.allocations), result.names
+                )
+            )
             healed = {outcome.finding.consumer for outcome in outcomes if outcome.healed is Healed.HEALED}
             young += [uuid for uuid in result.young if uuid not in healed]
             silence = silence or result.silence

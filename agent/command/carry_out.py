@@ -3,7 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from agent.command.exits import Exit
 from agent.command.picture.page import write_picture
 from agent.command.result import Act, Report, settings_of
 from agent.command.saved_cases import replay, save
-from agent.command.screen import screen, working
+from agent.command.screen import Screen, plain_screen, screen, working
 from agent.command.verbs import Verb
 from agent.connect.choice import HypervisorNeeded, lists_nodes
 from agent.connect.senders import Trace
@@ -117,7 +117,8 @@ def _drawn(path: Path, verb: Verb, report: Report) -> Report:
     try:
         if not report.subjects:
             raise ConfigError(f"--picture {path}: there is nothing to draw")
-        write_picture(path, f"{verb.name} of {', '.join(one.node for one in report.subjects)}", report.subjects)
+        title = f"{verb.name} of {', '.join(one.node for one in report.subjects)}"
+        write_picture(path, title, report.subjects, _told(report, plain_screen()))
     except (ConfigError, StateError) as error:
         return replace(report, exit=Exit.ERROR, remarks=(*report.remarks, str(error)))
     return report
@@ -164,8 +165,19 @@ def _print(options: argparse.Namespace, report: Report) -> None:
 
 def _print_table(report: Report, *, whole: bool) -> None:
     out = screen(whole=whole)
-    with nullcontext() if out.is_terminal else out.capture() as captured:
-        for data in (report.data,) if report.each is None else report.each:
-            out.show(report.table, data)
-    if captured:
-        print(*(line.rstrip() for line in captured.get().split("\n")), sep="\n", end="")
+    if out.is_terminal:
+        _show(report, out)
+    else:
+        print(_told(report, out), end="")
+
+
+def _told(report: Report, out: Screen) -> str:
+    """Return what a screen shows, without blanks at the ends of lines."""
+    with out.capture() as captured:
+        _show(report, out)
+    return "\n".join(line.rstrip() for line in captured.get().split("\n"))
+
+
+def _show(report: Report, out: Screen) -> None:
+    for data in (report.data,) if report.each is None else report.each:
+        out.show(report.table, data)

@@ -45,12 +45,12 @@ def print_pass(out: Screen, data: NodesPass) -> None:
     out.print(", ".join(f"{count} {data.told(name)}" for name, count in data.summary.items()) or "no nodes")
     by_outcome: dict[str, list[tuple[str, str]]] = {}
     for one in data.nodes:
-        by_outcome.setdefault(one.outcome.value, []).append((one.node, describe_steps(one)))
+        by_outcome.setdefault(one.outcome.value, []).append((one.node, _describe_steps(one)))
     for outcome, nodes in by_outcome.items():
         _print_some(out, data.told(outcome), nodes)
 
 
-def describe_steps(outcome: Ended) -> str:
+def _describe_steps(outcome: Ended) -> str:
     """Return what becomes of one node, and why; empty where nothing does."""
     before = inventories_of(outcome.plan.observed)
     steps = [text for step in reversed(outcome.plan.plan.operations) for text in _describe(step, before)]

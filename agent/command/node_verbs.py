@@ -14,8 +14,6 @@ from agent.command.host_tables import print_checks, print_shown
 from agent.command.host_verbs import show_usages
 from agent.command.node_tables import print_nodes, print_pass, print_sums
 from agent.command.outcomes import ENDINGS, ended, wishes_of
-from agent.command.picture.node_boxes import of_pass, of_sums
-from agent.command.picture.subjects import of_shown
 from agent.command.plan_results import NodesPass, ShownTree
 from agent.command.result import Report, choice_of, settings_of
 from agent.command.results import Check, Checks, NodeFinding, Nodes, NodeSums, ShownNodes
@@ -32,7 +30,8 @@ NO_NODES = (
     "a service user sees all nodes if Ironic has rbac_service_role_elevated_access)"
 )
 _GRAVITY = (Exit.DONE, Exit.DIFFERENCES, Exit.REFUSED, Exit.ERROR)  # of many nodes the gravest ending counts
-_HOST_OPTIONS = ("host", "rename_from", "suggest", "out", "plan")  # attributes of options that only a hypervisor has
+# Attributes of options that only a hypervisor has.
+_HOST_OPTIONS = ("host", "rename_from", "suggest", "out", "plan", "picture")
 
 
 def discover_nodes(options: argparse.Namespace) -> Report:
@@ -60,7 +59,6 @@ def show_nodes(options: argparse.Namespace) -> Report:
         table=print_shown,
         exit=Exit.ERROR if remarks else Exit.DONE,
         remarks=remarks,
-        subjects=() if remarks else (of_shown(shown),),
     )
 
 
@@ -69,8 +67,7 @@ def _show_sums(bare_metal: BareMetalNodes) -> Report:
     stocks = Counter(name for one in known.values() for name in one.seen.provider.inventories)
     marked = bare_metal.client.generations(BARE_METAL)
     data = ShownNodes(NodeSums(len(marked), len(known), stocks))
-    where = bare_metal.driver.client.name
-    return Report(data=data, table=print_sums, subjects=(of_sums(data, where),))
+    return Report(data=data, table=print_sums)
 
 
 def plan_nodes(options: argparse.Namespace) -> Report:
@@ -157,5 +154,4 @@ def _report(outcome: NodesOutcome, where: str, ending: Exit, *, dry: bool = Fals
         table=print_pass,
         exit=gravest if found else Exit.DIFFERENCES,
         remarks=() if found else [f"{where} has {NO_NODES}"],
-        subjects=(of_pass(data, where),) if found else (),
     )

@@ -36,6 +36,11 @@ def screen(*, whole: bool = False) -> Screen:
     return Screen(whole=whole, width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
+def plain_screen() -> Screen:
+    """Return a screen for a file: without colours, and it leaves nothing out."""
+    return Screen(whole=True, width=PIPE_WIDTH, color_system=None, force_terminal=False)
+
+
 @contextmanager
 def working(verb: str) -> Iterator[None]:
     """Show inside the block that this verb works, on standard error; nothing in a pipe or a log, or for no verb."""

@@ -1,5 +1,5 @@
 """
-Five pictures in a browser: wide and narrow, light and dark, and printed; by hand, with ``make picture-test``.
+Four pictures in a browser: wide and narrow, light and dark, and printed; by hand, with ``make picture-test``.
 
 axe-core looks for what people with other eyes cannot use. Screens and prints stay in ``build/pictures``.
 """
@@ -18,11 +18,10 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Request, sync_playwright
 
-from beds import ironic, placement
-from beds.agents import Result, run_agent
+from beds import placement
+from beds.agents import run_agent
 from beds.by_hand import ByHand
 from beds.guests import GuestSpec, add_guests
-from beds.nodes import make_nodes, nodes_agent
 from beds.placement import PlacementServer
 from beds.synthetic import bed
 from beds.synthetic.hosts import WIDE
@@ -173,20 +172,4 @@ def test_sixty_four_guests_of_a_wide_host(wide: tuple[Any, ...], browser: Browse
         done = run_agent("reshape", "--host", archive, "--config-file", config, "--picture", picture)
 
     assert done.code == 3, done.err
-    look_at(browser, picture)
-
-
-def test_the_sums_of_an_ironic(
-    placement_server: PlacementServer, ironic_template: Path, tmp_path: Path, browser: Browser
-) -> None:
-    with ironic.serving(tmp_path / "ironic", ironic_template) as server:
-        ironic.enroll(server, make_nodes(50))
-        agent = nodes_agent(tmp_path / "agent", server.url, placement_server.url)
-        first: Result = agent.run("sync")
-        assert first.code == 3, first.err
-
-        with drawing("ironic") as picture:
-            shown = agent.run("show", "--picture", picture)
-
-    assert shown.code == 0, shown.err
     look_at(browser, picture)

@@ -9,19 +9,15 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from agent.audit.decide.findings import Finding, Kind, Repair
-from agent.audit.heal import Healed
+from agent.audit.decide.findings import Finding, Kind
 from agent.command.picture.boxes import GAP, Box, Chip, place_boxes
 from agent.command.picture.drawing import COLOURS, draw
-from agent.command.picture.node_boxes import of_pass, of_sums
 from agent.command.picture.page import page, write_picture
 from agent.command.picture.subjects import Subject, of_audit, of_conversion, of_shown
-from agent.command.plan_results import Ended, Forecast, NodesPass, ShownPlan, ShownTree, shown_plan
-from agent.command.results import AuditedFinding, NodeSums, ShownNodes
+from agent.command.plan_results import Forecast, ShownPlan, ShownTree
 from agent.errors import ConfigError
-from agent.sync.outcome import Status
 from reportclient.allocations import Allocation, Move, Observed
-from reportclient.plan import EnsureTraits, Operation, Plan, SetInventories
+from reportclient.plan import EnsureTraits, Plan
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 GUEST = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70"
@@ -66,17 +62,6 @@ PLAN = Plan(
 def conversion(name: str = "db-primary", before: Observed = BEFORE, after: Observed = AFTER) -> Forecast:
     """Of a root with one guest, whose VCPU goes to a new cell."""
     return Forecast(ShownPlan(PLAN, before.tree, "d1g357", {GUEST: name}), before, after)
-
-
-def finding(**fields: Any) -> AuditedFinding:
-    usual = {"kind": Kind.WRONG_AMOUNT, "consumer": GUEST, "provider": "host", "resource_class": "VCPU", "expected": 2}
-    told = Finding(**{**usual, "actual": 4, "seen": "4 VCPU", **fields})
-    return AuditedFinding(finding=told, since="", writes={}, outcome=Healed.REPORTED, why="a person must decide")
-
-
-def ending(node: str, outcome: Status, *steps: Operation, why: str = "", before: Observed = tree()) -> Ended:
-    plan = shown_plan(Plan(steps), before.tree)
-    return Ended(node=node, outcome=outcome, notes=(why,) if why else (), plan=plan)
 
 
 def every(root: Box) -> Sequence[Box]:
@@ -163,7 +148,7 @@ def test_a_text_is_broken_between_words_and_inside_a_long_one() -> None:
 def test_a_drawing_that_is_tall_or_longer_than_a_sheet_says_so(lines: int, kinds: str) -> None:
     root = Box(name="host", label="host", mark=" ", lines=("VCPU 0/8",) * lines)
 
-    drawing = fromstring(draw(Subject(node="host", sentence="", trees=(("in placement", root),)), {}))
+    drawing = fromstring(draw(Subject(node="host", trees=(("in placement", root),)), {}))
 
     assert (drawing.get("class"), [one.get("width") for one in drawing.iter("rect")]) == (kinds, ["1340"])
 
@@ -181,28 +166,15 @@ def test_providers_alike_are_one_box_unless_a_guest_or_another_one_is_there() ->
 
 
 def test_an_audit_marks_the_guests_and_providers_with_findings() -> None:
-    repair = Repair(text="write 2 VCPU", rewrites=())
-    subject = of_audit(
-        [
-            finding(repair=repair),
-            finding(consumer=None, provider="host_NUMA0", expected=None, actual=None, seen="nothing"),
-            finding(consumer=None, provider=None, resource_class=None),
-        ],
-        AFTER,
-        {GUEST: "db-primary"},
-    )
+    of_guest = Finding(kind=Kind.WRONG_AMOUNT, consumer=GUEST, provider="host", seen="4 VCPU")
+    of_cell = Finding(kind=Kind.WRONG_AMOUNT, consumer=None, provider="host_NUMA0", seen="nothing")
+
+    subject = of_audit([of_guest, of_cell], AFTER, {GUEST: "db-primary"})
 
     [(title, root)] = subject.trees
     assert (title, subject.node, subject.names) == ("in placement", "host", {GUEST: "db-primary"})
-    assert subject.sentence == "3 findings, 1 consumer"
-    assert of_audit([finding(consumer=None)], AFTER, {}).sentence == "1 finding"
     assert [(chip.wrong, chip.moves) for chip in root.chips] == [(True, False)]
     assert [one.mark for one in (root, *root.below)] == [" ", "!"]
-    assert subject.tables[0].rows == (
-        (f"db-primary ({GUEST})", "wrong-amount", "VCPU on host", "4", "2", "4 VCPU", "write 2 VCPU"),
-        ("host_NUMA0", "wrong-amount", "VCPU", "", "", "nothing", "a person must decide"),
-        ("", "wrong-amount", "", "4", "2", "4 VCPU", "a person must decide"),
-    )
 
 
 def test_a_tree_in_placement_is_shown_with_what_consumers_have() -> None:
@@ -211,7 +183,6 @@ def test_a_tree_in_placement_is_shown_with_what_consumers_have() -> None:
     subject = of_shown(ShownTree(replace(AFTER, allocations=rows), {GUEST: "db-primary"}))
 
     assert (subject.node, subject.names) == ("host", {GUEST: "db-primary"})
-    assert subject.sentence == "2 providers, and 2 consumers with allocations"
     [(_, root)] = subject.trees
     assert [[chip.text for chip in one.chips] for one in every(root)] == [
         ["db-primary: 5 GiB"],
@@ -221,65 +192,6 @@ def test_a_tree_in_placement_is_shown_with_what_consumers_have() -> None:
         ("DISK_GB 5/90 (2 reserved)",),
         ("VCPU 3/8 (1 reserved, ratio 4)",),
     ]
-    assert subject.tables[0].rows == (
-        (f"db-primary ({GUEST})", "5 DISK_GB", "host"),
-        (f"db-primary ({GUEST})", "2 VCPU", "host_NUMA0"),
-        (OTHER, "1 VCPU", "host_NUMA0"),
-    )
-
-
-def test_the_sums_of_a_plan_say_why_they_differ() -> None:
-    five, eight = Inventory(total=5), Inventory(total=8)
-    stays = {"A": five, "H": eight}
-    before = tree(seen("host", "r", None, **stays, C=five, D=five, E=eight, F=eight, G=eight), host={"H": 1})
-    after = tree(
-        seen("host", "r", None, **stays, B=five, D=eight, E=five, F=replace(eight, reserved=2), G=VCPU), host={"H": 2}
-    )
-
-    _, table = of_conversion(conversion(before=before, after=after), ()).tables
-
-    reserved = "by what is reserved on its providers, and by their ratios"
-    assert table.rows == (
-        ("A", "5", "5", "5", "5", "0", ""),
-        ("B", "0", "5", "0", "5", "0", "the class is new in this tree"),
-        ("C", "5", "0", "5", "0", "0", "the class is gone from this tree"),
-        ("D", "5", "8", "5", "8", "0", "the host offers +3"),
-        ("E", "8", "5", "8", "5", "0", "the host offers -3"),
-        ("F", "8", "8", "8", "6", "0", f"2 less {reserved}"),
-        ("G", "8", "8", "8", "32", "0", f"24 more {reserved}"),
-        ("H", "8", "8", "8", "8", "1 → 2", "the same amount, used otherwise"),
-    )
-
-
-def test_a_pass_over_bare_metal_is_drawn_as_sums() -> None:
-    stock = SetInventories("u", "n1", {"CUSTOM_GOLD": Inventory(total=1)})
-    stood = tree(seen("n1", "u", None, CUSTOM_OLD=DISK))
-    made = ending("n1", Status.CREATED, EnsureTraits(("CUSTOM_A",)), stock, before=stood)
-    same, lost = ending("n2", Status.UNCHANGED), ending("n3", Status.FAILED, why="placement is gone")
-    data = NodesPass((made, same, lost), {"created": 1, "unchanged": 1, "failed": 1}, True)
-
-    subject = of_pass(data, "https://ironic")
-
-    [(_, root)] = subject.trees
-    assert subject.sentence == "1 would be created, 1 unchanged, 1 failed"
-    assert of_pass(replace(data, dry_run=False), "").sentence == "1 created, 1 unchanged, 1 failed"
-    assert [(one.label, one.mark, one.lines) for one in root.below] == [
-        ("would be created: 1 node", "+", ("CUSTOM_GOLD: 1 node", "CUSTOM_OLD: 1 node")),
-        ("unchanged: 1 node", " ", ()),
-        ("failed: 1 node", "!", ()),
-    ]
-    assert [row[0] for row in subject.tables[0].rows] == ["n1", "n3"]
-    sums = of_sums(ShownNodes(NodeSums(3, 2, {"CUSTOM_GOLD": 2})), "https://ironic")
-    assert [one.lines for one in sums.trees[0][1].below] == [("2 nodes",)]
-
-
-@pytest.mark.parametrize(("count", "more"), [(500, ""), (503, ", and 3 more: --format json has all")])
-def test_of_very_many_nodes_that_differ_the_first_are_in_the_table(count: int, more: str) -> None:
-    nodes = tuple(ending(f"n{n}", Status.FAILED, why="gone") for n in range(count))
-
-    [table] = of_pass(NodesPass(nodes, {"failed": count}, False), "https://ironic").tables
-
-    assert (table.title, len(table.rows)) == (f"Nodes that do not stay as they are{more}", 500)
 
 
 @pytest.mark.parametrize(("before", "after"), [(tree(), AFTER), (BEFORE, tree())])
@@ -295,18 +207,19 @@ def test_what_comes_from_another_tree_or_goes_to_one_has_no_link() -> None:
 
     subject = of_conversion(replace(data, shown=replace(data.shown, plan=plan, names=None)), ())
 
-    assert (subject.names, [row[0] for row in subject.tables[0].rows]) == ({}, [*[GUEST] * 3, "a"])
+    assert subject.names == {}
     assert page("plan", [subject]).count('class="link ') == 1
 
 
 def test_a_page_needs_nothing_from_elsewhere_and_escapes_what_guests_are_called() -> None:
-    text = page("plan of host", [of_conversion(conversion("<script>x</script>\x07"), ("<b>no</b>",))])
+    drawn = of_conversion(conversion("<script>x</script>\x07"), ("<b>no</b>",))
+    text = page("plan of host", [drawn], "<script>y</script>\x07\ndigest d1g357")
 
     assert "default-src 'none'" in text
     assert not re.search(r"<script|<b>no|(?:src|href)=|url\(|@import|\x07", text)
     assert "&lt;script&gt;" in text
     assert text.index("Refused: nothing would be written") < text.index("<svg")
-    assert "d1g357" in text
+    assert "\ndigest d1g357" in text
 
 
 def test_a_picture_of_several_nodes_is_no_single_drawing(tmp_path: Path) -> None:

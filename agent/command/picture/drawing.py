@@ -107,5 +107,5 @@ def guest_rules(numbers: Iterable[int]) -> str:
     rules = []
     for one in numbers:
         near = f":has(.g{one}:is(:hover,:focus))"
-        rules.append(f".drawing{near} .g{one},body{near} tr.g{one}{{opacity:1;--lit:1;stroke-width:2.5}}")
+        rules.append(f".drawing{near} .g{one}{{opacity:1;--lit:1;stroke-width:2.5}}")
     return "\n".join(rules)

@@ -19,24 +19,26 @@ from agent.state.files import replace_named
 HTML, SVG = ".html", ".svg"
 
 
-def write_picture(path: Path, title: str, subjects: Sequence[Subject]) -> None:
+def write_picture(path: Path, title: str, subjects: Sequence[Subject], told: str = "") -> None:
     """
     Write a picture of these nodes, whole or not at all; the suffix of ``path`` says which kind.
+
+    A page has below the drawings what the verb printed, ``told``.
 
     Raises:
         ConfigError: it cannot be written, or is of several nodes as SVG.
     """
     if path.suffix == SVG and len(subjects) != 1:
         raise ConfigError(f"{path}: a drawing alone shows one node, and there are {len(subjects)}: name a file {HTML}")
-    text = page(title, subjects) if path.suffix == HTML else alone(subjects[0])
+    text = page(title, subjects, told) if path.suffix == HTML else alone(subjects[0])
     try:
         replace_named(path, text)
     except OSError as error:
         raise ConfigError(f"cannot write the picture {path}: {error.strerror}") from error
 
 
-def page(title: str, subjects: Sequence[Subject]) -> str:
-    """Return a page with the drawings, sentences and tables of all subjects."""
+def page(title: str, subjects: Sequence[Subject], told: str = "") -> str:
+    """Return a page with the drawings of all subjects, and what the verb printed."""
     guests: dict[str, int] = {}
     drawn = [(subject, Markup(draw(subject, guests))) for subject in subjects]
     style = _style(guests)
@@ -50,7 +52,7 @@ def page(title: str, subjects: Sequence[Subject]) -> str:
         guests=bool(guests),
         hash=f"sha256-{b64encode(hashlib.sha256(style.encode()).digest()).decode()}",
         version=VERSION,
-        plan=any(subject.digest for subject in subjects),
+        told=told.splitlines(),
         made=datetime.now(UTC).isoformat(sep=" ", timespec="minutes"),
     )
 

@@ -1,15 +1,15 @@
-"""What a picture shows, from what the verbs found: trees as boxes, links of guests, and the tables below. Pure."""
+"""What a picture shows, from what the verbs found: trees as boxes, and links of guests. Pure."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.command.changes import rows, summary, terms_of
+from agent.audit.decide.findings import Finding
+from agent.command.changes import rows, terms_of
 from agent.command.picture.boxes import Box, Chip
-from agent.command.plan_results import Capacity, Forecast, ShownTree, Sums
-from agent.command.results import AuditedFinding
-from agent.command.wording import alike, counted, grouped, moved, written_amounts
+from agent.command.plan_results import Forecast, ShownTree
+from agent.command.wording import alike, grouped
 from agent.sync.json_form import by_consumer
-from reportclient.allocations import Allocation, Move, Observed, usages
+from reportclient.allocations import Observed, usages
 from reportclient.tree import ObservedProvider
 
 Links = tuple[tuple[str, str, str], ...]
@@ -17,97 +17,48 @@ Links = tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """A table below the drawing."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """One node's part of a picture."""
 
     node: str
-    sentence: str
     trees: tuple[tuple[str, Box], ...]  # (title, root): one, or before and after
     links: Links = ()
     refusals: tuple[str, ...] = ()
-    digest: str = ""
-    tables: tuple[Table, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)  # of guests, by consumer
 
 
 def of_conversion(data: Forecast, refusals: Iterable[str]) -> Subject:
-    """Return the subject of a plan: both trees, whose accounting is rewritten, and the sums before and after."""
-    plan, names = data.shown.plan, data.shown.names or {}
+    """Return the subject of a plan: both trees, and whose accounting is rewritten."""
+    names = data.shown.names or {}
     marks = {name: row.mark for row in rows(data) for name in row.names}
-    moving = {move.consumer for move in plan.moves}
-    before, after = data.before, data.after
-    root = _root(after) or _root(before)
+    moving = {move.consumer for move in data.shown.plan.moves}
     return Subject(
-        node=root,
-        sentence=summary(data),
+        node=_root(data.after) or _root(data.before),
         trees=(
-            ("before", _tree(before, names, moving, {name: "-" for name, mark in marks.items() if mark == "-"})),
-            ("after", _tree(after, names, moving, marks)),
+            ("before", _tree(data.before, names, moving, {name: "-" for name, mark in marks.items() if mark == "-"})),
+            ("after", _tree(data.after, names, moving, marks)),
         ),
-        links=tuple((one.consumer, one.from_provider, one.to_provider) for one in plan.moves),
+        links=tuple((one.consumer, one.from_provider, one.to_provider) for one in data.shown.plan.moves),
         refusals=tuple(refusals),
-        digest=data.shown.digest,
-        tables=(_guests(plan.moves, names), _capacity(data.capacity)),
         names=names,
     )
 
 
 def of_shown(data: ShownTree) -> Subject:
     """Return the subject of a tree as placement holds it."""
-    observed, names = data.observed, data.names
-    held = len({one.consumer for one in observed.allocations})
-    providers = counted(len(observed.tree.providers), "provider")
-    return Subject(
-        node=_root(observed),
-        sentence=f"{providers}, and {counted(held, 'consumer')} with allocations",
-        trees=(("in placement", _tree(observed, names, (), {})),),
-        tables=(_holdings(observed.allocations, names),),
-        names=names,
-    )
+    tree = _tree(data.observed, data.names, (), {})
+    return Subject(node=_root(data.observed), trees=(("in placement", tree),), names=data.names)
 
 
-def of_audit(found: Sequence[AuditedFinding], tree: Observed, names: Mapping[str, str]) -> Subject:
+def of_audit(findings: Collection[Finding], tree: Observed, names: Mapping[str, str]) -> Subject:
     """Return the subject of an audit: the tree, with the guests that have findings."""
-    findings = [one.finding for one in found]
     wrong = {one.consumer for one in findings if one.consumer}
     ill = {one.provider: "!" for one in findings if one.provider and not one.consumer}
-    columns = ("who", "finding", "class", "is", "should be", "seen", "repair")
-    told = tuple(
-        (
-            _called(one.consumer or one.provider or "", names),
-            one.kind.value,
-            " on ".join(filter(None, (one.resource_class, one.provider if one.consumer else None))),
-            "" if one.actual is None else str(one.actual),
-            "" if one.expected is None else str(one.expected),
-            one.seen,
-            one.repair.text if one.repair else why,
-        )
-        for one, why in ((each.finding, each.why) for each in found)
-    )
-    return Subject(
-        node=_root(tree),
-        sentence=counted(len(found), "finding") + (f", {counted(len(wrong), 'consumer')}" if wrong else ""),
-        trees=(("in placement", _tree(tree, names, (), ill, wrong=wrong)),),
-        tables=(Table(title="Findings", columns=columns, rows=told),),
-        names=names,
-    )
+    return Subject(node=_root(tree), trees=(("in placement", _tree(tree, names, (), ill, wrong=wrong)),), names=names)
 
 
 def _root(observed: Observed) -> str:
     return observed.tree.root.name if observed.tree.root else ""
-
-
-def _called(consumer: str, names: Mapping[str, str]) -> str:
-    return f"{names[consumer]} ({consumer})" if consumer in names else consumer
 
 
 def _tree(
@@ -167,57 +118,3 @@ def _short(resources: Mapping[str, int]) -> str:
 def _folded(boxes: Iterable[Box]) -> tuple[Box, ...]:
     groups = grouped((None if box.chips or box.below else (box.mark, box.lines), box) for box in boxes)
     return tuple(replace(group[0], label=alike([one.label for one in group])) for group in groups)
-
-
-def _guests(moves: Iterable[Move], names: Mapping[str, str]) -> Table:
-    columns = ("guest", "amount", "counted on", "will be counted on", "evidence")
-    several = sorted(moves, key=lambda one: (names.get(one.consumer, "~"), one.consumer))
-    return Table(
-        title="Guests whose accounting is rewritten",
-        columns=columns,
-        rows=tuple(
-            (_called(one.consumer, names), moved(one), one.from_provider, one.to_provider, one.because)
-            for one in several
-        ),
-    )
-
-
-def _capacity(capacity: Mapping[str, Capacity]) -> Table:
-    columns = ("class", "total before", "total after", "can be allocated before", "after", "used", "why it differs")
-    return Table(
-        title="Sums over the whole tree",
-        columns=columns,
-        rows=tuple((name, *_sums(one.before, one.after)) for name, one in sorted(capacity.items())),
-    )
-
-
-def _sums(before: Sums, after: Sums) -> tuple[str, ...]:
-    numbers = (before.total, after.total, before.capacity, after.capacity)
-    used = str(after.used) if before.used == after.used else f"{before.used} → {after.used}"
-    return (*map(str, numbers), used, _why(before, after))
-
-
-def _why(before: Sums, after: Sums) -> str:
-    """Return why what can be allocated of a class differs; empty where it does not."""
-    if before == after:
-        return ""
-    if not before.total or not after.total:
-        return "the class is new in this tree" if after.total else "the class is gone from this tree"
-    if before.total != after.total:
-        return f"the host offers {after.total - before.total:+d}"
-    lost = before.capacity - after.capacity
-    if lost:
-        return f"{abs(lost)} {'less' if lost > 0 else 'more'} by what is reserved on its providers, and by their ratios"
-    return "the same amount, used otherwise"
-
-
-def _holdings(allocations: Iterable[Allocation], names: Mapping[str, str]) -> Table:
-    return Table(
-        title="What consumers have",
-        columns=("consumer", "amount", "of"),
-        rows=tuple(
-            (_called(consumer, names), written_amounts(resources), provider)
-            for consumer, several in by_consumer(allocations).items()
-            for provider, resources in several.items()
-        ),
-    )
