@@ -7,8 +7,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 from agent import VERSION
 from agent.command.exits import Exit
@@ -38,8 +37,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; return the exit code."""
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - stays open until the process ends
     parser, verbs = parsers()
-    for one in (parser, *verbs.values()):
-        one.form = _asked_form(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(arguments)
     verb = VERBS[options.verb]
     if refusal := verb.refusal(options):
@@ -49,8 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     try:
-        ended: int = _carry_out().run_command(verb, options)
-        return ended
+        from agent.command.carry_out import run_command  # imports all that verbs need, and so --help does without it
+
+        return run_command(verb, options)
     except OSError as error:
         if not isinstance(error, BrokenPipeError):  # else the reader of our output went away
             failed = f"reading or printing failed: {error}; writes that were sent to placement are not undone"
@@ -78,13 +76,6 @@ def _set_up_log(verbose: int) -> None:
         logging.getLogger(package).setLevel(ours)
 
 
-def _carry_out() -> ModuleType:
-    """Return the module that carries out verbs; it imports all that they need, and so --help does without it."""
-    from agent.command import carry_out
-
-    return carry_out
-
-
 class _Once(argparse.Action):
     """Stores the value of an option, and refuses a second one: it would replace the first in silence."""
 
@@ -96,28 +87,9 @@ class _Once(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser that tells a usage error as data too, in the form that the command line asks for."""
-
-    form = "table"  # or json, or yaml
-
-    def error(self, message: str) -> NoReturn:
-        if self.form != "table":
-            _carry_out().print_misuse(self.form, message)
-        super().error(message)
-
-
-def _asked_form(arguments: Sequence[str]) -> str:
-    """Return the form that a command line asks for, right or wrong as it may be otherwise."""
-    pairs = zip(arguments, [*arguments, ""][1:], strict=True)
-    split = [(*name.split("=", 1), value)[:2] for name, value in pairs if name.startswith("--f")]  # abbreviated too
-    asked = [value for name, value in split if "--format".startswith(name)]
-    return next((form for form in ("json", "yaml") if asked and asked[-1] == form), "table")
-
-
-def parsers() -> tuple[_Parser, Mapping[str, _Parser]]:
+def parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
     """Return the parser of the command line, and that of each verb, by name."""
-    parser = _Parser(
+    parser = argparse.ArgumentParser(
         prog="compute-node-agent",
         description="Reports this host's CPUs, memory, disk, cells and devices to OpenStack placement as one tree.",
         epilog=EPILOG,

@@ -18,7 +18,7 @@ from agent.command import (
     service_verbs,
     undo_verb,
 )
-from agent.command.data import about, print_data, print_failure, print_misuse
+from agent.command.data import about, print_data, print_failure
 from agent.command.doubts import doubtful_names
 from agent.command.exits import Exit
 from agent.command.picture.page import write_picture
@@ -33,8 +33,6 @@ from agent.sync.case_archive import check_folder
 from agent.sync.json_form import encode
 from drivers.errors import PolicyError
 from reportclient.errors import printable
-
-__all__ = ["ACTS", "OF_NODES", "print_misuse", "run_command"]
 
 ACTS: Mapping[str, Act] = {
     "discover": host_verbs.discover,

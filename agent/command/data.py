@@ -47,12 +47,6 @@ def print_failure(options: argparse.Namespace, error: BaseException, ending: Exi
         sys.stdout.flush()
 
 
-def print_misuse(form: str, message: str) -> None:
-    """Print for programs why a command line cannot be read."""
-    print_data(form, {"error": {"kind": "Usage", "message": message, "exit": int(Exit.USAGE)}})
-    sys.stdout.flush()
-
-
 def about(options: argparse.Namespace) -> About:
     """Return what a run is about, as far as it came."""
     trace: Trace = getattr(options, "trace", None) or Trace()

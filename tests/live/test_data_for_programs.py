@@ -68,14 +68,6 @@ def test_a_wrong_configuration_is_data_too(tmp_path: Path) -> None:
     assert (done.code, done.json["error"]["kind"], done.json["about"]["layout"]) == (1, "ConfigError", None)
 
 
-@pytest.mark.parametrize("words", [("plan", "--hots", "x"), ("reshape", "--digest", "0123456789ab"), ("paln",)])
-def test_a_wrong_command_line_is_data_too(words: tuple[str, ...]) -> None:
-    done = run_agent(*words, "--format=json")
-
-    assert (done.code, done.json["error"]["exit"]) == (2, 2)
-    assert done.json["error"]["message"] in done.err
-
-
 def test_all_requests_of_a_run_have_one_id_and_name_the_version(
     placement_server: PlacementServer, tmp_path: Path
 ) -> None:
