@@ -15,16 +15,11 @@ _NEAR_GROUP = 0.75  # the same for groups
 _OWN = {"compute-node-agent": "agent", "compute_node_agent": "agent"}  # who looks for our group by our name
 _HOMES = {"layout": "compute", **{option.name: "agent" for option in OPTIONS["agent"]}}  # groups of our own options
 _MDEV = ("mdev_", "vgpu_")  # begin the groups of types; the second is nova's older form
-_ARCHS = ("alpha", "armv6l", "armv7l", "armv7b", "aarch64", "cris", "i686", "ia64", "lm32", "loongarch64", "m68k",
-          "microblaze", "microblazeel", "mips", "mipsel", "mips64", "mips64el", "openrisc", "parisc", "parisc64", "ppc",
-          "ppcle", "ppc64", "ppc64le", "ppcemb", "riscv32", "riscv64", "s390", "s390x", "sh4", "sh4eb", "sparc",
-          "sparc64", "unicore32", "x86_64", "xtensa", "xtensaeb")  # fmt: skip
-"""Libvirt's names of architectures, in src/util/virarch.c."""
 
 
 def slips_of_the_pen(values: Values) -> tuple[str, ...]:
     """Return a sentence for each name in the files that is probably a misspelt group, option, key or type."""
-    return tuple(slip for find in (_groups, _options, _login, _types, _tags, _machines) for slip in find(values))
+    return tuple(slip for find in (_groups, _options, _login, _types, _tags) for slip in find(values))
 
 
 def types_left_out(values: Values, mdevs: Iterable[MdevRule]) -> tuple[str, ...]:
@@ -91,17 +86,6 @@ def _rules(texts: Iterable[str]) -> Iterator[object]:
         except (ValueError, RecursionError):
             return
         yield from rules if isinstance(rules, list) else [rules]
-
-
-def _machines(values: Values) -> Iterator[str]:
-    """Yield a sentence for each machine type of an architecture that libvirt does not know, as no guest gets it."""
-    for pair in values.value("libvirt", "hw_machine_type") or ():
-        arch, equals, _ = pair.partition("=")
-        if equals and arch not in _ARCHS:
-            near = _near(arch, _ARCHS)
-            meant = f"is {near} meant?" if near else "write each as arch=machine, for instance x86_64=q35"
-            where = place(values.conf, "libvirt", "hw_machine_type")
-            yield f"{where}[libvirt] hw_machine_type has {pair}, and libvirt knows no architecture {arch}: {meant}"
 
 
 def _groups(values: Values) -> Iterator[str]:

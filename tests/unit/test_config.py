@@ -650,17 +650,6 @@ def test_other_groups_are_novas_or_of_an_enabled_type(write_config: Write, group
             "remove the group",
             id="group of a type that is not enabled",
         ),
-        pytest.param(
-            {"libvirt": {"hw_machine_type": "x86_64=q35,aarch64=virt,x8664=q35"}},
-            "[libvirt] hw_machine_type has x8664=q35, and libvirt knows no architecture x8664: is x86_64 meant?",
-            id="nearly an architecture",
-        ),
-        pytest.param(
-            {"libvirt": {"hw_machine_type": "x86_64=q35,pc=q35"}},
-            "[libvirt] hw_machine_type has pc=q35, and libvirt knows no architecture pc: write each as arch=machine, "
-            "for instance x86_64=q35",
-            id="no architecture",
-        ),
     ],
 )
 def test_a_slip_in_the_configuration_is_told_once(
@@ -709,7 +698,6 @@ def test_a_key_of_a_rule_that_nobody_reads_is_told(tmp_path: Path, key: str, mea
         pytest.param('{"vendor": "8086"}\ndevice_spec = {', "rule 1 has vendor, which", id="a later rule is no JSON"),
         pytest.param('[3, {"vendor": "8086"}]', "rule 2 has vendor, which", id="a rule is no object"),
         pytest.param('{"vendor": "8086"}\ndiscover = everything', "rule 1 has vendor, which", id="another option"),
-        pytest.param("{}\n[libvirt]\nhw_machine_type = q35,x8664=q35", "is x86_64 meant?", id="machine types"),
         pytest.param("{}\n[agent]\nintervl = 3", "no option of this agent: is interval meant?", id="told once"),
         pytest.param("{}\n[devices]\nenabled_mdev_types = $enabled_mdev_types", "itself", id="itself"),
     ],

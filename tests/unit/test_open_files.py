@@ -1,6 +1,5 @@
 """``check`` names a file with a password that others can read, and no other file."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -57,25 +56,3 @@ def test_a_closed_folder_closes_its_files(folder: Path) -> None:
     folder.chmod(0o750)
 
     assert told(path) == []
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to other groups")
-@pytest.mark.parametrize(("group", "is_open"), [(0, False), (4242, False), (4343, True)], ids=["root", "service", "x"])
-def test_a_file_is_for_the_group_of_the_service_alone(group: int, is_open: bool, folder: Path) -> None:
-    path = written(folder, "agent.conf", OWN, 0o640)
-    os.chown(folder, 0, 4242)
-    os.chown(path, 0, group)
-
-    assert [one.partition(": ")[0] for one in told(path)] == (
-        [f"{path} has a password, and the group 4343 can read it"] if is_open else []
-    )
-
-
-def test_a_credential_of_systemd_is_not_for_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (handed := folder / "credentials").mkdir()
-    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(handed))
-    config = written(folder, "agent.conf", "", 0o644)
-    files = [written(folder, "placement-password", "a", 0o644), written(handed, "nova-password", "a", 0o604)]
-    written(folder, "ironic-password", "a", 0o600)
-
-    assert [one.partition(" ")[0] for one in told(config)] == [str(path) for path in files]
