@@ -12,7 +12,7 @@ from reportclient.tree import Inventory, ObservedProvider
 Mark = Literal["+", "-", "~", ">", " "]
 """What becomes of a provider: made, removed, changed, put under another parent, or nothing."""
 
-TERMS = ("reserved", "min_unit", "max_unit", "step_size", "allocation_ratio")
+_TERMS = ("reserved", "min_unit", "max_unit", "step_size", "allocation_ratio")
 _TRAITS_SHOWN = 4
 
 
@@ -42,7 +42,7 @@ def summary(data: Forecast) -> str:
     plan, names = data.shown.plan, data.shown.names or {}
     if not plan.operations:
         return "nothing to change"
-    marks = [row.mark for row in rows(data)]
+    marks = [row.mark for row in rows(data.before, data.after)]
     made, gone, moved = marks.count("+"), marks.count("-"), marks.count(">")
     tree = [
         f"{counted(made, 'provider')} made" if made else "",
@@ -57,9 +57,13 @@ def summary(data: Forecast) -> str:
     return f"{', '.join(filter(None, tree)) or 'no provider changes'}; {whose}, and no guest is touched"
 
 
-def rows(data: Forecast) -> list[Row]:
-    """Return a row for each provider before or after a plan: parents before children, siblings by name."""
-    before, after = _sides(data.before), _sides(data.after)
+def rows(old: Observed, new: Observed, *, with_use: bool = True) -> list[Row]:
+    """
+    Return a row for each provider before or after a plan: parents before children, siblings by name.
+
+    Without ``with_use`` it is not known what is used.
+    """
+    before, after = _sides(old, with_use=with_use), _sides(new, with_use=with_use)
     parents = {one.name: one.seen.provider.parent for uuid, one in before.items() if uuid not in after}
     parents |= {one.name: one.seen.provider.parent for one in after.values()}
     uuids = {one.name: uuid for uuid, one in (before | after).items()}
@@ -74,7 +78,7 @@ class _Side:
     """A provider before or after a plan."""
 
     seen: ObservedProvider
-    used: Mapping[tuple[str, str], int]  # sums of allocations, by provider and class
+    used: Mapping[tuple[str, str], int] | None  # sums of allocations, by provider and class; None: not known
 
     @property
     def name(self) -> str:
@@ -87,11 +91,12 @@ class _Side:
     def amount(self, resource_class: str) -> str | None:
         """Return used and total of a class; None where the provider has none of it."""
         stock = self.stock.get(resource_class)
-        return f"{self.used.get((self.name, resource_class), 0)}/{stock.total}" if stock else None
+        used = "" if self.used is None else f"{self.used.get((self.name, resource_class), 0)}/"
+        return f"{used}{stock.total}" if stock else None
 
 
-def _sides(observed: Observed) -> dict[str, _Side]:
-    used = usages(observed.allocations)
+def _sides(observed: Observed, *, with_use: bool) -> dict[str, _Side]:
+    used = usages(observed.allocations) if with_use else None
     return {seen.uuid: _Side(seen, used) for seen in observed.tree}
 
 
@@ -122,16 +127,16 @@ def _stock_changes(old: _Side | None, new: _Side | None) -> Iterator[str]:
         elif after is None:
             yield f"{name} {before} → gone"
         else:
-            terms = ", ".join(changed_terms(was[name], now[name], TERMS, "→"))
+            terms = ", ".join(_changed_terms(was[name], now[name]))
             if before != after or terms:
                 amount = after if before == after else f"{before} → {after}"
                 yield f"{name} {amount}{f' ({terms})' if terms else ''}"
 
 
-def changed_terms(was: Inventory, now: Inventory, terms: Iterable[str], arrow: str) -> Iterator[str]:
-    """Yield each of these fields of an inventory that changes, with both values."""
-    pairs = ((term, getattr(was, term), getattr(now, term)) for term in terms)
-    return (f"{term} {one} {arrow} {other}" for term, one, other in pairs if one != other)
+def _changed_terms(was: Inventory, now: Inventory) -> Iterator[str]:
+    """Return each term of an inventory that changes, with both values."""
+    pairs = ((term, getattr(was, term), getattr(now, term)) for term in _TERMS)
+    return (f"{term} {one} → {other}" for term, one, other in pairs if one != other)
 
 
 def terms_of(stock: Inventory) -> str:

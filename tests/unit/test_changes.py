@@ -73,10 +73,11 @@ def test_a_provider_that_goes_is_renamed_or_gets_other_terms_says_so() -> None:
         provider("hall", "r", None, VCPU=Inventory(total=8, reserved=2)), provider("hall_card", "c", "hall", VGPU=CARD)
     )
 
-    assert [(row.mark, row.label, row.stock) for row in rows(plan(BEFORE, after))] == [
+    assert [(row.mark, row.label, row.stock) for row in rows(BEFORE, after)] == [
         ("~", "hall", ("was called host", "VCPU 2/8 → 0/8 (reserved 0 → 2)")),
         ("~", "hall_card", ("was called host_card",)),
     ]
+    assert rows(BEFORE, after, with_use=False)[0].stock == ("was called host", "VCPU 8 (reserved 0 → 2)")
 
 
 def test_each_row_says_what_becomes_of_one_provider() -> None:
@@ -101,7 +102,7 @@ def test_each_row_says_what_becomes_of_one_provider() -> None:
         held="host",
     )
 
-    assert [(row.depth, row.mark, *row.names, row.stock, row.traits) for row in rows(plan(before, after))] == [
+    assert [(row.depth, row.mark, *row.names, row.stock, row.traits) for row in rows(before, after)] == [
         (0, "~", "host", ("DISK_GB 0/9 (1 reserved)", "PCPU 0/4 → gone", "VCPU 2/8 (min_unit 1 → 2)"), ()),
         (1, "~", "host_a", (), ("+CUSTOM_B", "+CUSTOM_C", "+CUSTOM_D", "+CUSTOM_E", "-CUSTOM_A")),
         (1, "~", "host_b", (), ("aggregates",)),

@@ -17,9 +17,10 @@ from agent.command.screen import Screen
 from agent.sync.outcome import Status
 from reportclient.allocations import Observed
 from reportclient.plan import Delete, Plan
-from reportclient.tree import ObservedTree
+from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
 GONE = Plan((Delete("u", "host"),))
+STOOD = ObservedTree((ObservedProvider(uuid="u", generation=1, provider=Provider(name="host")),))
 
 
 def test_a_table_in_a_pipe_has_no_blanks_at_the_ends_of_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,7 +44,7 @@ def test_a_value_of_another_service_acts_on_no_terminal(capsys: pytest.CaptureFi
 
 def left(outcome: Status, *notes: str) -> str:
     out = StringIO()
-    data = Ended(node="host", outcome=outcome, notes=notes, plan=shown_plan(GONE, ObservedTree()), dry_run=False)
+    data = Ended(node="host", outcome=outcome, notes=notes, plan=shown_plan(GONE, STOOD), dry_run=False)
     print_left(Screen(file=out, width=200), data)
     return out.getvalue()
 

@@ -30,7 +30,7 @@ class Subject:
 def of_conversion(data: Forecast, refusals: Iterable[str]) -> Subject:
     """Return the subject of a plan: both trees, and whose accounting is rewritten."""
     names = data.shown.names or {}
-    marks = {name: row.mark for row in rows(data) for name in row.names}
+    marks = {name: row.mark for row in rows(data.before, data.after) for name in row.names}
     moving = {move.consumer for move in data.shown.plan.moves}
     return Subject(
         node=_root(data.after) or _root(data.before),
