@@ -45,13 +45,6 @@ def test_a_guest_that_runs_here_is_released_by_force_only(lab: Upgrade) -> None:
         assert "1 VCPU on four-cells" in told
 
 
-@pytest.mark.parametrize("guest", ["gone", "off"])
-def test_a_guest_that_does_not_run_is_released(lab: Upgrade, guest: str) -> None:
-    done = lab.run("release", identity(guest))
-
-    assert (done.code, done.json["outcome"], done.json["note"], held(lab, guest)) == (0, "done", "", {})
-
-
 def test_a_claim_takes_nothing_that_a_guest_here_uses_unless_by_force(lab: Upgrade, tmp_path: Path) -> None:
     """What it has beyond that may go: a resize that the hypervisor has done already, or a wrong amount."""
 
@@ -100,25 +93,3 @@ def test_a_move_is_not_reverted_while_the_guest_runs_at_its_new_place(lab: Upgra
     assert "512 MEMORY_MB on four-cells, 1 VCPU on four-cells a second time" in refused.json["note"]
     done = lab.run(*order, "--force")
     assert (done.code, held(lab, "runs")) == (0, {"away": {"VCPU": 1}})
-
-
-def test_a_move_is_reverted_where_the_guest_runs_at_its_old_place(lab: Upgrade) -> None:
-    lab.placement.send("DELETE", f"/allocations/{identity('runs')}")
-    add_consumer(lab.placement, "migration", {"type": "MIGRATION", "allocations": {ROOT: SMALL}})
-    add_consumer(lab.placement, "runs", {"allocations": {"away": {"VCPU": 1}}})
-
-    done = lab.run("revert", identity("runs"), "--migration", identity("migration"))
-
-    assert (done.code, done.json["note"], held(lab, "runs")) == (0, "", {ROOT: SMALL})
-
-
-def test_a_move_is_not_confirmed_while_the_guest_runs_where_it_was(lab: Upgrade) -> None:
-    lab.placement.send("DELETE", f"/allocations/{identity('runs')}")
-    add_consumer(lab.placement, "migration", {"type": "MIGRATION", "allocations": {ROOT: SMALL}})
-    add_consumer(lab.placement, "runs", {"allocations": {"away": {"VCPU": 1}}})
-
-    for verb in ("confirm", "release"):
-        refused = lab.run(verb, identity("migration"))
-        assert refused.code == 4
-        assert identity("runs") in refused.json["note"]
-    assert lab.run("release", identity("migration"), "--force").code == 0

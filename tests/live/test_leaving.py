@@ -64,17 +64,6 @@ def test_a_host_is_retired_by_one_request_and_deletions(ending: Ending, placemen
     assert (again.code, again.json["outcome"], again.json["operations"]) == (0, "unchanged", [])
 
 
-def test_a_host_that_somebody_uses_is_not_retired(ending: Ending) -> None:
-    stocks = ending.stocks()
-    ending.placement.allocate(ending.root["uuid"], "VCPU", 1)
-
-    done = ending.run("retire")
-
-    assert (done.code, done.json["outcome"]) == (4, "unsafe")
-    assert "hold allocations here" in done.json["notes"][0]
-    assert ending.stocks() == stocks
-
-
 def test_a_host_with_a_child_of_others_is_not_retired(ending: Ending) -> None:
     name = f"{ending.root['name']}:agent"
     ending.placement.add_child(ending.root["uuid"], name, "NET_BW_EGR_KILOBIT_PER_SEC", 1000)
@@ -103,22 +92,6 @@ def test_a_claim_in_the_last_moment_keeps_the_whole_tree(ending: Ending, placeme
     assert held
     assert (done.code, done.json["outcome"]) == (4, "unsafe")
     assert ending.stocks() == stocks
-
-
-def test_a_retirement_that_was_cut_off_is_done_by_the_next(ending: Ending, placement_server: PlacementServer) -> None:
-    def cut(request: Request, forward: Forward) -> Answer:
-        if request.method == "DELETE":
-            deletions.append(request.path)
-        if len(deletions) > 2:
-            raise ConnectionError("cut")
-        return forward(request)
-
-    deletions: list[str] = []
-    with Proxy(placement_server.url, hook=cut) as proxy:
-        assert ending.run("retire", url=proxy.url).code == 1
-    assert ending.stocks()
-
-    assert (ending.run("retire").code, ending.stocks()) == (0, {})
 
 
 def test_a_tree_that_is_handed_over_keeps_its_stock_and_loses_our_marks(ending: Ending) -> None:

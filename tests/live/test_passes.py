@@ -120,39 +120,6 @@ def test_a_cache_that_answers_old_copies_is_refused_and_nothing_is_written(new: 
     assert new.root() == before
 
 
-def test_without_its_state_the_agent_reads_the_root_once_and_writes_nothing(
-    cloud: RecordedHost, tmp_path: Path
-) -> None:
-    for path in (tmp_path / "state").glob("*.json"):
-        path.unlink()
-    with proxy.Proxy(cloud.url) as front:
-        assert cloud.sync(url=front.url) == "unchanged"
-        assert [path.split()[0] for path in paths(front)] == ["GET"] * 4
-
-
-@pytest.mark.parametrize("end", ["CUSTOM_OWNER_COMPUTE_NODE_AGENT", "resource_providers", "/traits", "/inventories"])
-def test_a_pass_that_lost_an_answer_is_finished_by_the_next(new: RecordedHost, end: str) -> None:
-    """The write is done, and the connection breaks before its answer."""
-    with proxy.Proxy(new.url, hook=proxy.losing(end)) as front:
-        broken = new.run("sync", url=front.url)
-
-    assert broken.code == 1
-    assert new.sync() == ("unchanged" if end == "/inventories" else "changed")
-    assert new.root()["inventories"].keys() == {"VCPU", "MEMORY_MB", "DISK_GB"}
-    assert new.run("plan").code == 0
-
-
-def test_our_own_half_done_work_is_not_taken_for_another_writers(cloud: RecordedHost) -> None:
-    cloud.add_trait("OWNER_NOVA")
-    cloud.sync()
-
-    with proxy.Proxy(cloud.url, hook=proxy.losing("/inventories")) as front:
-        broken = cloud.run("sync", url=front.url, DEFAULT={"reserved_host_memory_mb": 700})
-
-    assert broken.code == 1
-    assert cloud.sync(DEFAULT={"reserved_host_memory_mb": 700}) == "unchanged"
-
-
 def racing(cloud: RecordedHost, traits: Iterator[str]) -> proxy.Hook:
     """A hook that puts the next of these traits on our root right before each PUT, until none is left."""
 
@@ -203,15 +170,6 @@ def test_foreign_classes_traits_aggregates_and_children_stay(cloud: RecordedHost
     assert child in cloud.run("show").json["providers"]
 
 
-def test_an_allocation_ratio_set_by_hand_stays_where_none_is_configured(cloud: RecordedHost) -> None:
-    cloud.set_stock(VCPU={"allocation_ratio": 7.5})
-
-    assert cloud.sync() == "unchanged"
-    assert cloud.root()["inventories"]["VCPU"]["allocation_ratio"] == 7.5
-    assert cloud.sync(DEFAULT={"cpu_allocation_ratio": 2}) == "changed"
-    assert cloud.root()["inventories"]["VCPU"]["allocation_ratio"] == 2
-
-
 # -- provider.yaml ----------------------------------------------------------------------------------------------------
 
 PROVIDER_YAML = """\
@@ -256,21 +214,6 @@ def test_a_provider_yaml_is_applied_changed_and_withdrawn(new: RecordedHost, tmp
     assert new.sync(compute=compute) == "unchanged"
 
 
-def test_what_guests_hold_of_a_provider_yaml_is_not_withdrawn(new: RecordedHost, tmp_path: Path) -> None:
-    (folder := tmp_path / "provider_config").mkdir()
-    compute: dict[str, object] = {"provider_config_location": folder}
-    (folder / "a.yaml").write_text(PROVIDER_YAML % ("{CUSTOM_LICENCE: {total: 3}}", ""))
-    new.sync(compute=compute)
-    new.placement.allocate(new.uuid, "CUSTOM_LICENCE", 2)
-    (folder / "a.yaml").write_text("meta: {schema_version: '1.0'}\n")
-
-    refused = new.run("sync", compute=compute)
-
-    assert (refused.code, refused.json["outcome"]) == (4, "unsafe")
-    assert "2 CUSTOM_LICENCE on" in refused.json["notes"][0]
-    assert new.root()["inventories"]["CUSTOM_LICENCE"]["total"] == 3
-
-
 # -- unsafe -----------------------------------------------------------------------------------------------------------
 
 
@@ -288,25 +231,6 @@ def test_a_host_that_shrank_much_is_believed_at_the_third_pass(cloud: RecordedHo
     assert cloud.sync() == "unsafe"
     assert cloud.sync() == "changed"
     assert cloud.root()["inventories"]["VCPU"]["total"] == 2
-
-
-def test_a_host_that_shrank_much_is_believed_at_once_when_forced(cloud: RecordedHost) -> None:
-    shrink(cloud, 1)
-
-    assert cloud.sync("--force") == "changed"
-
-
-def test_a_shrink_below_what_guests_use_is_refused(cloud: RecordedHost) -> None:
-    for _ in range(3):
-        cloud.placement.allocate(cloud.uuid, "VCPU", 4)
-    shrink(cloud, 2)
-
-    planned, refused = cloud.run("plan"), cloud.run("sync")
-
-    assert "sync would refuse this: 12 VCPU on" in planned.err
-    assert (refused.code, refused.json["outcome"]) == (4, "unsafe")
-    assert "12 VCPU on" in refused.json["notes"][0]
-    assert cloud.root()["inventories"]["VCPU"]["total"] == 4
 
 
 # -- a second writer --------------------------------------------------------------------------------------------------
@@ -334,83 +258,7 @@ def test_a_second_writer_is_named_within_two_passes_and_not_fought(cloud: Record
     assert cloud.sync() == "unchanged"
 
 
-def test_the_ratio_of_a_second_writer_does_not_outlast_our_repair(cloud: RecordedHost) -> None:
-    stock = cloud.root()["inventories"]
-    cloud.set_stock(VCPU={"allocation_ratio": 16.0}, MEMORY_MB={"reserved": 4096})
-
-    repaired = cloud.run("sync")
-
-    assert (repaired.json["outcome"], cloud.root()["inventories"]) == ("changed", stock)
-    assert "reserved 4096" in repaired.json["notes"][0]
-
-
-def test_what_a_second_writer_does_after_we_stopped_is_told_anew(cloud: RecordedHost) -> None:
-    cloud.add_trait("OWNER_NOVA")
-    total = cloud.root()["inventories"]["MEMORY_MB"]["total"]
-    for reserved in (1024, 2048):
-        cloud.set_stock(MEMORY_MB={"reserved": reserved})
-        stopped = cloud.run("sync")
-        assert stopped.code == 4
-        assert f"became total {total} reserved {reserved}" in stopped.json["notes"][0]
-
-
-def test_nova_is_known_by_its_trait_at_the_first_pass(cloud: RecordedHost) -> None:
-    cloud.add_trait("CUSTOM_X")  # any foreign change is none of ours
-    assert cloud.sync() == "unchanged"
-    cloud.set_stock(VCPU={"reserved": 1})
-    cloud.add_trait("OWNER_NOVA")
-
-    stopped = cloud.run("sync")
-
-    assert (stopped.code, stopped.json["outcome"]) == (4, "contested")
-    assert "nova-compute" in stopped.json["notes"][0]
-    assert cloud.root()["inventories"]["VCPU"]["reserved"] == 1
-
-
-def test_a_trait_that_nova_left_behind_makes_no_hand_edit_novas(cloud: RecordedHost) -> None:
-    cloud.add_trait("OWNER_NOVA")
-    assert cloud.sync("--take-over") == "unchanged"
-    cloud.set_stock(VCPU={"reserved": 1})
-
-    assert cloud.sync() == "changed"
-
-
-def test_a_second_writer_that_skips_passes_is_noticed_too(cloud: RecordedHost) -> None:
-    outcomes = []
-    for _ in range(2):
-        cloud.set_stock(MEMORY_MB={"reserved": 4096})
-        outcomes += [cloud.sync(), cloud.sync()]
-
-    assert outcomes == ["changed", "unchanged", "contested", "contested"]
-
-
-def test_a_second_writer_that_also_wins_a_race_is_noticed(cloud: RecordedHost) -> None:
-    """It changes our stock before a pass and writes once more between our look and our write."""
-    outcomes = []
-    with proxy.Proxy(cloud.url) as front:
-        cloud.sync(url=front.url)
-        for number in range(2):
-            cloud.set_stock(MEMORY_MB={"reserved": 4096})
-            front.hook = racing(cloud, iter([f"CUSTOM_RACER_{number}"]))
-            outcomes.append(cloud.sync(url=front.url))
-
-    assert outcomes == ["changed", "contested"]
-
-
 # -- what placement forgot, or never knew -----------------------------------------------------------------------------
-
-
-def test_a_placement_that_lost_everything_is_filled_again_at_the_third_pass(cloud: RecordedHost) -> None:
-    cloud.placement.send("DELETE", f"/resource_providers/{cloud.uuid}")
-    cloud.placement.send("DELETE", "/traits/CUSTOM_OWNER_COMPUTE_NODE_AGENT")
-
-    assert [cloud.sync() for _ in range(4)] == ["unsafe", "unsafe", "changed", "unchanged"]
-
-
-def test_a_placement_that_lost_everything_is_filled_again_on_a_persons_word(cloud: RecordedHost) -> None:
-    cloud.placement.send("DELETE", f"/resource_providers/{cloud.uuid}")
-
-    assert cloud.sync("--force") == "changed"
 
 
 def test_a_trait_that_was_named_withdrawn_deleted_and_named_again(new: RecordedHost) -> None:
@@ -423,18 +271,6 @@ def test_a_trait_that_was_named_withdrawn_deleted_and_named_again(new: RecordedH
     new.placement.send("DELETE", "/traits/CUSTOM_OURS")
 
     assert new.sync(agent=listed) == "changed"
-
-
-def test_what_nobody_can_explain_any_more_is_kept_and_named(new: RecordedHost, tmp_path: Path) -> None:
-    new.sync(agent={"root_traits": "CUSTOM_OURS"})
-    for path in (tmp_path / "state").glob("*.json"):
-        path.unlink()
-
-    looked = new.run("sync")
-
-    assert looked.json["outcome"] == "unchanged"
-    assert "CUSTOM_OURS" in looked.json["notes"][0]
-    assert "CUSTOM_OURS" in new.root()["traits"]
 
 
 def test_a_foreign_class_with_a_ratio_of_zero_is_carried_along(cloud: RecordedHost) -> None:

@@ -6,14 +6,12 @@ import subprocess
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from beds.agents import run_agent
-from beds.by_hand import ByHand
-from beds.golden import HOSTS, LAYOUTS, GoldenHost, beyond_the_machine, discover, sums, write_layout
+from beds.golden import HOSTS, LAYOUTS, GoldenHost, beyond_the_machine, discover, write_layout
 from beds.guests import GuestSpec
 from beds.placement import PlacementServer
 from beds.process import wait_until
@@ -77,8 +75,7 @@ def test_a_host_goes_through_all_layouts_and_back_in_one_placement(
     config = write_config(placement=noauth(placement_server.url), agent={"state_directory": tmp_path / "state"})
     options = ("--host", golden.archive, "--config-file", golden.config, "--config-file", config)
 
-    ways = "flat devices numa cells devices flat cells numa flat"  # two ways into each layout
-    for layout in ways.split():
+    for layout in ("flat", "devices", "numa", "cells", "flat"):
         chosen = (*options, "--config-file", write_layout(layout, tmp_path), "--format", "json")
         synced = run_agent("sync", *chosen)
         shown = run_agent("show", *chosen)
@@ -198,18 +195,6 @@ def test_vfs_of_a_card_without_a_link_are_reserved_explained_and_given_back(synt
     assert stock() == (8, 0, False)
 
 
-def test_every_number_and_trait_of_a_host_can_be_explained(synthetic: Start, write_config: Write) -> None:
-    golden = GoldenHost(HOSTS / FOUR_CELLS.name)
-    options = ("--host", golden.archive, "--config-file", golden.config, "--format", "json")
-
-    for name, provider in golden.read("devices")["providers"].items():
-        explained = run_agent("explain", name, *options)
-        assert explained.code == 0, explained.err
-        reasons = {one["name"]: one for one in explained.json["reasons"]}
-        assert reasons.keys() == {*provider["inventories"], *provider["traits"]}
-        assert all(one["fact"] and one["rule"] for one in reasons.values())
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -226,130 +211,18 @@ def test_what_is_not_there_cannot_be_explained(arguments: list[str], message: st
     assert message in refused.err
 
 
-@pytest.mark.parametrize("name", ["0000:81:10.2", "pci_0000_81_10_2", "lost_0000:81:10.2"])
-def test_why_a_device_is_undecided_is_explained(name: str) -> None:
-    golden = GoldenHost(HOSTS / "missing-vf")
-
-    refused = run_agent("explain", name, "--host", golden.archive, "--config-file", golden.config)
-
-    assert refused.code == 1
-    assert f"{name}: 0000:81:10.2 is undecided, as libvirt's PF 0000:81:00.0 has this VF, which" in refused.err
-
-
-@pytest.fixture
-def recorded(placement_server: PlacementServer, tmp_path: Path, write_config: Write) -> Connect:
-    """Configures the recorded first host of the article with a placement over HTTP: the options of a verb."""
-    return partial(options_of_recorded, placement_server.url, tmp_path, write_config)
-
-
-def options_of_recorded(url: str, folder: Path, write_config: Write, **groups: dict[str, object]) -> tuple[object, ...]:
-    config = write_config(
-        libvirt={"virt_type": "qemu"}, placement=noauth(url), agent={"state_directory": folder / "state"}, **groups
-    )
-    return ("--host", HOSTS / "queens-first/archive", "--config-file", config, "--format", "json")
-
-
-RULE = json.dumps({"product_id": "10ed", "resource_class": "CUSTOM_A"})
-RULED: dict[str, object] = {"device_spec": RULE, "report_in_placement": True}
-
-
-def test_with_its_memory_lost_a_flat_host_does_not_get_its_devices_twice(recorded: Connect, tmp_path: Path) -> None:
-    assert run_agent("sync", *recorded(pci=RULED, compute={"layout": "flat"})).code == 0
-    for file in (tmp_path / "state").glob("*.json"):
-        file.unlink()
-
-    nested = recorded(pci=RULED, compute={"layout": "devices"})
-    refused = run_agent("sync", *nested)
-
-    assert refused.code == 4
-    assert "has CUSTOM_A, and this agent does not know whether it reported this itself" in refused.json["notes"][0]
-    assert len(run_agent("show", *nested).json["providers"]) == 1
-
-
-def test_a_tree_that_nova_made_is_taken_over_whole_and_not_beside_ours(
-    recorded: Connect, placement_server: PlacementServer
-) -> None:
-    """Its names, random uuids, OWNER_NOVA; reported flat, its children go with their stock in one transaction."""
-    flat = recorded(pci=RULED, compute={"layout": "flat"})
-    assert run_agent("sync", *flat).code == 0
-    by_hand = ByHand(placement_server.url)
-    root = by_hand.providers()["queens-first"]["uuid"]
-    for address in ("0000:01:00.0", "0000:81:00.0"):
-        by_hand.add_child(root, f"queens-first_{address}", "CUSTOM_A", 8, "OWNER_NOVA", "COMPUTE_MANAGED_PCI_DEVICE")
-
-    assert run_agent("sync", *flat).code == 0
-    shown = run_agent("show", *flat).json["providers"]
-
-    assert sums({"providers": shown})["CUSTOM_A"] == 16
-    assert list(shown) == ["queens-first"]
-
-
-def test_a_child_of_our_name_that_somebody_else_filled_is_left_alone(
-    recorded: Connect, placement_server: PlacementServer
-) -> None:
-    assert run_agent("sync", *recorded()).code == 0
-    by_hand = ByHand(placement_server.url)
-    root = by_hand.providers()["queens-first"]["uuid"]
-    by_hand.add_child(root, "queens-first_0000:01:00.0", "CUSTOM_THEIRS", 8)
-
-    refused = run_agent("sync", *recorded(pci=RULED))
-
-    assert (refused.code, len(refused.err.splitlines())) == (1, 1)
-    assert "holds CUSTOM_THEIRS and was made neither by this agent nor by nova" in refused.err
-
-
-@pytest.mark.parametrize(
-    ("after", "code", "note"),
-    [
-        pytest.param(
-            {"product_id": "10fb", "resource_class": "CUSTOM_PF"},
-            4,
-            "2 CUSTOM_A on queens-first_0000:01:00.0 are allocated",
-            id="the PF whole instead of its VFs",
-        ),
-        pytest.param(
-            {"product_id": "10ed", "resource_class": "CUSTOM_B"}, 3, "1 consumer must move", id="another class"
-        ),
-    ],
-)
-def test_what_guests_hold_is_not_offered_again_in_other_words(
-    after: dict[str, str], code: int, note: str, recorded: Connect, placement_server: PlacementServer
-) -> None:
-    assert run_agent("sync", *recorded(pci=RULED)).code == 0
-    by_hand = ByHand(placement_server.url)
-    by_hand.allocate(by_hand.providers()["queens-first_0000:01:00.0"]["uuid"], "CUSTOM_A", 2)
-
-    refused = run_agent("sync", *recorded(pci={"device_spec": json.dumps(after), "report_in_placement": True}))
-
-    assert refused.code == code
-    assert note in refused.json["notes"][0]
-
-
-def test_a_one_time_card_with_an_allocation_is_reserved_though_no_guest_shows(
-    recorded: Connect, placement_server: PlacementServer
-) -> None:
-    rule = {"product_id": "10fb", "resource_class": "CUSTOM_PF", "one_time_use": "true"}
-    options = recorded(pci={"device_spec": json.dumps(rule), "report_in_placement": True})
-    assert run_agent("sync", *options).code == 0
-    by_hand = ByHand(placement_server.url)
-    by_hand.allocate(by_hand.providers()["queens-first_0000:01:00.0"]["uuid"], "CUSTOM_PF", 1)
-
-    assert run_agent("sync", *options).code == 0
-    tree = run_agent("show", *options).json["providers"]
-
-    reserved = {name: one["inventories"]["CUSTOM_PF"]["reserved"] for name, one in tree.items() if one["parent"]}
-    assert reserved == {"queens-first_0000:01:00.0": 1, "queens-first_0000:81:00.0": 0}
-
-
-def test_check_names_rules_that_nothing_answers_to_and_slips_of_the_pen(recorded: Connect) -> None:
+def test_check_names_rules_that_nothing_answers_to_and_slips_of_the_pen(write_config: Write, tmp_path: Path) -> None:
     groups: dict[str, dict[str, object]] = {
         "pci": {"device_spec": '{"product_id": "ffff", "adress": "*"}', "discovr": "all"},
         "devices": {"enabled_mdev_types": "nvidia-999"},
         "mdev_nvidia-999": {"max_instance": 1},
         "mdev_nvidia-99": {"max_instances": 1},
+        "libvirt": {"virt_type": "qemu"},
     }
+    host = ("--host", HOSTS / "queens-first/archive", "--config-file", write_config(**groups))
+    options = (*host, "--embedded-dir", tmp_path / "placement", "--format", "json")
 
-    checked = run_agent("check", *recorded(**groups))
+    checked = run_agent("check", *options)
 
     details = " ".join(one["detail"] for one in checked.json["checks"] if not one["ok"])
     assert checked.code == 3
