@@ -7,7 +7,6 @@ from functools import partial
 
 from agent.audit.audit import AskNova, AuditResult, witness
 from agent.audit.heal import UNASKED, Healed, HealPolicy, RepairOutcome, decide_repairs, heal, read_policy
-from agent.command.doubts import never_repaired
 from agent.command.exits import Exit
 from agent.command.host_tables import print_findings
 from agent.command.picture.subjects import Subject, of_audit
@@ -33,8 +32,7 @@ def audit(options: argparse.Namespace) -> Report:
     nova = open_nova(settings, choice_of(options))
     findings: list[AuditedFinding] = []
     young: list[str] = []
-    idle = never_repaired(policy, options.policy) if options.policy else ""
-    remarks: list[str] = [idle] if idle else []
+    remarks: list[str] = []
     names: dict[str, str] = {}
     subjects: list[Subject] = []
     failed, silence = False, ""

@@ -6,10 +6,7 @@ Told by ``check``, and by verbs whose numbers it may make wrong.
 
 from collections.abc import Iterable
 from math import prod
-from pathlib import Path
 
-from agent.audit.decide.findings import NEVER_REPAIRED
-from agent.audit.heal import HealPolicy
 from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.settings.slips import slips_of_the_pen, types_left_out
@@ -43,12 +40,6 @@ def doubts(settings: Settings, survey: Survey | None) -> list[str]:
     """Return a sentence for each name and each rule that has no effect here; without a survey only for names."""
     unmatched = idle(survey.facts, settings.policy) if survey else ()
     return [f"configuration: {text}" for text in (*doubtful_names(settings), *unmatched)]
-
-
-def never_repaired(policy: HealPolicy, path: Path) -> str:
-    """Return a sentence on the kinds that a heal policy names in vain; empty: it names none of these."""
-    idle = ", ".join(sorted(kind.value for kind in policy.kinds.intersection(NEVER_REPAIRED)))
-    return f"{path}: no audit repairs {idle}: take it out of heal" if idle else ""
 
 
 def plain_candidates(tree: Iterable[Provider]) -> int:

@@ -4,9 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from agent.audit.decide.findings import Kind
-from agent.audit.heal import HealPolicy
-from agent.command.doubts import never_repaired
 from beds.agents import run_here
 from beds.golden import HOSTS
 
@@ -65,9 +62,3 @@ def test_a_mistake_is_told_beside_the_numbers_or_instead(text: str, code: int, t
 
     assert (done.code, told in done.err) == (code, True), done.err
     assert done.err.count("\n") <= 3
-
-
-def test_a_heal_policy_in_vain(tmp_path: Path) -> None:
-    assert never_repaired(HealPolicy(kinds=frozenset({Kind.OVER, Kind.ORPHANED})), tmp_path) == (
-        f"{tmp_path}: no audit repairs over-capacity: take it out of heal"
-    )

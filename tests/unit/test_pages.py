@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.audit.decide.findings import NEVER_REPAIRED, Kind
+from agent.audit.decide.findings import Kind
 from agent.command.doubts import doubtful_names
 from agent.command.verbs import VERBS
 from agent.service.metrics import Metrics
@@ -66,10 +66,8 @@ def test_the_file_for_each_kind_of_host_is_read_without_a_doubt(path: Path) -> N
 
 def test_every_kind_of_finding_is_on_its_page() -> None:
     page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-    never = next(line for line in page.splitlines() if line.startswith("Never repaired are "))
 
     assert re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE) == [kind.value for kind in Kind]
-    assert re.findall(r"`([a-z-]+)`", never) == [kind.value for kind in NEVER_REPAIRED]
 
 
 def test_every_metric_and_alert_is_on_its_page() -> None:

@@ -28,21 +28,6 @@ class Kind(Enum):
     OTHER_OPTIONS = "other-options"
 
 
-NEVER_REPAIRED = (
-    Kind.GUEST_LOST,
-    Kind.OWNERLESS,
-    Kind.DUPLICATE,
-    Kind.GHOST,
-    Kind.PROFILE_LOST,
-    Kind.ODD_DEVICE,
-    Kind.OVER,
-    Kind.TWICE_ON_OFFER,
-    Kind.OTHER_LAYOUT,
-    Kind.OTHER_OPTIONS,
-)
-"""Kinds about which a person must decide, whatever a policy says."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
     """One write of consumers that would put a finding right, with a sentence that says what it does."""
