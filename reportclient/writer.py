@@ -28,11 +28,10 @@ from reportclient.plan import (
     SetTraits,
 )
 from reportclient.transport import NEWEST, Transport
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree
+from reportclient.tree import Inventory, ObservedTree
 
 LOG = logging.getLogger(__name__)
 _Whole = SetTraits | SetAggregates | SetInventories
-_OfOne = Create | Rename | Reparent | _Whole
 
 
 def write_allocations(transport: Transport, write: AllocationWrite) -> None:
@@ -73,13 +72,14 @@ class Writer:
 
     def __init__(self, transport: Transport, observed: ObservedTree) -> None:
         self._transport = transport
-        self._known = _Known(observed)
+        self._stands = observed.by_uuid  # without the providers whose generation is unknown
+        self._last_modified = observed.last_modified
         self._ensured: tuple[str, ...] = ()  # classes that this plan made, or found
 
     @property
     def outcome(self) -> ObservedTree:
         """The tree after the operations so far, without the providers whose generation is unknown."""
-        return self._known.tree
+        return ObservedTree(tuple(self._stands.values()), self._last_modified)
 
     def write(self, operation: Operation) -> None:
         """
@@ -158,8 +158,8 @@ class Writer:
             answer = self._made_already(create, error)
         with payload.in_form(f"the new provider {create.name}"):
             generation = int(answer["generation"])
-        self._known.apply(create, generation)
-        parent = self._known[create.uuid].provider.parent
+        self._apply(create, generation)
+        parent = self._stands[create.uuid].provider.parent
         self._log("created provider name=%s uuid=%s parent=%s", create.name, create.uuid, parent)
 
     def _made_already(self, create: Create, refusal: NameTaken) -> Mapping[str, int]:
@@ -183,18 +183,18 @@ class Writer:
 
     def _rename(self, write: Rename) -> None:
         self._transport.send("PUT", f"/resource_providers/{write.uuid}", {"name": write.name})
-        self._known.apply(write)
+        apply(write, self._stands)
         self._log("renamed provider uuid=%s from=%s to=%s", write.uuid, write.old_name, write.name)
 
     def _reparent(self, write: Reparent) -> None:
         body = {"name": write.name, "parent_provider_uuid": write.parent_uuid}
         self._transport.send("PUT", f"/resource_providers/{write.uuid}", body)
-        self._known.apply(write)
+        apply(write, self._stands)
         self._log("re-parented provider name=%s from=%s to=%s", write.name, write.old_parent, write.parent)
 
     def _set_traits(self, write: SetTraits) -> None:
         path = f"/resource_providers/{write.uuid}/traits"
-        generation = None if write.uuid in self._known else self._unchanged(write, path)
+        generation = None if write.uuid in self._stands else self._unchanged(write, path)
         self._put(write, "traits", sorted(write.traits), generation)
         self._log(
             "set traits of provider name=%s added=%s removed=%s", write.name, sorted(write.added), sorted(write.removed)
@@ -224,14 +224,14 @@ class Writer:
 
     def _put(self, write: _Whole, aspect: str, value: object, generation: int | None = None) -> None:
         """Replace one aspect of a provider; ``generation`` None: the known one."""
-        named = self._known[write.uuid].generation if generation is None else generation
+        named = self._stands[write.uuid].generation if generation is None else generation
         body = {"resource_provider_generation": named, aspect: value}
         answer = self._transport.send("PUT", f"/resource_providers/{write.uuid}/{aspect}", body)
-        if write.uuid not in self._known:
+        if write.uuid not in self._stands:
             return
         with payload.in_form(f"a write on provider {write.name}"):
             generation = int(answer["resource_provider_generation"])
-        self._known.apply(write, generation)
+        self._apply(write, generation)
 
     def _reshape(self, reshape: Reshape) -> None:
         """
@@ -240,75 +240,51 @@ class Writer:
         Raises:
             Forbidden: consumers move, or what an operator reserved, and the role does not allow reshapes.
         """
-        generations = {one.uuid: self._known[one.uuid].generation for one in reshape.inventories}
+        generations = {one.uuid: self._stands[one.uuid].generation for one in reshape.inventories}
         try:
             body = payload.encode_reshape(reshape, generations)
             self._transport.send("POST", "/reshaper", body, newest=payload.UNTYPED)
         except Forbidden:
-            if reshape.rewrites or _takes_reservations_along(reshape, self._known):
+            pairs = [(one, self._stands[one.uuid].provider.inventories) for one in reshape.inventories]
+            if reshape.rewrites or _takes_reservations_along(pairs):
                 raise
-            for one in _one_by_one(reshape, self._known):
+            for one in _one_by_one(pairs):
                 self._set_inventories(one)
             return
         touched = {uuid for one in reshape.rewrites for uuid in (*one.before, *one.after)}
-        self._known.forget(touched | generations.keys())  # the answer has no generations: to be read again
+        for uuid in touched | generations.keys():  # the answer has no generations: to be read again
+            self._stands.pop(uuid, None)
         for one in reshape.inventories:
             self._log("set inventories of provider name=%s %s", one.name, _totals(one))
         for rewrite in reshape.rewrites:
             self._log("moved consumer uuid=%s", rewrite.consumer)
 
+    def _apply(self, write: Create | _Whole, generation: int) -> None:
+        """Note a write on one provider with its new generation."""
+        apply(write, self._stands)
+        self._stands[write.uuid] = replace(self._stands[write.uuid], generation=generation)
+
     def _delete(self, write: Delete) -> None:
         with suppress(Absent):  # our own request deleted it, and was sent again after its answer was lost
             self._transport.send("DELETE", f"/resource_providers/{write.uuid}")
-        self._known.delete(write.uuid)
+        self._stands.pop(write.uuid, None)
+        self._last_modified = ""  # a listing without this provider can have an earlier date
         self._log("deleted provider name=%s uuid=%s", write.name, write.uuid)
 
 
-class _Known:
-    """What is known of a tree while a plan is carried out; providers of unknown generation are not in it."""
-
-    def __init__(self, observed: ObservedTree) -> None:
-        self._last_modified = observed.last_modified
-        self._stands = observed.by_uuid
-
-    @property
-    def tree(self) -> ObservedTree:
-        return ObservedTree(tuple(self._stands.values()), self._last_modified)
-
-    def __contains__(self, uuid: str) -> bool:
-        return uuid in self._stands
-
-    def __getitem__(self, uuid: str) -> ObservedProvider:
-        return self._stands[uuid]
-
-    def apply(self, write: _OfOne, generation: int | None = None) -> None:
-        """Carry out a write on one provider; ``generation`` is its new one, None: it stays."""
-        apply(write, self._stands)
-        if generation is not None:
-            self._stands[write.uuid] = replace(self._stands[write.uuid], generation=generation)
-
-    def forget(self, uuids: Iterable[str]) -> None:
-        for uuid in uuids:
-            self._stands.pop(uuid, None)
-
-    def delete(self, uuid: str) -> None:
-        self._stands.pop(uuid, None)
-        self._last_modified = ""  # a listing without this provider can have an earlier date
+_Pairs = Iterable[tuple[SetInventories, Mapping[str, Inventory]]]  # each write with what stands on its provider
 
 
-def _one_by_one(reshape: Reshape, known: _Known) -> list[SetInventories]:
+def _one_by_one(pairs: _Pairs) -> list[SetInventories]:
     """Return writes of single providers: first those that only take away, so that no device is offered twice."""
-    stocks = {one.uuid: known[one.uuid].provider.inventories for one in reshape.inventories}
-    losses = [_loss(one, stocks[one.uuid]) for one in reshape.inventories]
-    gains = [one for one in reshape.inventories if _gains(one, stocks[one.uuid])]
-    return [*filter(None, losses), *gains]
+    losses = [_loss(one, stands) for one, stands in pairs]
+    return [*filter(None, losses), *(one for one, stands in pairs if _gains(one, stands))]
 
 
-def _takes_reservations_along(reshape: Reshape, known: _Known) -> bool:
+def _takes_reservations_along(pairs: _Pairs) -> bool:
     """Return whether reserved stock goes from one provider to another: an end between two writes would forget it."""
     lost, gained = set[str](), set[str]()
-    for one in reshape.inventories:
-        stands = known[one.uuid].provider.inventories
+    for one, stands in pairs:
         for name in stands.keys() | one.inventories.keys():
             (total, reserved), (was, theirs) = (
                 (stock[name].total, stock[name].reserved) if name in stock else (0, 0)
