@@ -23,7 +23,7 @@ from reportclient.tree import Inventory
 
 pytestmark = pytest.mark.contract
 
-EXAMPLES = int(os.environ.get("REQUESTS", "40"))
+EXAMPLES = int(os.environ.get("REQUESTS", "25"))
 TRAITS = ("HW_CPU_X86_AVX", "HW_CPU_X86_AVX2", "STORAGE_DISK_SSD")
 CLASSES = ("MEMORY_MB", "VGPU", "SRIOV_NET_VF", "PCPU")
 AGGREGATES = tuple(str(uuid.UUID(int=0xA0 + number)) for number in range(3))

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.contract
 
 DEVICES = DevicePolicy(report=True, discover_all=True, mdevs=(MdevRule(type="a"),))
 ON_PLACEMENT = settings(
-    max_examples=5,
+    max_examples=3,
     phases=(Phase.explicit, Phase.generate),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -10,9 +10,10 @@ from beds.upgrades import Story, Upgrade, stories
 pytestmark = pytest.mark.live
 
 SSD = "STORAGE_DISK_SSD"  # which none of the hosts has
+STORIES = [story for story in stories() if story.folder.name[:2] in ("01", "05", "07", "11")]  # each begins otherwise
 
 
-@pytest.mark.parametrize("story", [*stories()], ids=lambda story: story.folder.name)
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.folder.name)
 def test_the_command_says_of_a_request_what_placement_says(
     story: Story, placement_server: PlacementServer, tmp_path: Path
 ) -> None:

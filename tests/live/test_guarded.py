@@ -86,7 +86,7 @@ def get(url: str, *, timeout: float = 5.0) -> bytes:
     return bytes(session.get(url, headers={"X-Auth-Token": "secret"}, authenticated=False).content)
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 305, 307, 308])
+@pytest.mark.parametrize("status", [301, 303, 308])
 def test_a_token_does_not_follow_a_redirect_to_another_server(status: int) -> None:
     with served({"/": whole(b"caught")}) as sink, served({"/": redirect(f"{sink.url}/", status)}) as server:
         with pytest.raises(UnusableAnswer, match=f"another server, {sink.url}/") as caught:
@@ -173,10 +173,9 @@ def _endpoint(url: str) -> dict[str, str]:
     return {"interface": "public", "url": url, "region": "RegionOne", "region_id": "RegionOne"}
 
 
-@pytest.mark.parametrize("status", [301, 307])
 @pytest.mark.parametrize("service", ["placement", "keystone", "ironic", "nova"])
 def test_no_service_gets_the_login_sent_elsewhere(
-    service: str, status: int, write_config: Callable[..., Path], tmp_path: Path
+    service: str, write_config: Callable[..., Path], tmp_path: Path
 ) -> None:
     asked: list[Request] = []
     caught: list[Request] = []
@@ -186,7 +185,7 @@ def test_no_service_gets_the_login_sent_elsewhere(
         return as_json(200, {})
 
     with Proxy("", hook=take) as sink, Proxy("") as services, Proxy("") as keystone:
-        elsewhere, login = sends_elsewhere(sink, status), keystone_for(services, sink)
+        elsewhere, login = sends_elsewhere(sink, 307), keystone_for(services, sink)
 
         def answer(request: Request, forward: object) -> proxy.Answer:
             asked.append(request)
