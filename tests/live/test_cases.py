@@ -8,7 +8,7 @@ from uuid import NAMESPACE_DNS, uuid5
 
 import pytest
 
-from beds.agents import Result, run_agent
+from beds.agents import Result, run_agent, run_here
 from beds.by_hand import ByHand
 from beds.cases import set_by_hand, write_archive, write_config, write_pmem, write_sev
 from beds.guests import GuestSpec, add_guests
@@ -100,7 +100,7 @@ def test_the_first_step_is_what_discover_shows(path: Path, tmp_path: Path) -> No
         conf["libvirt"] |= write_pmem(archive)
     config = write_config(conf, tmp_path / "nova.conf")
 
-    result = run_agent("discover", "--host", archive, "--config-file", config, "--format", "json")
+    result = run_here("discover", "--host", archive, "--config-file", config, "--format", "json")
 
     assert result.code == 0, result.err
     assert by_provider(result.json) == by_provider(step["after"])

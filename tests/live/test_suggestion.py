@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from beds.agents import run_agent
+from beds.agents import run_here
 from beds.golden import GoldenHost, golden_hosts
 
 pytestmark = pytest.mark.live
@@ -14,7 +14,7 @@ HOSTS = {one.folder.name: one for one in golden_hosts()}
 
 
 def suggested(host: GoldenHost) -> str:
-    done = run_agent("discover", "--host", host.archive, "--config-file", host.config, "--suggest")
+    done = run_here("discover", "--host", host.archive, "--config-file", host.config, "--suggest")
     assert done.code == 0, done.err
     return done.out
 
@@ -31,14 +31,14 @@ def configured(host: GoldenHost, folder: Path) -> Path:
 def test_what_is_suggested_is_read_and_each_line_has_an_effect(name: str, tmp_path: Path) -> None:
     path = configured(HOSTS[name], tmp_path)
 
-    done = run_agent("discover", "--host", HOSTS[name].archive, "--config-file", path, "--format", "json")
+    done = run_here("discover", "--host", HOSTS[name].archive, "--config-file", path, "--format", "json")
 
     assert done.code == 0, done.err
     assert "configuration:" not in done.err
 
 
 def totals(host: GoldenHost, path: Path) -> dict[str, int]:
-    done = run_agent("discover", "--host", host.archive, "--config-file", path, "--format", "json")
+    done = run_here("discover", "--host", host.archive, "--config-file", path, "--format", "json")
     assert done.code == 0, done.err
     stocks = [one["inventories"] for one in done.json["providers"].values()]
     names = {name for one in stocks for name in one} - {"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"}
