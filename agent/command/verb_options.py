@@ -80,11 +80,9 @@ def parse_new_file(text: str) -> Path:
 
 
 def parse_picture(text: str) -> Path:
-    """Parse the name of a picture to write, whose suffix says which kind it is to be."""
-    if Path(text).suffix not in (".html", ".svg"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a picture: end it with .html or .svg")
-    if Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"{text!r} is a folder: name a file, for instance plan.html")
+    """Parse the name of a picture to write."""
+    if Path(text).suffix != ".html" or Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a picture: name a file, for instance plan.html")
     return parse_new_file(text)
 
 
@@ -140,8 +138,8 @@ TAKE_OVER = Option(
 RENAME = Option("--rename-from", "this host was called OLD: rename its providers", metavar="OLD")
 PICTURE = Option(
     "--picture",
-    "draw it too: one page for a browser (FILE.html), or the drawing alone (FILE.svg); replaces such a file",
-    metavar="FILE",
+    "draw it too, in a page for a browser; replaces such a file",
+    metavar="FILE.html",
     type=parse_picture,
 )
 ALL = Option("--all", "leave nothing out of the tables, and fold nothing that is alike")

@@ -1,4 +1,4 @@
-"""Writes a picture: one page of HTML that needs nothing from elsewhere, or the drawing of one node alone as SVG."""
+"""Writes a picture: one page of HTML that needs nothing from elsewhere; the browser places the boxes."""
 
 import hashlib
 from base64 import b64encode
@@ -11,66 +11,60 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from agent import VERSION
-from agent.command.picture.drawing import clean_text, draw, guest_rules
 from agent.command.picture.subjects import Subject
 from agent.errors import ConfigError
 from agent.state.files import replace_named
 
-HTML, SVG = ".html", ".svg"
+COLOURS = 12
+_MARKS = {" ": "", "+": "made", "-": "gone", "~": "changed", ">": "put", "!": "wrong"}
 
 
 def write_picture(path: Path, title: str, subjects: Sequence[Subject], told: str = "") -> None:
     """
-    Write a picture of these nodes, whole or not at all; the suffix of ``path`` says which kind.
-
-    A page has below the drawings what the verb printed, ``told``.
+    Write a picture of these nodes, whole or not at all, with what the verb printed, ``told``.
 
     Raises:
-        ConfigError: it cannot be written, or is of several nodes as SVG.
+        ConfigError: it cannot be written.
     """
-    if path.suffix == SVG and len(subjects) != 1:
-        raise ConfigError(f"{path}: a drawing alone shows one node, and there are {len(subjects)}: name a file {HTML}")
-    text = page(title, subjects, told) if path.suffix == HTML else alone(subjects[0])
     try:
-        replace_named(path, text)
+        replace_named(path, page(title, subjects, told))
     except OSError as error:
         raise ConfigError(f"cannot write the picture {path}: {error.strerror}") from error
 
 
 def page(title: str, subjects: Sequence[Subject], told: str = "") -> str:
-    """Return a page with the drawings of all subjects, and what the verb printed."""
-    guests: dict[str, int] = {}
-    drawn = [(subject, Markup(draw(subject, guests))) for subject in subjects]
-    style = _style(guests)
+    """Return a page with the trees of all subjects, and what the verb printed."""
+    boxes = (box for subject in subjects for _, root in subject.trees for box in root.every())
+    named = dict.fromkeys(chip.guest for box in boxes for chip in box.chips)
+    guests = {guest: number for number, guest in enumerate(named)}
+    style = f"{_file('style.css')}{''.join(map(_lit, guests.values()))}"
     template = Environment(autoescape=True, undefined=StrictUndefined, finalize=_finalized).from_string(
         _file("page.html.j2")
     )
     return template.render(
         title=title,
-        subjects=drawn,
+        subjects=subjects,
+        guests=guests,
+        marks=_MARKS,
+        colours=COLOURS,
+        told=told.splitlines(),
         style=Markup(style),
-        guests=bool(guests),
         hash=f"sha256-{b64encode(hashlib.sha256(style.encode()).digest()).decode()}",
         version=VERSION,
-        told=told.splitlines(),
         made=datetime.now(UTC).isoformat(sep=" ", timespec="minutes"),
     )
 
 
 def _finalized(value: object) -> object:
     """Return a value as the page shows it: of text from elsewhere only what can be printed."""
-    return value if isinstance(value, Markup) or not isinstance(value, str) else clean_text(value)
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return "".join(one if one.isprintable() else "�" for one in value)
 
 
-def alone(subject: Subject) -> str:
-    """Return the drawing of one node with its own style."""
-    guests: dict[str, int] = {}
-    draw(subject, guests)  # numbers the guests, of which the style speaks
-    return draw(subject, guests, style=_style(guests))
-
-
-def _style(guests: dict[str, int]) -> str:
-    return f"{_file('style.css')}{guest_rules(guests.values())}\n"
+def _lit(guest: int) -> str:
+    """Return the style by which pointing at one chip of a guest lights all that is of this guest."""
+    return f"body:has(.g{guest}:is(:hover,:focus)) .g{guest}{{opacity:1}}\n"
 
 
 def _file(name: str) -> str:

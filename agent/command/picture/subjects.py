@@ -1,19 +1,43 @@
-"""What a picture shows, from what the verbs found: trees as boxes, and links of guests. Pure."""
+"""What a picture shows, from what the verbs found: trees as boxes with what guests have. Pure."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.audit.decide.findings import Finding
 from agent.command.changes import rows, terms_of
-from agent.command.picture.boxes import Box, Chip
 from agent.command.plan_results import Forecast, ShownTree
 from agent.command.wording import alike, grouped
 from agent.sync.json_form import by_consumer
 from reportclient.allocations import Observed, usages
 from reportclient.tree import ObservedProvider
 
-Links = tuple[tuple[str, str, str], ...]
-"""(guest, provider before, provider after) of each amount that is counted elsewhere."""
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """What one guest has on a provider."""
+
+    guest: str  # uuid of the consumer
+    text: str
+    moves: bool  # whether it is counted elsewhere before or after
+    wrong: bool = False  # whether an audit found something about it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """A provider, or several alike, with its lines of text, the chips of its guests and what is below it."""
+
+    name: str
+    label: str  # the name as it is written: without that of the root, or those of several alike
+    mark: str  # as ``agent.command.changes.Mark``, or ! for one with a finding
+    lines: tuple[str, ...] = ()
+    chips: tuple[Chip, ...] = ()
+    below: tuple["Box", ...] = ()
+
+    def every(self) -> Iterator["Box"]:
+        """Iterate over this box and all below it, outer ones first."""
+        yield self
+        for box in self.below:
+            yield from box.every()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +46,6 @@ class Subject:
 
     node: str
     trees: tuple[tuple[str, Box], ...]  # (title, root): one, or before and after
-    links: Links = ()
     refusals: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)  # of guests, by consumer
 
@@ -38,7 +61,6 @@ def of_conversion(data: Forecast, refusals: Iterable[str]) -> Subject:
             ("before", _tree(data.before, names, moving, {name: "-" for name, mark in marks.items() if mark == "-"})),
             ("after", _tree(data.after, names, moving, marks)),
         ),
-        links=tuple((one.consumer, one.from_provider, one.to_provider) for one in data.shown.plan.moves),
         refusals=tuple(refusals),
         names=names,
     )
