@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.goals import Goal, print_table
 from bench.lab import AGENT, HERE, run, write_config
-from drivers.fake.archives import generate_fleet
+from drivers.fake.archives import write_host
 
 RUNS = 10
 WALL_GOAL_S = 0.3
@@ -45,7 +45,7 @@ def _cost(command: list[str]) -> tuple[float, float]:
 
 
 def _imports(scratch: Path) -> Goal:
-    (archive,) = generate_fleet(scratch / "startup", 1, seed=0, shape="small")
+    archive = write_host(scratch / "startup", seed=0, shape="small")
     config = write_config(scratch / "startup")
     discover = [AGENT, "discover", "--host", archive.root, "--config-file", config, "--format", "json"]
     looked = run([sys.executable, "-X", "importtime", *discover])

@@ -63,13 +63,13 @@ class Driver(Protocol):
         """Classes and traits that ``shape`` can ever put on a root; ``below`` has those that only its children get."""
         ...
 
-    def nodes(self) -> tuple[str, ...]:
-        """Return the nodes that this agent reports, by the names of their root providers."""
+    def name(self) -> str:
+        """Return the name of the root provider that this driver reports."""
         ...
 
-    def survey(self, node: str) -> Survey:
+    def survey(self, name: str) -> Survey:
         """
-        Read one node whole.
+        Read the host whole, as the root provider of this name.
 
         Raises:
             DiscoveryError: something could not be read. Never a shorter survey.

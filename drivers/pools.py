@@ -95,10 +95,10 @@ class PoolDriver:
     def emitted(self) -> Names:
         return Names(frozenset({"DISK_GB"}), frozenset({SHARES, MARKER, self._mark}))
 
-    def nodes(self) -> tuple[str, ...]:
-        return (self._survey.facts.hostname,)
+    def name(self) -> str:
+        return self._survey.facts.hostname
 
-    def survey(self, node: str) -> Survey:
+    def survey(self, name: str) -> Survey:
         return self._survey
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:

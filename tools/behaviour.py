@@ -297,9 +297,9 @@ def _step(placement: Any, after: dict[str, Any]) -> None:
 
 
 def made_up(shape: str, world: World) -> None:
-    """Made-up hosts of one shape."""
-    fleet = f"[DEFAULT]\ncompute_driver = fake.FakeDriver\n[fake]\nhosts = 3\nshape = {shape}\n"
-    world.options = ["--config-file", world.write("agent.conf", fleet)]
+    """A made-up host of one shape."""
+    fake = f"[DEFAULT]\ncompute_driver = fake.FakeDriver\n[fake]\nshape = {shape}\n"
+    world.options = ["--config-file", world.write("agent.conf", fake)]
     for verb in ("discover", "plan", "sync", "show", "audit", "plan"):
         world.run(verb)
     for verb in ("plan", "show"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.command.exits import Exit
 from agent.command.host_tables import print_adoption
-from agent.command.result import Report, open_hosts, settings_of
+from agent.command.result import Report, open_host, settings_of
 from agent.command.results import Adoption, FoundRoot
 from agent.command.screen import agreed
 from agent.errors import ConfigError
@@ -34,10 +34,7 @@ def adopt(options: argparse.Namespace) -> Report:
     """Show the providers that may be this host's root, and write the uuid of the right one after a yes."""
     folders = settings_of(options).folders.identity
     known = read_identity(folders)
-    with open_hosts(options) as nodes:
-        if len(nodes) != 1:
-            raise ConfigError(f"adopt is for one host, and this driver reports {len(nodes)}")
-        (here,) = nodes
+    with open_host(options) as here:
         survey = here.survey()
     if known and not here.unlike_before(known, survey):
         raise ConfigError(

@@ -9,8 +9,8 @@ from agent.audit.audit import AskNova, AuditResult, witness
 from agent.audit.heal import UNASKED, Healed, HealPolicy, RepairOutcome, decide_repairs, heal, read_policy
 from agent.command.exits import Exit
 from agent.command.host_tables import print_findings
-from agent.command.picture.subjects import Subject, of_audit
-from agent.command.result import Report, choice_of, open_hosts, settings_of
+from agent.command.picture.subjects import of_audit
+from agent.command.result import Report, choice_of, open_host, settings_of
 from agent.command.results import Audit, AuditedFinding, Written
 from agent.connect.choice import open_nova
 from agent.errors import StateError
@@ -26,43 +26,34 @@ from reportclient.errors import TreeMismatch
 
 
 def audit(options: argparse.Namespace) -> Report:
-    """Report the findings of each node; with --heal carry out the repairs that the policy allows."""
+    """Report the findings of this host; with --heal carry out the repairs that the policy allows."""
     policy = read_policy(options.policy) if options.policy else HealPolicy()
     settings = settings_of(options)
     nova = open_nova(settings, choice_of(options))
-    findings: list[AuditedFinding] = []
-    young: list[str] = []
-    remarks: list[str] = []
-    names: dict[str, str] = {}
-    subjects: list[Subject] = []
-    failed, silence = False, ""
-    with open_hosts(options) as nodes:
-        for node in nodes:
-            result, outcomes, remark = _audit_one(node, policy, options, nova.witness if nova else None)
-            about = {one.finding.consumer for one in outcomes if one.finding.consumer}
-            names |= {uuid: name for uuid, name in result.names.items() if uuid in about}
-            findings += [_shown(result, outcome) for outcome in outcomes]
-            subjects.append(
-                of_audit(
-                    [one.finding for one in outcomes], Observed(result.tree, result.memory.allocations), result.names
-                )
-            )
-            healed = {outcome.finding.consumer for outcome in outcomes if outcome.healed is Healed.HEALED}
-            young += [uuid for uuid in result.young if uuid not in healed]
-            silence = silence or result.silence
-            remarks += [remark] if remark else []
-            failed = failed or any(outcome.healed is Healed.FAILED for outcome in outcomes)
-    if silence:
-        remarks.append(f"no finding that needs nova's answer is repaired: {silence}")
-    remarks += _too_young(young, settings.audit_grace_s)
+    with open_host(options) as node:
+        result, outcomes, remark = _audit_one(node, policy, options, nova.witness if nova else None)
+    about = {one.finding.consumer for one in outcomes if one.finding.consumer}
+    findings = tuple(_shown(result, outcome) for outcome in outcomes)
+    healed = {outcome.finding.consumer for outcome in outcomes if outcome.healed is Healed.HEALED}
+    young = tuple(uuid for uuid in result.young if uuid not in healed)
+    silence = f"no finding that needs nova's answer is repaired: {result.silence}" if result.silence else ""
+    failed = any(outcome.healed is Healed.FAILED for outcome in outcomes)
     left = [one for one in findings if one.outcome is not Healed.HEALED]
     ending = Exit.ERROR if failed else Exit.DIFFERENCES if left else Exit.DONE
     return Report(
-        data=Audit(findings=tuple(findings), young=tuple(young), light=options.light, nova=silence, names=names),
+        data=Audit(
+            findings=findings,
+            young=young,
+            light=options.light,
+            nova=result.silence,
+            names={uuid: name for uuid, name in result.names.items() if uuid in about},
+        ),
         table=print_findings,
         exit=ending,
-        remarks=remarks,
-        subjects=subjects,
+        remarks=[*filter(None, (remark, silence)), *_too_young(young, settings.audit_grace_s)],
+        subjects=[
+            of_audit([one.finding for one in outcomes], Observed(result.tree, result.memory.allocations), result.names)
+        ],
     )
 
 

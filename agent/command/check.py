@@ -14,7 +14,7 @@ from agent.command.doubts import doubtful_names, tell_searched
 from agent.command.open_files import open_files
 from agent.command.result import choice_of, settings_of
 from agent.command.results import Check
-from agent.connect.choice import Choice, asking_nova, open_client, open_driver, open_nova, read_hosts
+from agent.connect.choice import Choice, asking_nova, open_client, open_driver, open_nova, read_host
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.nova.client import NovaClient
 from agent.service.metrics import family_of
@@ -54,13 +54,11 @@ def check_host(options: argparse.Namespace) -> tuple[Check, ...]:
     checks = [*check_option_names(settings), *tell_rules(settings), *check_passwords(settings), try_state(settings)]
     checks.append(_try("service", partial(_check_service, settings)))
     checks += _check_approvals(settings)
-    surveys: dict[str, Survey] = {}
     try:
         with open_driver(settings, choice) as driver:
-            for node, survey in read_hosts(driver, choice):
-                surveys[node] = survey
-                checks += _check_shape(driver, survey, settings)
-            checks += _check_placement(settings, choice, driver, surveys)
+            node, survey = read_host(driver, choice)
+            checks += _check_shape(driver, survey, settings)
+            checks += _check_placement(settings, choice, driver, node, survey)
     except USER_ERRORS as error:
         checks.append(Check("host", False, one_line(error)))
     return tuple(checks)
@@ -213,23 +211,22 @@ def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> list[Che
     return [Check("host", True, detail), *lacking, *unmatched, *odd, *guests, *notes]
 
 
-def _check_placement(settings: Settings, choice: Choice, driver: Driver, surveys: Mapping[str, Survey]) -> list[Check]:
+def _check_placement(settings: Settings, choice: Choice, driver: Driver, node: str, survey: Survey) -> list[Check]:
     try:
         client, where = open_client(settings, choice)
-        client.find(next(iter(surveys)))
+        client.find(node)
     except USER_ERRORS as error:
         return [Check("placement", False, one_line(error))]
     version = ".".join(map(str, client.microversion))
     checks = [Check("placement", True, f"{where} answers at microversion {version}"), _check_clock(client)]
     checks += [_try("role", partial(_check_role, client))]
-    for node, survey in surveys.items():
-        nova = asking_nova(settings, choice)
-        one = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where, nova=nova)
-        checks += check_pass(one, survey)
-        if settings.apis.nova_chosen:
-            checks.append(try_nova(one, survey, partial(open_nova, settings, choice)))
-        elif not settings.reports_root:
-            checks.append(Check("nova", True, UNASKED))
+    nova = asking_nova(settings, choice)
+    one = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where, nova=nova)
+    checks += check_pass(one, survey)
+    if settings.apis.nova_chosen:
+        checks.append(try_nova(one, survey, partial(open_nova, settings, choice)))
+    elif not settings.reports_root:
+        checks.append(Check("nova", True, UNASKED))
     return checks
 
 

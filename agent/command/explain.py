@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from agent.command.results import ExplainedProvider, Explanation
-from agent.connect.choice import Choice, open_client, open_driver, read_hosts, settings_for
+from agent.connect.choice import Choice, open_client, open_driver, read_host, settings_for
 from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.state.identity import planned_identity
@@ -34,43 +34,45 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> ExplainedPr
             lacks that class or trait. Else as a survey.
     """
     settings = settings_for(choice)
-    known: list[str] = []
     with open_driver(settings, choice) as driver:
-        for node, survey in read_hosts(driver, choice):
-            asked = choice.embedded or settings.apis.placement_chosen
-            observed, conditions = _standing(settings, choice, node) if asked else (None, ())
-            facts = without_doubled(survey.facts, settings.policy, observed)
-            shaped = shape(facts, settings.policy, observed)
-            provider = find(shaped, name)
-            if provider is None:
-                if odd := odd_sentence(facts, name):
-                    raise ConfigError(f"this host reports no provider {name}: {odd}")
-                known += names(shaped)
-                continue
-            additions = read_additions(settings.operator_files.folder, required=settings.operator_files.named)
-            _, added = add(shaped.tree, planned_identity(node), additions, observed=observed or ObservedTree())
-            stands = observed.by_name.get(provider.name) if observed else None
-            given = set_on(stands) if stands else frozenset[str]()
-            found = explain_stock(provider, added.get(provider.name, Names()), given, what)
-            if not found and what == DISK and settings.policy.disk.shared and provider.parent is None:
-                raise ConfigError(
-                    f"{provider.name} has no {DISK} of its own: by [agent] shared_disk the provider of the "
-                    f"storage that it shares with other hosts has it (openstack resource provider list)"
-                )
-            if not found:
-                raise ConfigError(f"{provider.name} has no {what}: see compute-node-agent explain {provider.name}")
-            return ExplainedProvider(
-                provider=provider.name,
-                parent=provider.parent,
-                left_to=NOVA_COMPUTE if _is_left_to_nova(settings, shaped, provider) else None,
-                counted_in=node if provider in shaped.counted_in else None,
-                reasons=found,
-                conditions=tuple(
-                    one for one in conditions if one.provider == provider.name or not (one.provider or provider.parent)
-                ),
+        node, survey = read_host(driver, choice)
+        asked = choice.embedded or settings.apis.placement_chosen
+        observed, conditions = _standing(settings, choice, node) if asked else (None, ())
+        facts = without_doubled(survey.facts, settings.policy, observed)
+        shaped = shape(facts, settings.policy, observed)
+        provider = find(shaped, name)
+        if provider is None:
+            why = odd_sentence(facts, name) or _told(shaped, name)
+            raise ConfigError(f"this host reports no provider {name}: {why}")
+        additions = read_additions(settings.operator_files.folder, required=settings.operator_files.named)
+        _, added = add(shaped.tree, planned_identity(node), additions, observed=observed or ObservedTree())
+        stands = observed.by_name.get(provider.name) if observed else None
+        given = set_on(stands) if stands else frozenset[str]()
+        found = explain_stock(provider, added.get(provider.name, Names()), given, what)
+        if not found and what == DISK and settings.policy.disk.shared and provider.parent is None:
+            raise ConfigError(
+                f"{provider.name} has no {DISK} of its own: by [agent] shared_disk the provider of the "
+                f"storage that it shares with other hosts has it (openstack resource provider list)"
             )
-    hint = f" (a class comes after its provider: explain {known[0]} {name})" if name.isupper() and known else ""
-    raise ConfigError(f"this host reports no provider {name}: it reports {', '.join(known[:20])}{hint}")
+        if not found:
+            raise ConfigError(f"{provider.name} has no {what}: see compute-node-agent explain {provider.name}")
+        return ExplainedProvider(
+            provider=provider.name,
+            parent=provider.parent,
+            left_to=NOVA_COMPUTE if _is_left_to_nova(settings, shaped, provider) else None,
+            counted_in=node if provider in shaped.counted_in else None,
+            reasons=found,
+            conditions=tuple(
+                one for one in conditions if one.provider == provider.name or not (one.provider or provider.parent)
+            ),
+        )
+
+
+def _told(shaped: Explained, name: str) -> str:
+    """Return which providers there are, and that a class comes after its provider."""
+    known = list(names(shaped))
+    hint = f" (a class comes after its provider: explain {known[0]} {name})" if name.isupper() else ""
+    return f"it reports {', '.join(known[:20])}{hint}"
 
 
 def find(shaped: Explained, name: str) -> Reasoned | None:

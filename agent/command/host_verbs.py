@@ -33,11 +33,11 @@ from agent.command.outcomes import (
 from agent.command.picture.subjects import Subject, of_conversion, of_shown
 from agent.command.plan_results import ApprovalAnswer, DesiredTree, Forecast, Foreseen, ShownTree, shown_plan
 from agent.command.plan_tables import print_conversion, print_foreseen, print_withdrawn
-from agent.command.result import Printer, Report, choice_of, open_hosts, placement_of, settings_of
+from agent.command.result import Printer, Report, choice_of, open_host, placement_of, settings_of
 from agent.command.results import Checks, Suggestion, Usages, Withdrawn
 from agent.command.suggestion import TYPE_FILES, suggestion
 from agent.connect.adapters import ApiLook, look_for_placement
-from agent.connect.choice import open_driver, read_hosts, settings_for
+from agent.connect.choice import open_driver, read_host, settings_for
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
@@ -53,6 +53,7 @@ from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode, conditions_left
 from agent.sync.outcome import Outcome, Status
 from agent.sync.plan_file import read_plans, write_plans
+from agent.sync.pool_node import pool_nodes
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee
 from drivers.base import Survey
@@ -61,7 +62,7 @@ from reportclient.allocations import Allocation, Observed, apply_moves
 from reportclient.forecast import forecast
 from reportclient.plan import Plan
 from reportclient.recording import Unrecorded
-from reportclient.tree import ObservedTree, Provider
+from reportclient.tree import ObservedTree
 
 
 def discover(options: argparse.Namespace) -> Report:
@@ -70,74 +71,52 @@ def discover(options: argparse.Namespace) -> Report:
         return _suggest(options)
     choice = choice_of(options)
     settings = settings_of(options)
-    providers: dict[str, Provider] = {}
-    remarks: list[str] = []
     with open_driver(settings, choice) as driver:
         additions = read_additions(settings.operator_files.folder, required=settings.operator_files.named)
-        for node, survey in read_hosts(driver, choice):
-            tree, holdings = driver.shape(survey, settings.policy, None)
-            told = survey.compute_id and parse_identity(survey.compute_id, "compute_id of the host archive")
-            identity = told if settings.recorded else read_identity(settings.folders.identity)
-            tree, _ = add(tree, identity or planned_identity(node), additions)
-            providers |= {one.name: one for one in tree}
-            remarks += [
-                *holdings.of_guests,
-                *holdings.lacking,
-                *holdings.notes,
-                *doubts(settings, survey),
-                *holdings.backing.odd.sentences.values(),
-            ]
-    return Report(data=DesiredTree(providers), table=print_tree, remarks=remarks)
+        node, survey = read_host(driver, choice)
+        tree, holdings = driver.shape(survey, settings.policy, None)
+    told = survey.compute_id and parse_identity(survey.compute_id, "compute_id of the host archive")
+    identity = told if settings.recorded else read_identity(settings.folders.identity)
+    tree, _ = add(tree, identity or planned_identity(node), additions)
+    remarks = [
+        *holdings.of_guests,
+        *holdings.lacking,
+        *holdings.notes,
+        *doubts(settings, survey),
+        *holdings.backing.odd.sentences.values(),
+    ]
+    return Report(data=DesiredTree({one.name: one for one in tree}), table=print_tree, remarks=remarks)
 
 
 def _suggest(options: argparse.Namespace) -> Report:
     """Report lines of configuration for the devices of this host."""
     choice = choice_of(options)
     with open_driver(settings_of(options), choice, attributes=TYPE_FILES) as driver:
-        texts = [suggestion(survey.facts.devices) for _, survey in read_hosts(driver, choice)]
-    return Report(data=Suggestion(tuple("\n\n".join(texts).split("\n"))), table=print_suggestion)
+        _, survey = read_host(driver, choice)
+    return Report(data=Suggestion(tuple(suggestion(survey.facts.devices).split("\n"))), table=print_suggestion)
 
 
 def show(options: argparse.Namespace) -> Report:
     """Report the tree that placement holds under this host's name, or with --project what a project uses."""
     if options.project:
         return show_usages(options)
-    shown: list[ShownTree] = []
-    missing: list[str] = []
-    remarks: list[str] = []
-    with open_hosts(options) as nodes:
-        for one in nodes:
-            if options.node not in (None, one.name):
-                continue
-            standing = one.client.find(one.name)
-            if standing is None:
-                missing.append(one.name)
-                continue
-            observed = one.client.observe(standing)
-            held = one.client.allocations(observed)
-            names: dict[str, str] = {}
-            try:
-                names = names_of({each.consumer for each in held}, one.survey())
-            except DiscoveryError as error:
-                remarks.append(f"guests are shown without names, as this host cannot be read: {error}")
-            conditions = conditions_left(one.settings, standing, one.where)
-            shown.append(ShownTree(Observed(observed, held), names, conditions))
-    if options.node and not shown and not missing:
-        raise ConfigError(f"--node {options.node}: this agent reports no such node")
-    if missing:
-        remarks.append(f"placement has no provider {', '.join(missing)}: run compute-node-agent sync first")
-    ending = Exit.ERROR if missing else Exit.DONE
-    return Report(
-        data=_together(shown), table=print_shown, exit=ending, remarks=remarks, subjects=[*map(of_shown, shown)]
-    )
-
-
-def _together(several: Sequence[ShownTree]) -> ShownTree:
-    """Return the trees of all nodes as one."""
-    tree = ObservedTree(tuple(seen for one in several for seen in one.observed.tree))
-    held = tuple(each for one in several for each in one.observed.allocations)
-    names = {uuid: name for one in several for uuid, name in one.names.items()}
-    return ShownTree(Observed(tree, held), names, tuple(each for one in several for each in one.conditions))
+    with open_host(options) as one:
+        if options.node not in (None, one.name):
+            raise ConfigError(f"--node {options.node}: this agent reports no such node")
+        standing = one.client.find(one.name)
+        observed = one.client.observe(standing) if standing else ObservedTree()
+        held = one.client.allocations(observed)
+        names, remarks = dict[str, str](), list[str]()
+        try:
+            names = names_of({each.consumer for each in held}, one.survey()) if standing else {}
+        except DiscoveryError as error:
+            remarks.append(f"guests are shown without names, as this host cannot be read: {error}")
+        conditions = conditions_left(one.settings, standing, one.where) if standing else ()
+    shown = ShownTree(Observed(observed, held), names, conditions)
+    if standing:
+        return Report(data=shown, table=print_shown, remarks=remarks, subjects=[of_shown(shown)])
+    remarks = [f"placement has no provider {one.name}: run compute-node-agent sync first"]
+    return Report(data=shown, table=print_shown, exit=Exit.ERROR, remarks=remarks)
 
 
 def show_usages(options: argparse.Namespace) -> Report:
@@ -155,8 +134,8 @@ def plan(options: argparse.Namespace) -> Report:
     drafts: list[tuple[ComputeNode, Draft]] = []
     if options.out:
         check_folder(options.out, "file")
-    with open_hosts(options, pools=True) as nodes:
-        for one in nodes:
+    with open_host(options) as host:
+        for one in (*pool_nodes(host), host):
             draft, verdict, said = _look(one, wishes, options)
             drafts.append((one, draft))
             records.append(_foreseen(one.name, draft, verdict))
@@ -182,25 +161,20 @@ def reshape(options: argparse.Namespace) -> Report:
     wishes = replace(wishes_of(options), reshape=True)
     api = _look_for_api(options)
     remarks = [] if api.up is False else [f"{options.verb} --apply would refuse this: {api.told}"]
-    records: list[Foreseen] = []
-    with open_hosts(options) as nodes:
-        for one in nodes:
-            draft, verdict, said = _look(one, wishes, options, agreed=True)
-            doing = "approve" if options.approve else "apply"
-            remarks += [*said, *(f"{options.verb} --{doing} would refuse this: {note}" for note in verdict.notes)]
-            approval: ApprovalAnswer | None = "refused" if options.approve else None
-            if options.approve and verdict.refused is None:
-                approval, remark = _approve(one, draft, options.digest)
-                remarks.append(remark)
-            against = None if verdict.refused is None or options.approve else True
-            records.append(replace(_foreseen(one.name, draft, verdict), approval=approval, refused=against))
-    if not options.approve:
-        changes = any(one.forecast.shown.plan.operations for one in records)
-        refused = any(one.refused for one in records)
-        ending = Exit.REFUSED if refused else Exit.DIFFERENCES if changes else Exit.DONE
-    elif all(one.approval == "refused" for one in records):
-        # A digest names the plan of one node: with several nodes the plans of the others do not match it.
+    with open_host(options) as one:
+        draft, verdict, said = _look(one, wishes, options, agreed=True)
+        doing = "approve" if options.approve else "apply"
+        remarks += [*said, *(f"{options.verb} --{doing} would refuse this: {note}" for note in verdict.notes)]
+        approval: ApprovalAnswer | None = "refused" if options.approve else None
+        if options.approve and verdict.refused is None:
+            approval, remark = _approve(one, draft, options.digest)
+            remarks.append(remark)
+    against = None if verdict.refused is None or options.approve else True
+    record = replace(_foreseen(one.name, draft, verdict), approval=approval, refused=against)
+    if approval == "refused" or against:
         ending = Exit.REFUSED
+    elif not options.approve:
+        ending = Exit.DIFFERENCES if draft.plan.operations else Exit.DONE
     else:
         ending = Exit.DONE
         remarks += _to_configure(
@@ -208,7 +182,7 @@ def reshape(options: argparse.Namespace) -> Report:
             "before the service starts the next time: otherwise the service plans with the configured layout, and "
             "refuses this plan",
         )
-    return _foreseen_report(records, print_conversion, ending, remarks)
+    return _foreseen_report([record], print_conversion, ending, remarks)
 
 
 def _to_configure(options: argparse.Namespace, when: str) -> list[str]:
@@ -260,20 +234,20 @@ def _look_for_api(options: argparse.Namespace) -> ApiLook:
 
 
 def _convert(options: argparse.Namespace) -> Report:
-    """Convert each node as planned now, or only by the plan of --digest, or with --approved by the approved plan."""
+    """Convert this host as planned now, or only by the plan of --digest, or with --approved by the approved plan."""
     api = _look_for_api(options)
     if api.up is not False:
         with open_driver(settings_of(options), choice_of(options)) as driver:
-            refused = [Outcome(node=node, status=Status.UNSAFE, reasons=(api.told,)) for node in driver.nodes()]
-        return _ended_report(refused, print_start)
+            refused = Outcome(node=driver.name(), status=Status.UNSAFE, reasons=(api.told,))
+        return _ended_report([refused], print_start)
     wishes = replace(wishes_of(options), reshape=not options.approved, agreed=options.digest)
     act = convert_approved if options.approved else convert
-    with open_hosts(options, writes=True) as nodes:
-        outcomes = _each(nodes, partial(act, wishes=wishes))
-    report = _ended_report(outcomes, print_start if options.approved else print_outcome)
+    with open_host(options, writes=True) as one:
+        outcome = act(one, wishes)
+    report = _ended_report([outcome], print_start if options.approved else print_outcome)
     too = "too: otherwise the next pass plans the old layout again"
     remarks = _to_configure(options, too) if report.exit is Exit.DONE else ()
-    drawn = [*map(_converted, outcomes)] if options.picture else []
+    drawn = [_converted(outcome)] if options.picture else []
     return replace(report, remarks=remarks, subjects=drawn)
 
 
@@ -294,11 +268,12 @@ def _forecast(
 
 
 def sync(options: argparse.Namespace) -> Report:
-    """Run one pass over each node; with several nodes, a failed one does not stop the others."""
+    """Run one pass over this host, and over the pool that its agent reports; one that fails does not stop the other."""
     wishes = wishes_of(options)
     saved = read_plans(options.plan) if options.plan else None
     outcomes, remarks = list[Outcome](), list[str]()
-    with open_hosts(options, writes=True, pools=True) as nodes:
+    with open_host(options, writes=True) as host:
+        nodes = (*pool_nodes(host), host)
         for one in nodes:
             with _noted(one, outcomes, alone=len(nodes) == 1):
                 one_saved = None if saved is None else saved.get(one.name)
@@ -318,10 +293,10 @@ def hand_over(options: argparse.Namespace) -> Report:
 
 
 def _leaving(options: argparse.Namespace, leave: Callable[[ComputeNode], Outcome]) -> Report:
-    with open_hosts(options, writes=True) as nodes:
-        outcomes = _each(nodes, leave)
-    report = _ended_report(outcomes, print_left, dry_run=options.dry_run)
-    planned = options.dry_run and any(one.plan.operations for one in outcomes)
+    with open_host(options, writes=True) as one:
+        outcome = leave(one)
+    report = _ended_report([outcome], print_left, dry_run=options.dry_run)
+    planned = options.dry_run and outcome.plan.operations
     return replace(report, exit=Exit.DIFFERENCES) if planned and report.exit is Exit.DONE else report
 
 
@@ -347,18 +322,9 @@ def _explain_request(options: argparse.Namespace) -> Report:
     if options.name:
         raise ConfigError("explain takes the name of a provider or --request FILE, not both")
     wishes = read_request(options.request)
-    with open_hosts(options) as nodes:
-        records = [explain_request(one.client, one.name, wishes) for one in nodes]
-    return _for_each(records, "nodes", print_candidacy, Exit.DONE)
-
-
-def _each(nodes: Sequence[ComputeNode], act: Callable[[ComputeNode], Outcome]) -> list[Outcome]:
-    """Act on each node; with several nodes, a failed one does not stop the others."""
-    outcomes: list[Outcome] = []
-    for one in nodes:
-        with _noted(one, outcomes, alone=len(nodes) == 1):
-            outcomes.append(act(one))
-    return outcomes
+    with open_host(options) as one:
+        record = explain_request(one.client, one.name, wishes)
+    return Report(data=record, table=print_candidacy)
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def host_files(settings: Settings) -> dict[str, str]:
         )
     whole = replace(settings, policy=replace(settings.policy, layout="numa"))  # the layout for which most is read
     with open_driver(whole, Choice()) as driver:
-        (node,) = driver.nodes()
+        node = driver.name()
         survey = look(partial(driver.survey, node))
     if isinstance(survey.facts.disk, DiskUnread):
         raise DiscoveryError(survey.facts.disk.because)

@@ -12,7 +12,6 @@ from agent.command.screen import Screen
 from agent.connect.choice import Choice, node_of, open_client, open_driver, settings_for
 from agent.settings.read import Settings
 from agent.sync.node import ComputeNode
-from agent.sync.pool_node import pool_nodes
 from reportclient.client import PlacementClient
 
 Printer = Callable[[Screen, Any], None]
@@ -71,13 +70,9 @@ def placement_of(options: argparse.Namespace, *, writes: bool = False) -> tuple[
 
 
 @contextmanager
-def open_hosts(
-    options: argparse.Namespace, *, writes: bool = False, pools: bool = False
-) -> Iterator[list[ComputeNode]]:
+def open_host(options: argparse.Namespace, *, writes: bool = False) -> Iterator[ComputeNode]:
     """
-    Open each node that the driver reports, and with ``pools`` the pool that this agent reports, before them.
-
-    Placement is opened first, as it needs no look at the host.
+    Open the node that the driver reports, and before it placement, which needs no look at the host.
 
     Raises:
         ConfigError, StateError, DiscoveryError: as ``open_client`` and ``open_driver``.
@@ -88,5 +83,4 @@ def open_hosts(
         settings = replace(settings, changes=replace(settings.changes, reshape_timeout_s=patience))
     client, where = placement_of(options, writes=writes)
     with open_driver(settings, choice) as driver:
-        nodes = [node_of(node, driver, client, settings, where, choice) for node in driver.nodes()]
-        yield [*(pool_nodes(nodes[0]) if pools else ()), *nodes]
+        yield node_of(driver, client, settings, where, choice)

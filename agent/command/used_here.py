@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping
 
 from agent.allocations.decide.in_use import in_use, uncovered
-from agent.command.result import open_hosts, placement_of, settings_of
+from agent.command.result import open_host, placement_of, settings_of
 from agent.connect.choice import lists_nodes
 from agent.state.identity import read_identity
 from agent.sync.node import ComputeNode
@@ -65,13 +65,12 @@ def _on_host(options: argparse.Namespace, providers: Iterable[str], judge: Judge
         if known is None or client.tree_of(known).keys().isdisjoint(asked):
             return ""
     try:
-        with open_hosts(options) as nodes:
-            for node in nodes:
-                survey = node.survey()
-                root = node.known_uuid(survey)
-                names = {uuid: one for uuid, (one, _) in client.tree_of(root).items()} if root else {}
-                if root and not names.keys().isdisjoint(asked):
-                    return judge(node, survey, root, names)
+        with open_host(options) as node:
+            survey = node.survey()
+            root = node.known_uuid(survey)
+            names = {uuid: one for uuid, (one, _) in client.tree_of(root).items()} if root else {}
+            if root and not names.keys().isdisjoint(asked):
+                return judge(node, survey, root, names)
     except DiscoveryError as error:
         if not getattr(options, "force", False):
             raise

@@ -23,15 +23,15 @@ from agent.sync.node import ComputeNode
 from agent.sync.recorder import Recorder
 from drivers import FAKE, IRONIC
 from drivers.base import Driver, OnOperation, Survey, Watchable, untold
-from drivers.fake.archives import generate_fleet
+from drivers.fake.archives import write_host
 from drivers.host.archive import HostArchive
 from drivers.host.unpack import unpack
 from drivers.ironic.client import IronicClient
 from drivers.ironic.driver import IronicDriver
+from drivers.load import DriverOptions, load_driver
 from drivers.looks import look
 from drivers.policy import OF_CELLS, Layout
 from drivers.rules import rule_attributes
-from drivers.table import DRIVERS, DriverOptions
 from reportclient.client import PlacementClient
 from reportclient.keystone import Sender
 from reportclient.transport import Transport
@@ -96,11 +96,10 @@ def open_driver(
 
     Raises:
         DiscoveryError: ``--host`` names no whole host archive.
-        StateError: made-up hosts cannot be written.
+        StateError: a made-up host cannot be written.
         HypervisorNeeded: the driver reports bare-metal nodes.
     """
     check_hypervisor(settings)
-    load = DRIVERS[settings.hypervisor.driver]
     options = DriverOptions(
         uri=settings.hypervisor.libvirt_uri,
         disk=settings.hypervisor.disk,
@@ -111,7 +110,7 @@ def open_driver(
         told=told,
     )
     if choice.case:
-        yield choice.case.driver(lambda archive: load(replace(options, archive=archive)))
+        yield choice.case.driver(lambda archive: load_driver(replace(options, archive=archive)))
         return
     with ExitStack() as scratch:
         if choice.host:
@@ -119,16 +118,16 @@ def open_driver(
             folder = unpack(choice.host, scratch.enter_context(_scratch())) if is_packed else choice.host
             options = replace(options, archive=HostArchive(folder))
         elif settings.hypervisor.driver == FAKE:
-            options = _with_fleet(options, settings, scratch.enter_context(_scratch()))
-        driver = load(options)
+            options = replace(options, archive=_made_up(settings, scratch.enter_context(_scratch())))
+        driver = load_driver(options)
         yield choice.recorder.driver(driver) if choice.recorder else driver
 
 
-def read_hosts(driver: Driver, choice: Choice) -> Iterator[tuple[str, Survey]]:
-    """Read each node that the driver reports, as what the run is about; errors as ``Driver.survey``."""
-    for node in driver.nodes():
-        choice.trace.nodes.append(node)
-        yield node, look(partial(driver.survey, node))
+def read_host(driver: Driver, choice: Choice) -> tuple[str, Survey]:
+    """Return name and survey of the host, which is what the run is about; errors as ``Driver.survey``."""
+    name = driver.name()
+    choice.trace.nodes.append(name)
+    return name, look(partial(driver.survey, name))
 
 
 def check_hypervisor(settings: Settings) -> None:
@@ -254,11 +253,9 @@ def asking_nova(settings: Settings, choice: Choice) -> Callable[[str], NovaRecor
     return ask
 
 
-def node_of(
-    name: str, driver: Driver, client: PlacementClient, settings: Settings, where: str, choice: Choice
-) -> ComputeNode:
+def node_of(driver: Driver, client: PlacementClient, settings: Settings, where: str, choice: Choice) -> ComputeNode:
     """Return one compute node with the clock and the processes of this host, of a recorder, or of a case."""
-    nova = asking_nova(settings, choice)
+    nova, name = asking_nova(settings, choice), driver.name()
     choice.trace.nodes.append(name)
     node = ComputeNode(name=name, driver=driver, client=client, settings=settings, where=where, nova=nova)
     told = choice.case or choice.recorder
@@ -373,9 +370,8 @@ def _embedded_dir(choice: Choice) -> Path:
     return (choice.embedded_dir or EMBEDDED_DIR).expanduser().absolute()
 
 
-def _with_fleet(options: DriverOptions, settings: Settings, scratch: Path) -> DriverOptions:
-    made = settings.hypervisor.fleet
+def _made_up(settings: Settings, scratch: Path) -> HostArchive:
     try:
-        return replace(options, fleet=generate_fleet(scratch, made.hosts, seed=made.seed, shape=made.shape))
+        return write_host(scratch, seed=settings.hypervisor.made_up.seed, shape=settings.hypervisor.made_up.shape)
     except OSError as error:
-        raise StateError(f"cannot write the fake driver's hosts below {scratch}: {error.strerror}") from error
+        raise StateError(f"cannot write the fake driver's host below {scratch}: {error.strerror}") from error

@@ -1,8 +1,8 @@
 """
-One pass of the service over all nodes: brings each node up to date and audits it.
+One pass of the service: brings the host, or all bare-metal nodes, up to date, and audits the host.
 
-Connections stay open between passes. If one node fails, the pass goes on with the others. If the host or placement
-fails, the pass ends and changes nothing more.
+Connections stay open between passes. If the pool that this agent reports fails, the pass goes on with the host. If the
+host or placement fails, the pass ends and changes nothing more.
 """
 
 import logging
@@ -33,7 +33,6 @@ from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.pool_node import pool_nodes
 from agent.sync.run import run_pass
-from drivers import FAKE
 from drivers.base import Driver, Event, OnOperation
 from drivers.host.services import probe_service
 from drivers.pools import PoolDriver
@@ -41,14 +40,13 @@ from reportclient.client import PlacementClient
 from reportclient.keystone import Sender
 
 LOG = logging.getLogger(__name__)
-LENIENT = 2  # the pass goes on while no more nodes than this failed, even if no node was well
 _NAMED = 5  # unwell bare-metal nodes whose reasons the status shows
 _WELL = (Status.CREATED, Status.CHANGED, Status.DELETED)  # of bare-metal nodes
 
 
 class Rounds:
     """
-    Passes over all nodes under one configuration.
+    Passes over the host, or over all nodes, under one configuration.
 
     ``wake`` is called at events of the host, ``told`` after each operation on the host. ``metered`` wraps the sender
     of requests to placement.
@@ -64,7 +62,7 @@ class Rounds:
         metered: Callable[[Sender], Sender],
         told: OnOperation,
     ) -> None:
-        self._cases = KeptCases(settings, active=_is_one_host(settings))
+        self._cases = KeptCases(settings, active=not lists_nodes(settings))
         self._choice = replace(choice, recorder=self._cases.recorder, service=True)
         self._settings = settings
         self._policy = policy
@@ -81,7 +79,7 @@ class Rounds:
 
     def take(self, *, deep: bool, counts: bool) -> RoundResult:
         """
-        Take one pass over all nodes.
+        Take one pass.
 
         ``deep``: the audits read everything; else only providers whose generation moved. ``counts``: the pass is one of
         the three in a row that must want the same smaller host.
@@ -96,10 +94,9 @@ class Rounds:
         # A conversion may meet conflicts, or get no answer: it fails the pass, and the loop tries it again later.
         convert = not self._started and self._settings.changes.allow_reshape
         wishes = Wishes(reshape=convert, deep=deep, counts=counts)
-        nodes = self._list_nodes(client)
+        host = self._node(client)
         taken: list[RoundResult] = []
-        failures: list[Exception] = []
-        for node in nodes:
+        for node in (*pool_nodes(host), host):
             try:
                 with locked(self._settings.folders.state):  # no other process writes between pass and audit
                     self._cases.keep_state()
@@ -107,9 +104,8 @@ class Rounds:
                     taken.append(self._end(node, outcome, deep))
             except USER_ERRORS as error:
                 self._cases.keep(node.name, str(error), deep=deep)
-                failures.append(error)
-                if len(failures) == len(nodes) or len(taken) == len(failures) - 1 >= LENIENT:
-                    raise  # it does not concern this node alone
+                if node is host:
+                    raise
                 taken.append(RoundResult(outcomes={node.name: Status.FAILED.value}, notes=(str(error),)))
         self._started = True
         return together(taken)
@@ -141,28 +137,24 @@ class Rounds:
             self._driver = driver
         return self._driver
 
-    def _list_nodes(self, client: PlacementClient) -> list[ComputeNode]:
+    def _node(self, client: PlacementClient) -> ComputeNode:
         """
-        Return the nodes of the driver.
+        Return the node of the driver.
 
         Raises:
-            StateError, DiscoveryError, PolicyError: the host cannot be opened, or its nodes cannot be listed.
+            StateError, DiscoveryError, PolicyError: the host cannot be opened, or its name cannot be read.
         """
         self._cases.begin()
         driver = self._open_driver()
-        nodes = [
-            ComputeNode(
-                name=name,
-                driver=driver,
-                client=client,
-                settings=self._settings,
-                where=self._where,
-                probe=self._cases.recorder.probe if self._cases.recorder else probe_service,
-                nova=self._nova.record if self._nova and self._settings.reports_root else None,
-            )
-            for name in driver.nodes()
-        ]
-        return [*pool_nodes(nodes[0]), *nodes]
+        return ComputeNode(
+            name=driver.name(),
+            driver=driver,
+            client=client,
+            settings=self._settings,
+            where=self._where,
+            probe=self._cases.recorder.probe if self._cases.recorder else probe_service,
+            nova=self._nova.record if self._nova and self._settings.reports_root else None,
+        )
 
     def _end(self, node: ComputeNode, outcome: Outcome, deep: bool) -> RoundResult:
         """Log the outcome of a node's pass, audit the node, and return the result; errors as ``Audits.take``."""
@@ -188,11 +180,6 @@ class Rounds:
         ):
             outcome = run_nodes(bare_metal)
         return _of_nodes(outcome)
-
-
-def _is_one_host(settings: Settings) -> bool:
-    """Return whether the configured driver reports a single host."""
-    return not (lists_nodes(settings) or (settings.hypervisor.driver == FAKE and settings.hypervisor.fleet.hosts > 1))
 
 
 def _of_nodes(outcome: NodesOutcome) -> RoundResult:

@@ -242,10 +242,9 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                         "has the same option."),
     ),
     "fake": (
-        cfg.IntOpt("hosts", default=1, min=1, max=100_000, help="Number of hosts that the fake driver makes up."),
-        cfg.IntOpt("seed", default=0, help="A number; the same seed makes the same hosts."),
+        cfg.IntOpt("seed", default=0, help="A number; the same seed makes the same host."),
         cfg.StrOpt("shape", default="small", choices=sorted(SHAPES),
-                   help="Hardware of these hosts. small, medium and large: CPUs, memory and disk. network, gpu and "
+                   help="Hardware of this host. small, medium and large: CPUs, memory and disk. network, gpu and "
                         "mixed: also SR-IOV NICs, GPUs and huge pages. To report all of it, set [pci] discover = all "
                         "and [devices] enabled_mdev_types = nvidia-222."),
     ),

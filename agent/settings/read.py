@@ -28,22 +28,21 @@ DEFAULT_FILE = Path("/etc/compute-node-agent/compute-node-agent.conf")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetSettings:
-    """The hosts that the fake driver makes up."""
+class MadeUpHost:
+    """The host that the fake driver makes up."""
 
-    hosts: int  # number of hosts
-    seed: int  # the same seed makes the same hosts
-    shape: str  # hardware of the hosts, a key of ``drivers.fake.hosts.SHAPES``
+    seed: int  # the same seed makes the same host
+    shape: str  # its hardware, a key of ``drivers.fake.hosts.SHAPES``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HypervisorSettings:
     """What the driver reads, and where."""
 
-    driver: str  # a key of ``drivers.table.DRIVERS``
+    driver: str  # a name in ``drivers.NAMES``
     libvirt_uri: str
     disk: DiskPlace
-    fleet: FleetSettings
+    made_up: MadeUpHost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +220,7 @@ def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
             driver=values.value("DEFAULT", "compute_driver"),
             libvirt_uri=values.value("libvirt", "connection_uri") or "qemu:///system",
             disk=_disk(values),
-            fleet=_read_fleet(values),
+            made_up=MadeUpHost(seed=values.value("fake", "seed"), shape=values.value("fake", "shape")),
         ),
         ironic=_read_ironic(values),
         folders=_read_folders(values, config_folders),
@@ -318,14 +317,6 @@ def _read_service(values: Values) -> ServiceSettings:
         stop_timeout_s=values.value("agent", "stop_timeout"),
         heal_policy=_path(values.value("agent", "heal_policy")),
         keep_cases=values.value("agent", "keep_cases"),
-    )
-
-
-def _read_fleet(values: Values) -> FleetSettings:
-    return FleetSettings(
-        hosts=values.value("fake", "hosts"),
-        seed=values.value("fake", "seed"),
-        shape=values.value("fake", "shape"),
     )
 
 

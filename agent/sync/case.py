@@ -138,13 +138,13 @@ class Case:
         looks = list(self.host.looks)
         hosts = {one.host: load(HostArchive(self.folder / f"hosts/{one.host}")) for one in looks}
 
-        def nodes() -> tuple[str, ...]:
+        def name() -> str:
             if not self.host.nodes:
                 raise Unrecorded(
-                    "the case has no nodes: the command that saved it could not list them; see what that command "
+                    "the case has no node: the command that saved it could not read its name; see what that command "
                     "printed"
                 )
-            return self.host.nodes
+            return self.host.nodes[0]
 
         def look(node: str) -> Survey:
             mine = [one for one in looks if one.node == node]
@@ -157,7 +157,7 @@ class Case:
                 looks.remove(mine[0])
             return hosts[mine[0].host].survey(node)
 
-        return SurveyedElsewhere(nodes, look, unwatched)
+        return SurveyedElsewhere(name, look, unwatched)
 
 
 @contextmanager

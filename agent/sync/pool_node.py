@@ -35,6 +35,4 @@ def pool_nodes(host: ComputeNode) -> tuple[ComputeNode, ...]:
         role=None,
         recorded=True,  # its identity is that of the pool, and no process on this host is its
     )
-    return tuple(
-        replace(host, name=name, driver=driver, settings=alone, nova=None, features=OF_POOLS) for name in driver.nodes()
-    )
+    return (replace(host, name=driver.name(), driver=driver, settings=alone, nova=None, features=OF_POOLS),)

@@ -55,18 +55,18 @@ class Recorder:
         return self.services[program]
 
     def driver(self, driver: Watchable) -> Watchable:
-        """Return the driver in a form that keeps its lists of nodes and its looks."""
+        """Return the driver in a form that keeps its name and its looks."""
 
-        def nodes() -> tuple[str, ...]:
-            self.nodes = driver.nodes()
-            return self.nodes
+        def name() -> str:
+            self.nodes = (driver.name(),)
+            return self.nodes[0]
 
         def look(node: str) -> Survey:
             survey = driver.survey(node)
             self.looks.append((node, survey))
             return survey
 
-        return SurveyedElsewhere(nodes, look, driver.watching)
+        return SurveyedElsewhere(name, look, driver.watching)
 
 
 def begin_anew(kept: Recorder) -> None:

@@ -1,1 +1,1 @@
-"""The fake driver: hosts that exist only as archives, for demos, tests of scale, and tests of other projects."""
+"""The fake driver: a host that exists only as an archive, for demos, and tests of other projects."""

@@ -1,4 +1,4 @@
-"""Make hosts up from a seed, and write them as host archives: what their libvirt would answer."""
+"""Make a host up from a seed, and write it as a host archive: what its libvirt would answer."""
 
 import json
 import random
@@ -16,24 +16,24 @@ FEATURES = ("aes", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "sse4.1", "sse4
 PARTS = (8, 16)  # how many VFs or mediated devices a card can have
 
 
-def generate_fleet(folder: Path, hosts: int, *, seed: int, shape: str) -> tuple[HostArchive, ...]:
+def write_host(folder: Path, *, seed: int, shape: str) -> HostArchive:
     """
-    Write ``hosts`` archives below ``folder`` and return them.
+    Write the archive of a made-up host below ``folder`` and return it.
 
     Raises:
         OSError: the folder cannot be written.
     """
-    made = make_hosts(hosts, seed=seed, shape=shape)
-    return tuple(write_files(folder / host.name, files_of(host)) for host in made)
+    host = make_host(seed=seed, shape=shape)
+    return write_files(folder / host.name, files_of(host))
 
 
-def make_hosts(hosts: int, *, seed: int, shape: str) -> tuple[FakeHost, ...]:
+def make_host(*, seed: int, shape: str) -> FakeHost:
     """
-    Return ``hosts`` hosts of a shape, a key of ``SHAPES``: the same seed, count and shape always give the same.
+    Return a host of a shape, a key of ``SHAPES``: the same seed and shape always give the same.
 
-    They differ in memory, disk, CPU features and cards, as in a cloud that grew over years.
+    Seeds differ in memory, disk, CPU features and cards, as the hosts of a cloud that grew over years.
     """
-    return tuple(_make(f"fake-{seed}-{shape}-{n:04}", SHAPES[shape]) for n in range(hosts))
+    return _make(f"fake-{seed}-{shape}", SHAPES[shape])
 
 
 def _make(name: str, shape: Shape) -> FakeHost:

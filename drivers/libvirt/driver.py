@@ -56,15 +56,15 @@ class LibvirtDriver:
     namespaces: Callable[[], Document] | None = None  # reads what ``ndctl list`` answers; None: of no interest
     _odd: frozenset[str] = field(default=frozenset(), init=False)  # names of odd devices at the last look
 
-    def nodes(self) -> tuple[str, ...]:
-        return (self.connection.hostname(),)
+    def name(self) -> str:
+        return self.connection.hostname()
 
-    def survey(self, node: str) -> Survey:
+    def survey(self, name: str) -> Survey:
         texts: dict[str, str] = {}
         kernel = self.files.recording(texts) if self.files else None
         look = _Look(self.connection, kernel, self.guests, self.attributes, self.residency, texts)
         disk, identity = self.disk(), self.compute_id()
-        facts = look.facts(node, disk)
+        facts = look.facts(name, disk)
         self._check_odd(facts.devices)
         texts[DISK] = encode_disk(disk)
         if self.namespaces:
@@ -98,11 +98,11 @@ class LibvirtDriver:
 
 @dataclass(frozen=True, slots=True)
 class SurveyedElsewhere:
-    """Driver of hosts whose names, surveys and events come from functions."""
+    """Driver of a host whose name, surveys and events come from functions."""
 
     emitted: ClassVar[Names] = shape.EMITTED
 
-    nodes: Callable[[], tuple[str, ...]]
+    name: Callable[[], str]
     survey: Callable[[str], Survey]
     watching: Callable[[Wake], AbstractContextManager[None]]
 
@@ -131,7 +131,7 @@ class _Look:
     residency: bool
     texts: dict[str, str]  # what is read, as the files of a host archive: path -> text
 
-    def facts(self, node: str, disk: DiskFacts) -> HostFacts:
+    def facts(self, name: str, disk: DiskFacts) -> HostFacts:
         """Read all facts of the host; errors as ``Driver.survey``."""
         document = self.connection.capabilities()
         capabilities = parse_capabilities(document)
@@ -143,13 +143,13 @@ class _Look:
         versions, cpu_map = self.connection.versions(), self.connection.cpu_map()
         if versions.libvirt < OLDEST_LIBVIRT:
             raise DiscoveryError(
-                f"libvirt on {node} is older than 9.0, and would get traits that its guests cannot have: upgrade it"
+                f"libvirt on {name} is older than 9.0, and would get traits that its guests cannot have: upgrade it"
             )
         whole_memory_mib = None if capabilities.cells else self.connection.memory_mib()
         devices, domains = self.connection.node_devices(), self.connection.domains()
         self.texts.update(recorded_files(versions, cpu_map, whole_memory_mib, document, documents, devices, domains))
         return HostFacts(
-            hostname=node,
+            hostname=name,
             hypervisor=Hypervisor(versions, offered),
             cpu=Cpu(
                 capabilities.arch,

@@ -66,8 +66,8 @@ class ModelDriver:
     uuid: str
     emitted = shape.EMITTED
 
-    def nodes(self) -> tuple[str, ...]:
-        return (self.facts.hostname,)
+    def name(self) -> str:
+        return self.facts.hostname
 
     def survey(self, node: str) -> Survey:
         return Survey(self.facts, self.uuid)

@@ -35,8 +35,8 @@ from agent.settings.read import load_settings
 from drivers.host.archive import HostArchive
 from drivers.libvirt.connection import HOST_CPU
 from drivers.libvirt.recorded import CAPABILITIES, CPU_MAP, MEMORY, RecordedConnection
+from drivers.load import DriverOptions, load_driver
 from drivers.rules import rule_attributes
-from drivers.table import DRIVERS, DriverOptions
 
 ROOT = "11111111-1111-1111-1111-111111111111"
 LAYOUT = "[compute]\nlayout = devices\n"  # nova's own
@@ -228,20 +228,19 @@ def ours(case: Case) -> tuple[Numbers | str, frozenset[str]]:
         layout.write_text(LAYOUT)
         try:
             settings = load_settings([case.config, layout])
-            row, policy = DRIVERS["libvirt.LibvirtDriver"], settings.policy
+            policy = settings.policy
             archive, attributes = HostArchive(case.archive), rule_attributes(policy.devices)
             options = DriverOptions(
                 uri="", disk=settings.hypervisor.disk, guests=policy.guests, archive=archive, attributes=attributes
             )
-            driver = row(options)
-            (node,) = driver.nodes()
-            survey = driver.survey(node)
+            driver = load_driver(options)
+            survey = driver.survey(driver.name())
             tree, _ = driver.shape(survey, policy, None)
         except USER_ERRORS as error:
             return f"{type(error).__name__}: {' '.join(str(error).split())}", frozenset()
     odd = frozenset(f"_{one.pf or one.address}" for one in survey.facts.devices.odd)
     found = {one.name: {name: stock.total for name, stock in one.inventories.items()} for one in tree}
-    return _known(found, node), odd
+    return _known(found, driver.name()), odd
 
 
 def _known(found: Numbers, root: str) -> Numbers:

@@ -199,8 +199,8 @@ class WorldDriver(LibvirtDriver):
     def __init__(self, world: "World") -> None:
         self.world = world
 
-    def nodes(self) -> tuple[str, ...]:
-        return (self.world.setup.name,)
+    def name(self) -> str:
+        return self.world.setup.name
 
     def survey(self, node: str) -> Survey:
         return Survey(self.world.facts(), ROOT)

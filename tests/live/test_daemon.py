@@ -9,7 +9,6 @@ import socket
 import subprocess
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -388,28 +387,6 @@ def test_a_full_disk_is_told_once_and_loses_nothing(
 
             assert placement.providers() == stood
             assert "Traceback" not in service.lines()
-
-
-def test_one_node_that_fails_does_not_keep_the_others_from_theirs(
-    proxy: Proxy, placement: ByHand, tmp_path: Path
-) -> None:
-    """And the service is not ready as long as it does."""
-    bad: list[str] = []
-
-    def fail(request: Request, forward: Forward) -> Answer:
-        answer = forward(request)
-        if request.method == "GET" and "in_tree=" in request.path and not bad:
-            bad.append(request.path.rpartition("=")[2])
-        return Answer(500, (), b"") if bad and bad[0] in request.path else answer
-
-    proxy.hook = fail
-    with serving(tmp_path, made_up(tmp_path, noauth(proxy.url)) | {"fake": {"hosts": 3}}) as service:
-        service.wait(lambda: service.passes() >= 1)
-        assert len(placement.providers()) == 2
-        assert Counter(service.status()["outcomes"].values())["failed"] == 1
-        assert not service.is_ready()
-        proxy.hook = pass_on
-        service.wait(service.is_ready)
 
 
 def test_an_answer_that_is_none_of_keystones_ends_nothing(tmp_path: Path) -> None:

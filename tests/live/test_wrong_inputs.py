@@ -20,7 +20,7 @@ from beds.libvirtd import Libvirtd
 from beds.placement import PlacementServer
 from beds.process import free_port
 from beds.service import mounted, noauth
-from drivers.fake.archives import generate_fleet
+from drivers.fake.archives import write_host
 
 pytestmark = pytest.mark.live
 
@@ -33,7 +33,7 @@ NOBODY = 65534
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
     """A recorded host with a name and an identity of its own."""
-    folder = generate_fleet(tmp_path / "hosts", 1, seed=uuid.uuid4().int, shape="small")[0].root
+    folder = write_host(tmp_path / "hosts", seed=uuid.uuid4().int, shape="small").root
     return folder.rename(tmp_path / "archive")
 
 

@@ -22,8 +22,8 @@ class OneHost:
 
     emitted: Names = field(default_factory=Names)
 
-    def nodes(self) -> tuple[str, ...]:
-        return ("host",)
+    def name(self) -> str:
+        return "host"
 
     def survey(self, node: str) -> Survey:
         return Survey(fakes.FACTS)

@@ -167,23 +167,23 @@ def test_files_of_operators_are_kept_to_the_byte(tmp_path: Path) -> None:
 def test_a_case_from_before_the_nodes_were_listed_says_so(tmp_path: Path) -> None:
     unused: Any = None
 
-    with pytest.raises(Unrecorded, match="could not list them"):
-        opened(tmp_path, about_with(whole(tmp_path), nodes=[], looks=[]), lambda case: case.driver(unused).nodes())
+    with pytest.raises(Unrecorded, match="could not read its name"):
+        opened(tmp_path, about_with(whole(tmp_path), nodes=[], looks=[]), lambda case: case.driver(unused).name())
 
 
-def test_nodes_are_listed_at_each_pass(tmp_path: Path) -> None:
+def test_the_name_is_read_at_each_pass(tmp_path: Path) -> None:
     class Renamed:
-        names, watching = ("one",), None
+        called, watching = "one", None
 
-        def nodes(self) -> tuple[str, ...]:
-            return self.names
+        def name(self) -> str:
+            return self.called
 
     host: Any = Renamed()
     kept = Recorder()
     driver = kept.driver(host)
-    assert driver.nodes() == kept.nodes == ("one",)
-    host.names = ("other",)
-    assert driver.nodes() == kept.nodes == ("other",)
+    assert (driver.name(), kept.nodes) == ("one", ("one",))
+    host.called = "other"
+    assert (driver.name(), kept.nodes) == ("other", ("other",))
 
 
 @pytest.mark.parametrize("service", ["placement", "ironic"])

@@ -565,8 +565,7 @@ def test_no_law_refuses_a_recorded_host_in_any_layout_or_conversion(golden: Gold
     choice = Choice(config_files=(golden.config,), host=golden.archive)
     settings = settings_for(choice)
     with open_driver(settings, choice) as driver:
-        (node,) = driver.nodes()
-        one = OneHost(tmp_path, driver.survey(node).facts, settings.policy)
+        one = OneHost(tmp_path, driver.survey(driver.name()).facts, settings.policy)
 
     for layout in (*golden.layouts, *reversed(golden.layouts)):
         done = one.reshape(layout)

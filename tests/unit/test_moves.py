@@ -782,8 +782,8 @@ class Recorded:
     def __init__(self, facts: HostFacts) -> None:
         self._facts = facts
 
-    def nodes(self) -> tuple[str, ...]:
-        return (self._facts.hostname,)
+    def name(self) -> str:
+        return self._facts.hostname
 
     def survey(self, node: str) -> Survey:
         return Survey(self._facts)

@@ -14,9 +14,9 @@ from beds.upgrades import write_config
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.facts import DiskFacts, DiskSpace, PoolSpace
 from drivers.host.archive import DISK, HostArchive, encode_disk
+from drivers.load import DriverOptions, load_driver
 from drivers.policy import CephPool, DiskPlace, VolumeGroup
 from drivers.rules import rule_attributes
-from drivers.table import DRIVERS, DriverOptions
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/novas-options.md"
@@ -122,10 +122,9 @@ def reported(groups: Groups, archive: HostArchive, folder: Path) -> Any:
     """What is reported of the host with these options, and read for it; else why it is refused."""
     try:
         settings = load_settings([write_config(merged(VIRT, groups), folder / "nova.conf")])
-        row = DRIVERS["libvirt.LibvirtDriver"]
         policy = settings.policy
         record_storage(archive, settings.hypervisor.disk)
-        driver = row(
+        driver = load_driver(
             DriverOptions(
                 uri="",
                 disk=settings.hypervisor.disk,
@@ -134,8 +133,7 @@ def reported(groups: Groups, archive: HostArchive, folder: Path) -> Any:
                 attributes=rule_attributes(policy.devices),
             )
         )
-        (node,) = driver.nodes()
-        tree, _ = driver.shape(driver.survey(node), policy, None)
+        tree, _ = driver.shape(driver.survey(driver.name()), policy, None)
         asked = policy.guests.machine_types  # of a live libvirt; a recorded one tells what it was asked for then
         return tree, settings.hypervisor.disk, settings.hypervisor.driver, settings.operator_files.folder, asked
     except (ConfigError, PolicyError, DiscoveryError) as error:

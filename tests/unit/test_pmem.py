@@ -16,9 +16,8 @@ from drivers.host.archive import Document, HostArchive
 from drivers.host.commands import parse_namespaces, read_namespaces
 from drivers.libvirt.domains import parse_guest
 from drivers.libvirt.shape import shape
+from drivers.load import DriverOptions, load_driver
 from drivers.policy import DevicePolicy, GuestPolicy, InstancesFolder, Layout, Policy
-from drivers.table import DRIVERS as ROWS
-from drivers.table import DriverOptions
 from fakes import FACTS
 from hardware import guest_with
 from reportclient.reserve import is_reserved_by_us
@@ -190,7 +189,6 @@ def test_of_a_domain_the_namespaces_are_read_and_files_are_not() -> None:
 
 
 def test_a_recorded_host_has_what_ndctl_answered(tmp_path: Path) -> None:
-    row = ROWS["libvirt.LibvirtDriver"]
     archive = HostArchive(Path(__file__).parents[1] / "hosts/four-cells/archive")
     options = DriverOptions(
         uri="",
@@ -200,7 +198,7 @@ def test_a_recorded_host_has_what_ndctl_answered(tmp_path: Path) -> None:
         namespaces=True,
     )
 
-    driver = row(options)
+    driver = load_driver(options)
 
     with pytest.raises(DiscoveryError, match=r"has no ndctl\.json: record the host again"):
         driver.survey("four-cells")

@@ -8,7 +8,7 @@ import pytest
 
 from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import CpuMap
-from drivers.fake.archives import generate_fleet
+from drivers.fake.archives import write_host
 from drivers.host.archive import FORMAT, HostArchive, write_files
 from drivers.libvirt.connection import HOST_CPU
 from drivers.libvirt.driver import Connection
@@ -30,7 +30,7 @@ MORE = {
 @pytest.fixture
 def archive(tmp_path: Path) -> HostArchive:
     """A host with a device, a CPU model, and two guests, one of which migrates."""
-    (one,) = generate_fleet(tmp_path / "recorded", 1, seed=1, shape="small")
+    one = write_host(tmp_path / "recorded", seed=1, shape="small")
     return write_files(one.root, MORE)
 
 

@@ -15,8 +15,8 @@ from drivers.facts import GuestArch
 from drivers.host.archive import HostArchive
 from drivers.libvirt.capabilities import Capabilities, offers, parse_capabilities
 from drivers.libvirt.refusals import check_virt_type, known_models
+from drivers.load import DriverOptions, load_driver
 from drivers.policy import GuestPolicy, Policy
-from drivers.table import DRIVERS, DriverOptions
 from fakes import PC
 
 CPU = "<cpu><model>m</model>{}</cpu>"
@@ -39,10 +39,11 @@ def archive(tmp_path: Path) -> Path:
 
 def look(archive: Path, config: Path) -> Seen:
     settings = load_settings([config])
-    row = DRIVERS["libvirt.LibvirtDriver"]
     guests = settings.policy.guests
-    driver = row(DriverOptions(uri="", disk=settings.hypervisor.disk, guests=guests, archive=HostArchive(archive)))
-    return driver, driver.survey(driver.nodes()[0]), settings.policy
+    driver = load_driver(
+        DriverOptions(uri="", disk=settings.hypervisor.disk, guests=guests, archive=HostArchive(archive))
+    )
+    return driver, driver.survey(driver.name()), settings.policy
 
 
 def traits(seen: Seen) -> set[str]:
