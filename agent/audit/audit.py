@@ -102,7 +102,7 @@ def witness(
         before=memory,
         consumers=dict(snapshot.consumers),
         names=survey.names,
-        silence=snapshot.nova.silence if snapshot.nova else "",
+        silence=snapshot.nova.silence,
     )
 
 
@@ -139,7 +139,7 @@ def _with_nova(
     differing = any(snapshot.differences(uuid) for uuid in snapshot.holdings.guests & snapshot.consumers.keys())
     asked = frozenset(several if differing else several - young)  # a young one may be why a guest differs
     asked |= snapshot.doubted
-    return replace(snapshot, beside_nova=beside, nova=nova(root_uuid, asked) if nova and asked else None)
+    return replace(snapshot, beside_nova=beside, nova=nova(root_uuid, asked) if nova and asked else NovaWitness())
 
 
 def _tree(

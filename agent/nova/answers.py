@@ -56,7 +56,7 @@ class NovaMigration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NovaWitness:
-    """What nova answered about one host, and about consumers that are no guests of that host."""
+    """What nova answered about one host, and about consumers that are no guests of that host; by default nothing."""
 
     asked: frozenset[str] = frozenset()  # consumers that nova was asked about, by uuid
     host: str = ""  # nova's name of this host; empty: nova did not tell it
@@ -64,6 +64,10 @@ class NovaWitness:
     migrations: Mapping[str, NovaMigration] = field(default_factory=dict)  # likewise
     unknown: frozenset[str] = frozenset()  # those of ``asked`` that are neither servers nor migrations of nova
     silence: str = ""  # why the others of ``asked`` are undecided, and what to do; empty: none is
+
+    def open_moves(self, server: str) -> list[NovaMigration]:
+        """Return the migrations of a server that nova still has to end, or a person."""
+        return [one for one in self.migrations.values() if one.server == server and one.is_open]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

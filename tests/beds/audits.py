@@ -185,7 +185,8 @@ class Audited:
         if any(here.elsewhere(one) for one in here.consumers.values()):
             here = replace(here, sharing=frozenset({SHARED}))
         several = {uuid for uuid in here.consumers if uuid not in self.known}
-        return replace(here, nova=self._nova(several | doubted) if self.odds(0.5) else None)
+        nova = self._nova(several | doubted) if self.odds(0.5) else NovaWitness()
+        return replace(here, nova=nova if nova.asked else NovaWitness())
 
     def _nova(self, asked: set[str]) -> NovaWitness:
         dice = self.dice

@@ -93,6 +93,7 @@ def emptied(found: tuple[Finding, ...]) -> set[str]:
 
 
 NEITHER = told(unknown=ALL)
+UNASKED = NovaWitness()
 SILENT = NovaWitness(asked=ALL, host="nova-host", silence="nova is away")
 
 
@@ -148,11 +149,11 @@ def test_a_domain_that_is_not_nova_s_is_not_asked_for() -> None:
         pytest.param(told(server(), migrations=(move("running", "stranger"),)), False, "not at rest", id="it moves"),
         pytest.param(NEITHER, False, "nova does not know stranger", id="deleted in nova"),
         pytest.param(SILENT, False, "nova did not answer", id="nova is away"),
-        pytest.param(None, False, "the agent cannot ask nova", id="nova was not asked"),
+        pytest.param(UNASKED, False, "the agent cannot ask nova", id="nova was not asked"),
     ],
 )
 def test_a_running_guest_without_rows_gets_them_back_only_by_nova_s_word(
-    rests: NovaWitness | None, safe: bool, words: str
+    rests: NovaWitness, safe: bool, words: str
 ) -> None:
     runs = replace(snapshot(guests={"stranger": RUNS}), beside_nova=True, nova=rests)
 
@@ -317,13 +318,13 @@ def test_a_guest_without_allocations_beside_a_migration_that_nova_knows(
 @pytest.mark.parametrize(
     ("nova", "beside", "safe"),
     [
-        pytest.param(None, False, True, id="no nova here"),
-        pytest.param(None, True, False, id="nova cannot be asked"),
+        pytest.param(UNASKED, False, True, id="no nova here"),
+        pytest.param(UNASKED, True, False, id="nova cannot be asked"),
         pytest.param(SILENT, True, False, id="nova does not answer"),
     ],
 )
 def test_a_guests_set_is_taken_back_from_its_keeper_only_where_nova_need_not_say(
-    nova: NovaWitness | None, beside: bool, safe: bool
+    nova: NovaWitness, beside: bool, safe: bool
 ) -> None:
     here = replace(snapshot(consumer("stranger"), guests={"guest": RUNS}), nova=nova, beside_nova=beside)
 
@@ -347,8 +348,8 @@ def test_guests_that_are_shut_off_explain_as_many_consumers_as_they_are() -> Non
 @pytest.mark.parametrize(
     ("kept", "nova", "expected"),
     [
-        pytest.param(FLAVOR, None, set(), id="it has just what the guest has"),
-        pytest.param({"VCPU": 1, "MEMORY_MB": 64}, None, {(Kind.WRONG_AMOUNT, "guest", False)}, id="it has not"),
+        pytest.param(FLAVOR, UNASKED, set(), id="it has just what the guest has"),
+        pytest.param({"VCPU": 1, "MEMORY_MB": 64}, UNASKED, {(Kind.WRONG_AMOUNT, "guest", False)}, id="it has not"),
         pytest.param(FLAVOR, NEITHER, {(Kind.WRONG_AMOUNT, "guest", True)}, id="nova does not know it"),
         pytest.param(FLAVOR, told(server()), {(Kind.WRONG_AMOUNT, "guest", True)}, id="it is another server"),
         pytest.param({"VCPU": 1}, told(migrations=(move("migrating"),)), set(), id="nova resizes the guest"),
@@ -364,7 +365,7 @@ def test_guests_that_are_shut_off_explain_as_many_consumers_as_they_are() -> Non
     ],
 )
 def test_a_wrong_amount_is_hidden_by_the_guests_own_resize_only(
-    kept: Mapping[str, int], nova: NovaWitness | None, expected: set[tuple[Kind, str, bool]]
+    kept: Mapping[str, int], nova: NovaWitness, expected: set[tuple[Kind, str, bool]]
 ) -> None:
     here = snapshot(consumer("guest", {ROOT: LARGE}), consumer("stranger", {ROOT: kept}), guests={"guest": RUNS})
 
@@ -388,14 +389,14 @@ def test_a_wrong_amount_is_hidden_by_the_guests_own_resize_only(
 @pytest.mark.parametrize(
     ("nova", "beside", "safe", "why"),
     [
-        pytest.param(None, False, True, "", id="no nova here"),
-        pytest.param(None, True, False, "set [nova] auth_type", id="nova cannot be asked"),
+        pytest.param(UNASKED, False, True, "", id="no nova here"),
+        pytest.param(UNASKED, True, False, "set [nova] auth_type", id="nova cannot be asked"),
         pytest.param(SILENT, True, False, "nova did not answer whether it knows stranger", id="nova does not answer"),
         pytest.param(SILENT, False, False, "nova did not answer whether it knows stranger", id="configured, and away"),
     ],
 )
 def test_without_novas_answer_nothing_is_safe_on_a_host_of_nova(
-    slots: Slots, kind: str | None, finding: Kind, nova: NovaWitness | None, beside: bool, safe: bool, why: str
+    slots: Slots, kind: str | None, finding: Kind, nova: NovaWitness, beside: bool, safe: bool, why: str
 ) -> None:
     here = replace(snapshot(consumer("stranger", slots, kind)), nova=nova, beside_nova=beside)
 

@@ -14,7 +14,7 @@ from agent.audit.decide.exchanges import joined_exchanges
 from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows, of_each_row
 from agent.audit.decide.providers import audit_providers
 from agent.audit.decide.snapshot import Snapshot
-from agent.audit.decide.testimony import doubt_of, move_of, rests_here, why_undecided
+from agent.audit.decide.testimony import doubt_of, rests_here, why_undecided
 from agent.audit.decide.unknown_consumers import audit_strangers, explains, keeper_of, may_move_with, surely_stays
 from agent.nova.answers import FINISHED, NovaMigration
 from reportclient.allocations import Consumer, GuestState
@@ -113,7 +113,7 @@ def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:
         for place, amount in (snapshot.truth(uuid, name, {}) or {}).items():
             rows[place, name] = amount
     keeper, certain = keeper_of(snapshot, uuid)
-    move = move_of(snapshot, keeper.uuid) if keeper else None
+    move = snapshot.nova.migrations.get(keeper.uuid) if keeper else None
     if move and move.server == uuid and move.status == FINISHED:
         keeper = move = None  # it keeps what the guest had before its resize, and the guest runs in its new size
     elif move and move.server == uuid and move.is_open:

@@ -48,7 +48,9 @@ class Snapshot:
     consumers: Mapping[str, Consumer] = field(default_factory=dict)  # those read whole that have anything, by uuid
     sharing: frozenset[str] = frozenset()  # uuids of shared providers; read only if a consumer is elsewhere too
     doubted: frozenset[str] = frozenset()  # guests of ``without_rows_of_nova`` that nova is asked about too
-    nova: NovaWitness | None = None  # what nova says of strangers; None: no nova is configured, or there are none
+    nova: NovaWitness = field(
+        default_factory=NovaWitness
+    )  # what nova says of strangers; nothing where it was not asked
     beside_nova: bool = False  # True: nova-compute manages this host
 
     def rows(self, consumer: str) -> dict[tuple[str, str], int]:

@@ -10,15 +10,7 @@ from dataclasses import replace
 from agent.allocations.decide.sets import INSTANCE, MIGRATION, rewrite
 from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows, of_each_row
 from agent.audit.decide.snapshot import Snapshot
-from agent.audit.decide.testimony import (
-    Testimony,
-    is_migration_of,
-    lives_elsewhere,
-    move_of,
-    server_of,
-    why_undecided,
-    word_of,
-)
+from agent.audit.decide.testimony import is_migration_of, lives_elsewhere, why_undecided
 from agent.nova.answers import NovaServer
 from reportclient.allocations import Consumer
 
@@ -58,8 +50,8 @@ def audit_strangers(snapshot: Snapshot) -> list[Finding]:
     found: list[Finding] = []
     several = strangers(snapshot)
     for one in several:
-        server = server_of(snapshot, one.uuid)
-        if word_of(snapshot, one.uuid) is Testimony.MIGRATION or (server and server.in_action):
+        server = snapshot.nova.servers.get(one.uuid)
+        if one.uuid in snapshot.nova.migrations or (server and server.in_action):
             continue
         if _is_explained(snapshot, one, several):
             continue
@@ -128,7 +120,7 @@ def explains(snapshot: Snapshot, guest: str) -> bool:
     """
     for one in strangers(snapshot):
         told = is_migration_of(snapshot, one.uuid, guest)
-        if told and (move := move_of(snapshot, one.uuid)) and move.is_open:
+        if told and (move := snapshot.nova.migrations.get(one.uuid)) and move.is_open:
             return True
         if told is None and snapshot.told(guest) and _fits(snapshot, one, guest):
             return True
@@ -149,23 +141,23 @@ def surely_stays(snapshot: Snapshot, guest: str) -> bool:
 
 def _judge(snapshot: Snapshot, one: Consumer) -> Finding:
     """Classify a consumer that has no guest on this host; ``safe``: its allocations may go."""
-    word, abroad = word_of(snapshot, one.uuid), bool(snapshot.elsewhere(one))
-    if server := server_of(snapshot, one.uuid):
+    by_nova, abroad = one.uuid in snapshot.nova.unknown, bool(snapshot.elsewhere(one))
+    if server := snapshot.nova.servers.get(one.uuid):
         return _judge_server(snapshot, server, abroad=abroad)
     doubt = why_undecided(snapshot, one.uuid)
     if not doubt and _doubtful(snapshot, one):
         doubt = _next_step(one, abroad=abroad)
-    told = f", and {word.value}" if word is Testimony.NEITHER else doubt
+    told = ", and nova has neither a server nor a migration of this uuid" if by_nova else doubt
     if one.kind == MIGRATION:
         kind, seen = Kind.LEAKED, "the migration's guest is not on this host"
     elif abroad:
         kind = Kind.DOUBLED
         seen = "its guest is not on this host, and the consumer has allocations on another host too"
     else:
-        stored = "" if word is Testimony.NEITHER else _stored(snapshot, one)
+        stored = "" if by_nova else _stored(snapshot, one)
         kind, seen = Kind.ORPHANED, f"its guest is neither defined nor running on this host{stored}"
         doubt += stored
-    by_nova = word is Testimony.NEITHER  # else a resize that awaits its confirmation, or a claim, may look the same
+    # Without nova's word, a resize that awaits its confirmation, or a claim, may look the same.
     return Finding(kind=kind, seen=seen + told, safe=not doubt, arriving=not by_nova, by_nova=by_nova)
 
 
