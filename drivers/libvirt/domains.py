@@ -14,6 +14,7 @@ from drivers.pci import PciAddress
 
 BINDING = ("strict", "restrictive")  # modes of numatune in which the kernel takes memory from the named cells only
 NOVA = ("http://openstack.org/xmlns/libvirt/nova/1.1", "http://openstack.org/xmlns/libvirt/nova/1.0")
+PLUGGED = ("dimm", "virtio-mem")  # models of memory devices that take memory of the host
 MIB = 1024**2
 MOST_PINS = 1 << 19  # CPUs in all different cpusets of a guest; libvirt runs at most 4,096 vCPUs
 DAX = "/dev/dax"  # begins the paths of namespaces of persistent memory in the mode devdax
@@ -213,60 +214,28 @@ def _some_off(domain: Element, source: str) -> bool:
 
 def _parse_memory(domain: Element, source: str) -> tuple[GuestMemory, ...]:
     """
-    Return the memory of each of the guest's cells, or all of it in one part where it has none; then its memory devices.
+    Return the memory of each of the guest's cells, or all of it in one part where it has none.
 
-    Empty where the domain does not say.
+    Empty where the domain does not say, or has memory plugged, which nova gives to no guest.
     """
-    whole = domain.find("memory")
-    if whole is None:
+    whole, devices = domain.find("memory"), domain.findall("devices/memory")
+    if whole is None or any(device.get("model") in PLUGGED for device in devices):
         return ()
     shown = {cell.get("id", str(index)): cell for index, cell in enumerate(domain.iterfind("cpu/numa/cell"))}
     bound, usual = _bindings(domain, source)
-    devices = domain.findall("devices/memory")
+    found = []
+    for id_, cell in shown.items():
+        huge, page_kib = _pages_of(domain, id_, source)
+        mib = bytes_of(attribute(cell, "memory", source), cell.get("unit"), source) // MIB
+        found.append(GuestMemory(mib, bound.get(id_, usual), huge, page_kib))
     if not shown:
-        # <memory> includes all memory devices, also the maximum of a virtio-mem, and devices that are not RAM.
-        plugged = sum(_size(device, "size", source) for device in devices)
-        first = bytes_of(whole.text, whole.get("unit"), source) - plugged
+        # <memory> includes devices that are no memory of the host: files, as persistent memory.
+        sizes = [size for device in devices if (size := device.find("target/size")) is not None]
+        of_files = sum(bytes_of(size.text, size.get("unit"), source) for size in sizes)
+        first = bytes_of(whole.text, whole.get("unit"), source) - of_files
         huge, page_kib = _pages_of(domain, "0", source)
         found = [GuestMemory(max(0, first // MIB), usual, huge, page_kib)]
-    else:
-        found = []
-        for id_, cell in shown.items():
-            huge, page_kib = _pages_of(domain, id_, source)
-            mib = bytes_of(attribute(cell, "memory", source), cell.get("unit"), source) // MIB
-            found.append(GuestMemory(mib, bound.get(id_, usual), huge, page_kib))
-    for device in devices:
-        node = device.findtext("target/node", "").strip()
-        found += _parse_memory_device(domain, device, node, bound.get(node, usual), source)
     return tuple(found)
-
-
-def _parse_memory_device(
-    domain: Element, device: Element, node: str, cells: frozenset[int], source: str
-) -> list[GuestMemory]:
-    """
-    Return the memory that a device takes from the host; empty for a device that takes none.
-
-    Its cells and pages are its own where it names some, else those of the guest's cell that it belongs to.
-    """
-    model = device.get("model")
-    if model == "virtio-mem":  # on the way from current to requested the guest may need either amount
-        amount = max(_size(device, "requested", source), _size(device, "current", source))
-    elif model == "dimm":
-        amount = _size(device, "size", source)
-    else:
-        return []  # nvdimm and virtio-pmem are files, and sgx-epc is not ordinary memory
-    huge, page_kib = _pages_of(domain, node or "0", source)
-    page, nodes = device.find("source/pagesize"), device.findtext("source/nodemask", "")
-    if page is not None:
-        huge, page_kib = True, bytes_of(page.text, page.get("unit"), source) // 1024
-    return [GuestMemory(amount // MIB, _cpus(nodes, source) or cells, huge, page_kib)] if amount else []
-
-
-def _size(device: Element, name: str, source: str) -> int:
-    """Return one of a memory device's sizes in bytes; 0 where its XML lacks it."""
-    size = device.find(f"target/{name}")
-    return bytes_of(size.text, size.get("unit"), source) if size is not None else 0
 
 
 def _bindings(domain: Element, source: str) -> tuple[Mapping[str, frozenset[int]], frozenset[int]]:
