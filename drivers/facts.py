@@ -57,15 +57,6 @@ class GuestArch:
     machines: frozenset[str] = frozenset()  # names of all machine types; empty: libvirt lists none
 
 
-@dataclass(frozen=True, slots=True)
-class HostModel:
-    """The CPU of guests with cpu_mode = host-model, from ``<mode name=host-model>``; without KVM the best of QEMU."""
-
-    model: str
-    has: frozenset[str]  # features beyond the model's own
-    lacks: frozenset[str]  # features of the model that guests do not get
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedEncryption:
     """Kinds of memory encryption that guests can have."""
@@ -88,7 +79,7 @@ class DomainCapabilities:
     tpm_versions: frozenset[str]
     encryption: OfferedEncryption = OfferedEncryption()
     cpu_models: tuple[tuple[str, str], ...] = ()  # (CPU model, "yes", "no" or "unknown": whether this host can run it)
-    host_model: HostModel | None = None  # None: libvirt does not tell
+    withheld: frozenset[str] | None = None  # by cpu_mode = host-model, of its model's features; None: not told
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element, tostring
 
 from drivers.errors import MalformedFact
-from drivers.facts import DomainCapabilities, GuestArch, HostCpu, HostModel, MemoryPages, NumaCell, OfferedEncryption
+from drivers.facts import DomainCapabilities, GuestArch, HostCpu, MemoryPages, NumaCell, OfferedEncryption
 from drivers.host.archive import Document, fields
 from drivers.host.parse import parse_cpu_set
 from drivers.libvirt.xml import attribute, bytes_of, number, parse_xml, require, text_of
@@ -96,7 +96,7 @@ def parse_domain_capabilities(document: Document) -> DomainCapabilities:
             (model.findtext(".", ""), model.get("usable", "unknown"))
             for model in root.iterfind("cpu/mode[@name='custom']/model")
         ),
-        host_model=_host_model(root, document.source),
+        withheld=_withheld(root, document.source),
     )
 
 
@@ -112,12 +112,12 @@ def _count(element: Element | None, name: str, source: str) -> int:
     return 0 if text is None else number(text, source)
 
 
-def _host_model(root: Element, source: str) -> HostModel | None:
+def _withheld(root: Element, source: str) -> frozenset[str] | None:
+    """Return the features of the host's model that guests with it do not get; None where no model is told."""
     mode = root.find("cpu/mode[@name='host-model'][@supported='yes']")
-    if mode is None or not (model := mode.findtext("model")):
+    if mode is None or not mode.findtext("model"):
         return None
-    off = {attribute(one, "name", source) for one in mode.iterfind("feature[@policy='disable']")}
-    return HostModel(model, _features(mode, source), frozenset(off))
+    return frozenset(attribute(one, "name", source) for one in mode.iterfind("feature[@policy='disable']"))
 
 
 def parse_cpu_features(document: Document) -> frozenset[str]:
