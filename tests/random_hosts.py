@@ -10,10 +10,9 @@ from typing import Any
 from drivers.by_suffix import BySuffix
 from drivers.devices import device_stock, idle_devices, present
 from drivers.devices.away import away, withdrawn
-from drivers.devices.expected import expected_slots
 from drivers.devices.inventories import DeviceStock, inherit, other_forms
+from drivers.devices.lacking import expected_slots, shown, silent, untyped
 from drivers.devices.odd import odd_sentences, set_apart, undecided_slots, undecided_units
-from drivers.devices.silence import shown, silent, untyped
 from drivers.errors import PolicyError
 from drivers.facts import (
     Devices,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from drivers.by_suffix import BySuffix
 from drivers.errors import PolicyError
-from drivers.facts import HostFacts, OddDevice, PciFunction
+from drivers.facts import Devices, HostFacts, OddDevice, PciFunction
 from drivers.pci import PciAddress
 from drivers.policy import DevicePolicy, DeviceRule
 from drivers.rules import matches, network_trait
@@ -42,11 +42,26 @@ class Match:
         return bool(self.rule and self.rule.one_time_use)
 
 
-def rules_by_function(
-    functions: Mapping[PciAddress, PciFunction], policy: DevicePolicy
-) -> dict[PciAddress, DeviceRule]:
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """The PCI functions of a host by address, and the first rule that matches each, as in nova."""
+
+    functions: Mapping[PciAddress, PciFunction]
+    rules: Mapping[PciAddress, DeviceRule]  # without functions that no guest can be given
+
+    @property
+    def groups(self) -> dict[PciAddress, list[Match]]:
+        """The functions that have a rule and a class, by the address of their PF, else by their own."""
+        found: dict[PciAddress, list[Match]] = {}
+        for address, rule in sorted(self.rules.items()):
+            if match := by_rule(self.functions[address], rule):
+                found.setdefault(match.function.counted_on, []).append(match)
+        return found
+
+
+def find_rules(devices: Devices, policy: DevicePolicy) -> Ruled:
     """
-    Return the first rule that matches each function, as in nova; none for what no guest can be given.
+    Return the functions of a host with their rules.
 
     A rule with ``remote_managed`` matches only what has a serial number, or whose PF has one: Neutron finds the card by
     it (nova/pci/devspec.py).
@@ -54,35 +69,34 @@ def rules_by_function(
     Raises:
         PolicyError: such a rule matches a function that is no VF.
     """
+    functions = {function.address: function for function in devices.functions}
     found = {}
     for function in functions.values():
         for rule in policy.rules if function.can_be_given else ():
             if matches(rule, function) and _card_fits(function, functions, rule, policy):
                 found[function.address] = rule
                 break
-    return found
+    return Ruled(functions, found)
 
 
-def unknown_cards(
-    functions: Mapping[PciAddress, PciFunction], policy: DevicePolicy, ruled: Container[PciAddress]
-) -> dict[PciAddress, DeviceRule]:
+def unknown_cards(ruled: Ruled, policy: DevicePolicy) -> dict[PciAddress, DeviceRule]:
     """
     Return the VFs that a rule with ``remote_managed`` would offer if their card showed a serial number now.
 
-    ``ruled`` are the functions that have a rule. A card whose VPD cannot be read for a while shows none.
+    A card whose VPD cannot be read for a while shows none.
     """
     rules = [rule for rule in policy.rules if rule.remote_managed]
     return {
         function.address: rule
         for rule in reversed(rules)
-        for function in functions.values()
-        if function.pf and function.address not in ruled and matches(rule, function)
+        for function in ruled.functions.values()
+        if function.pf and function.address not in ruled.rules and matches(rule, function)
     }
 
 
-def beyond_nova(functions: Mapping[PciAddress, PciFunction], policy: DevicePolicy) -> tuple[PciAddress, ...]:
+def beyond_nova(facts: HostFacts, policy: DevicePolicy) -> tuple[PciAddress, ...]:
     """Return the functions that the policy would offer if their PCI domains were lower, lowest address first."""
-    far = [one for one in functions.values() if not (one.ids.is_bridge or one.can_be_given)]
+    far = [one for one in facts.devices.functions if not (one.ids.is_bridge or one.can_be_given)]
     rules = policy.rules if policy.report else ()
     return tuple(
         one.address for one in far if (policy.discover_all and one.is_vf) or any(matches(rule, one) for rule in rules)
@@ -148,20 +162,20 @@ def offered_together(address: PciAddress, matched: list[Match], facts: HostFacts
     return matched
 
 
-def left_to_neutron(ruled: Mapping[PciAddress, DeviceRule], functions: Mapping[PciAddress, PciFunction]) -> list[str]:
+def left_to_neutron(ruled: Ruled) -> list[str]:
     """Return a sentence for each card of which devices are left out, as Neutron's rules do not fit the others."""
     return [
         f"{refusal}. What a rule with physical_network matches of this card is left to Neutron and is not reported, "
         f"as in nova"
-        for address, matched in by_provider(ruled, functions).items()
+        for address, matched in ruled.groups.items()
         if (refusal := _refusal(address, matched)) and len(without_neutrons(matched)) < len(matched)
     ]
 
 
-def of_the_host(ruled: Mapping[PciAddress, DeviceRule], functions: Mapping[PciAddress, PciFunction]) -> list[str]:
+def of_the_host(ruled: Ruled) -> list[str]:
     """Return a sentence for each rule that offers devices whose interfaces carry the host's own traffic."""
     found: dict[int, list[str]] = {}
-    for address, matched in by_provider(ruled, functions).items():
+    for address, matched in ruled.groups.items():
         for match in without_neutrons(matched) if _refusal(address, matched) else matched:
             names = ", ".join(net.name for net in match.function.links if net.carries_host_traffic)
             if match.rule and names:
@@ -180,10 +194,8 @@ def offered_twice(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) ->
 
     What is left to Neutron does not count.
     """
-    functions = {function.address: function for function in facts.devices.functions}
-    ruled = rules_by_function(functions, policy) if policy.report else {}
     found = []
-    for address, matched in by_provider(ruled, functions).items():
+    for address, matched in find_rules(facts.devices, policy).groups.items() if policy.report else ():
         offered = without_neutrons(matched) if _refusal(address, matched) else matched
         whole, parts = _forms(address, offered)
         if whole and parts and _stands_whole(whole[0], standing):
@@ -202,18 +214,6 @@ def _stands_whole(match: Match, standing: BySuffix) -> bool:
     if own is None:
         return bool(standing.root and name in standing.root.provider.inventories)
     return total_of(own.provider.inventories, name) == 1
-
-
-def by_provider(
-    ruled: Mapping[PciAddress, DeviceRule], functions: Mapping[PciAddress, PciFunction]
-) -> dict[PciAddress, list[Match]]:
-    """Return the functions that rules match and that have a class, by the address of their PF, else by their own."""
-    groups: dict[PciAddress, list[Match]] = {}
-    for address, rule in sorted(ruled.items()):
-        function = functions[address]
-        if match := by_rule(function, rule):
-            groups.setdefault(function.counted_on, []).append(match)
-    return groups
 
 
 def without_neutrons(matched: Iterable[Match]) -> list[Match]:

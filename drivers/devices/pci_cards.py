@@ -9,12 +9,12 @@ from drivers.devices.health import ills, unseen_use
 from drivers.devices.inventories import RULE, DeviceStock, marks, nova_name, short
 from drivers.devices.match import (
     Match,
+    Ruled,
     by_itself,
-    by_provider,
+    find_rules,
     listed,
     offered_together,
     rule_text,
-    rules_by_function,
     traits_by,
     traits_of,
     unknown_cards,
@@ -56,12 +56,11 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> lis
     """
     if not policy.report:
         _refuse_turning_off(standing)
-    functions = {function.address: function for function in facts.devices.functions}
-    ruled = rules_by_function(functions, policy)
-    hidden = unknown_cards(functions, policy, ruled) if policy.report else {}
-    spoken_of = {functions[address].counted_on for address in (*ruled, *hidden)} | _perhaps_ruled(facts, policy)
-    ruled = ruled if policy.report else {}
-    groups = by_provider(ruled, functions)
+    ruled = find_rules(facts.devices, policy)
+    functions = ruled.functions
+    hidden = unknown_cards(ruled, policy) if policy.report else {}
+    spoken_of = {functions[address].counted_on for address in (*ruled.rules, *hidden)} | _perhaps_ruled(facts, policy)
+    groups = ruled.groups if policy.report else {}
     for function in facts.devices.functions:
         if match := by_itself(function, functions, spoken_of, policy):
             groups.setdefault(function.counted_on, []).append(match)
@@ -72,8 +71,8 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> lis
         for address, matched in together.items()
         if matched
     }
-    for address, silent in _silent(functions, ruled, hidden).items():
-        rule = ruled.get(silent[0].address) or hidden[silent[0].address]
+    for address, silent in _silent(ruled, hidden).items() if policy.report else ():
+        rule = ruled.rules.get(silent[0].address) or hidden[silent[0].address]
         kept = _with_silent_functions(stock.get(address), address, silent, rule, standing)
         if kept:
             stock[address] = kept
@@ -270,25 +269,21 @@ def _neutrons_bandwidth(pf: PciFunction, standing: BySuffix) -> str:
     return ""
 
 
-def _silent(
-    functions: Mapping[PciAddress, PciFunction],
-    ruled: Mapping[PciAddress, DeviceRule],
-    hidden: Mapping[PciAddress, DeviceRule],
-) -> dict[PciAddress, list[PciFunction]]:
+def _silent(ruled: Ruled, hidden: Iterable[PciAddress]) -> dict[PciAddress, list[PciFunction]]:
     """
     Return, by provider, the functions that do not show what their rule asks for.
 
     That is the file that gives the class, which a PF never has, or the serial number of the card (``hidden``).
     """
     found: dict[PciAddress, list[PciFunction]] = {}
-    for address, rule in sorted(ruled.items()):
-        function = functions[address]
+    for address, rule in sorted(ruled.rules.items()):
+        function = ruled.functions[address]
         if not rule.class_attribute or function.is_pf:
             continue
         if rule.class_attribute not in dict(function.attributes):
             found.setdefault(function.counted_on, []).append(function)
     for address in sorted(hidden):
-        found.setdefault(functions[address].counted_on, []).append(functions[address])
+        found.setdefault(ruled.functions[address].counted_on, []).append(ruled.functions[address])
     return found
 
 

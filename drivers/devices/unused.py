@@ -1,68 +1,62 @@
 """Say why a rule of ``[pci] device_spec`` applies to no device of this host."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from drivers.devices.match import left_to_neutron, of_the_host, rules_by_function, unknown_cards
+from drivers.devices.match import Ruled, find_rules, left_to_neutron, of_the_host
 from drivers.facts import HIGHEST_DOMAIN, HostFacts, PciFunction
-from drivers.pci import PciAddress
 from drivers.policy import DevicePolicy, DeviceRule
 from drivers.rules import matches
 
 _FEW = 2  # devices that a sentence names
-_Functions = Mapping[PciAddress, PciFunction]
-_Ruled = Mapping[PciAddress, DeviceRule]
 
 
 def unused_rules(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
     """Return a sentence for each rule that offers nothing here or what the host uses, for each card left to Neutron."""
-    functions = {function.address: function for function in facts.devices.functions}
-    ruled = rules_by_function(functions, policy)
-    used, ignored = {rule.number for rule in ruled.values()}, policy.rules and not policy.report
+    ruled = find_rules(facts.devices, policy)
+    used, ignored = {rule.number for rule in ruled.rules.values()}, policy.rules and not policy.report
     return (
         *(
             f"[pci] device_spec rule {rule.number} applies to no device of this host: "
-            f"{'; '.join(_reasons(rule, functions, policy, ruled))}"
+            f"{'; '.join(_reasons(rule, ruled))}"
             for rule in policy.rules
             if rule.number not in used
         ),
-        *((*left_to_neutron(ruled, functions), *of_the_host(ruled, functions)) if policy.report else ()),
+        *((*left_to_neutron(ruled), *of_the_host(ruled)) if policy.report else ()),
         *(["[pci] device_spec has no effect without report_in_placement = true"] if ignored else ()),
     )
 
 
-def _reasons(rule: DeviceRule, functions: _Functions, policy: DevicePolicy, ruled: _Ruled) -> list[str]:
+def _reasons(rule: DeviceRule, ruled: Ruled) -> list[str]:
     """Return each reason once, with the first of the devices that it applies to."""
-    meant = _meant(rule, functions)
+    meant = _meant(rule, ruled)
     if not meant:
-        return [_other_ids(rule, functions)]
-    hidden = unknown_cards(functions, policy, ruled)
-    found = {_reason(one, rule, ruled, hidden): one.address for one in reversed(meant)}
+        return [_other_ids(rule, ruled)]
+    found = {_reason(one, ruled): one.address for one in reversed(meant)}
     return [why.format(address=address) for why, address in reversed(found.items())]
 
 
-def _meant(rule: DeviceRule, functions: _Functions) -> list[PciFunction]:
-    return [one for one in functions.values() if matches(rule, one)]
+def _meant(rule: DeviceRule, ruled: Ruled) -> list[PciFunction]:
+    return [one for one in ruled.functions.values() if matches(rule, one)]
 
 
-def _reason(one: PciFunction, rule: DeviceRule, ruled: _Ruled, hidden: _Ruled) -> str:
+def _reason(one: PciFunction, ruled: Ruled) -> str:
     """Return why a function that matches does not count for a rule, with a place for its address."""
     if not one.can_be_given:
         why = "is a bridge" if one.ids.is_bridge else f"has a PCI domain above {HIGHEST_DOMAIN:x}"
         return f"{{address}} {why}, which cannot be offered"
-    if one.address in ruled:
-        return f"rule {ruled[one.address].number} matches {{address}} first"
+    if one.address in ruled.rules:
+        return f"rule {ruled.rules[one.address].number} matches {{address}} first"
     return (
         f"remote_managed needs the serial number of the card, and libvirt shows none in the vital product data (VPD) "
         f"of {one.counted_on} and of its VF {{address}}: look at virsh nodedev-dumpxml"
     )
 
 
-def _other_ids(rule: DeviceRule, functions: _Functions) -> str:
+def _other_ids(rule: DeviceRule, ruled: Ruled) -> str:
     """Return which part of a rule no device matches: its ids, its address, or only both together."""
     place, named = rule.place, (("vendor_id", rule.vendor_id), ("product_id", rule.product_id))
     ids = " and ".join(f"{name} {id_}" for name, id_ in named if id_)
-    there = _meant(replace(rule, vendor_id=None, product_id=None), functions)
+    there = _meant(replace(rule, vendor_id=None, product_id=None), ruled)
     if not there:
         return f"no device has an interface {place.interface}" if place.interface else "no device has its address"
     if not place.address:

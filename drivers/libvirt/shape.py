@@ -17,11 +17,10 @@ from drivers.cells import (
 )
 from drivers.devices import device_stock, idle_devices
 from drivers.devices.away import away, withdrawn
-from drivers.devices.expected import expected_slots
 from drivers.devices.inventories import RULE, DeviceStock, inherit, marks, other_forms, short
+from drivers.devices.lacking import expected_slots, shown, silent, untyped
 from drivers.devices.match import OF_DEVICES, offered_twice
 from drivers.devices.odd import odd_sentences, set_apart, undecided_slots, undecided_units
-from drivers.devices.silence import shown, silent, untyped
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts
 from drivers.host.parse import format_cpu_set

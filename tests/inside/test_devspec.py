@@ -3,8 +3,8 @@
 import pytest
 from nova.pci.devspec import PciDeviceSpec
 
-from drivers.devices.match import rules_by_function
-from drivers.facts import PciFunction, PciIds
+from drivers.devices.match import find_rules
+from drivers.facts import Devices, PciFunction, PciIds
 from drivers.pci import parse_pci_address
 from drivers.policy import DevicePolicy
 from drivers.rules import parse_rule
@@ -33,4 +33,4 @@ def test_a_remote_managed_vf_is_matched_where_nova_matches_it(serial: str | None
     policy = DevicePolicy(report=True, rules=(parse_rule(SMART_NIC, 1),))
 
     assert novas is (serial is not None)
-    assert bool(rules_by_function({place: vf}, policy)) is novas
+    assert bool(find_rules(Devices(functions=(vf,)), policy).rules) is novas

@@ -11,9 +11,9 @@ from agent.settings.devices import parse_rules
 from drivers.by_suffix import BySuffix
 from drivers.devices import device_stock, present
 from drivers.devices import idle_devices as idle
-from drivers.devices.expected import short_rules
 from drivers.devices.inventories import DeviceStock
-from drivers.devices.match import unknown_cards
+from drivers.devices.lacking import short_rules
+from drivers.devices.match import Ruled, unknown_cards
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts, Mdev, MdevParent, MdevType, NetDevice, PciIds, SevKernel, Tenant, Versions
 from drivers.libvirt.shape import shape
@@ -841,6 +841,6 @@ def test_unknown_cards_are_those_of_vfs_that_a_remote_managed_rule_is_about_and_
     functions = {one.address: one for one in (pf, vf, other)}
     remote, usual = (DeviceRule(number=n, product_id="1515", remote_managed=n == 1) for n in (1, 2))
 
-    assert unknown_cards(functions, rules(remote, usual), ()) == {vf.address: remote, other.address: remote}
-    assert unknown_cards(functions, rules(remote), {vf.address}) == {other.address: remote}
-    assert unknown_cards(functions, rules(usual), ()) == {}
+    assert unknown_cards(Ruled(functions, {}), rules(remote, usual)) == {vf.address: remote, other.address: remote}
+    assert unknown_cards(Ruled(functions, {vf.address: usual}), rules(remote)) == {other.address: remote}
+    assert unknown_cards(Ruled(functions, {}), rules(usual)) == {}
