@@ -89,15 +89,7 @@ def _pci_provider(
 ) -> DeviceStock:
     suffix = nova_name(str(address))
     owner = functions.get(address, matched[0].function)
-    sick = {
-        match.function.address: why
-        for match in matched
-        if (
-            why := _in_use(match.function, use)
-            or _in_use_unruled(match, matched, use)
-            or ills(match.function, functions.get(address), unruled=match.rule is None)
-        )
-    }
+    sick = _sick_of(matched, functions.get(address), use)
     away = {one.address: IN_A_PORT for match in matched if (one := match.function).address in use.unbooked} | sick
     stands = standing.provider(suffix)
     before = reserved_by_operator_on(stands) | _used_for_good(matched, use.held)
@@ -131,6 +123,19 @@ def _pci_provider(
         twice=twice,
         novas=any(match.rule and match.rule.novas for match in matched),
     )
+
+
+def _sick_of(matched: list[Match], pf: PciFunction | None, use: _Use) -> dict[PciAddress, str]:
+    """Return why no guest can get these functions of a provider, by address; without those that guests can get."""
+    return {
+        match.function.address: why
+        for match in matched
+        if (
+            why := _in_use(match.function, use)
+            or _in_use_unruled(match, matched, use)
+            or ills(match.function, pf, unruled=match.rule is None)
+        )
+    }
 
 
 def _perhaps_ruled(facts: HostFacts, policy: DevicePolicy) -> frozenset[PciAddress | None]:
