@@ -139,7 +139,6 @@ class DeviceRule:
     one_time_use: bool | None = None  # None: not in the rule
     live_migratable: bool = False
     remote_managed: bool = False  # VFs that are set up on the card itself (a SmartNIC): only those of a known card
-    expect: int | None = None  # how many devices the rule is to find; None: not said
 
     @property
     def novas(self) -> bool:
@@ -155,7 +154,6 @@ class MdevRule:
     addresses: frozenset[str] = frozenset()  # cards, by PCI address or libvirt's name; empty: all that have the type
     max_instances: int | None = None  # on this host; None: no limit
     resource_class: str = "VGPU"
-    expect: int | None = None  # how many devices there are to be on this host; None: not said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ ON, OFF = ("true", "1", "yes", "on", "t", "y"), ("false", "0", "no", "off", "f",
 SWITCHES = dict.fromkeys(ON, True) | dict.fromkeys(OFF, False)
 TAGS = ("devname", "vendor_id", "product_id", "address", "resource_class", "traits", "physical_network", "managed",
         "remote_managed", "trusted", "one_time_use", "live_migratable", "resource_class_attribute",
-        "bandwidth", "expect")  # fmt: skip
+        "bandwidth")  # fmt: skip
 """The keys of a rule that nova or this agent knows; other keys are ignored, and told."""
 ALWAYS_CHECKED = frozenset({"vendor_id", "product_id", "address", "managed", "live_migratable", "one_time_use"})
 """The keys that nova checks at start although it reports no devices; a wrong value stops nova-compute then."""
@@ -62,7 +62,6 @@ def parse_rule(record: Mapping[str, object], number: int) -> DeviceRule:
         one_time_use=_switch(record, "one_time_use"),
         live_migratable=bool(_switch(record, "live_migratable")),
         remote_managed=bool(_switch(record, "remote_managed")),
-        expect=_parse_expect(record.get("expect")),
     )
 
 
@@ -195,16 +194,6 @@ def _parse_bandwidth(value: object) -> Bandwidth | None:
     if pair.keys() != {"egress", "ingress"}:
         raise ValueError("has a bandwidth that does not name egress and ingress")
     return Bandwidth(*(_parse_kbps(pair[name]) for name in ("egress", "ingress")))
-
-
-def _parse_expect(value: object) -> int | None:
-    """Return how many devices a rule is to find, as a number or its text; None where it does not say."""
-    text = str(value)
-    if value is None:
-        return None
-    if not (re.fullmatch(r"\d{1,5}", text) and int(text)):
-        raise ValueError(f"has expect {text[:40]!r}, which must be a number of devices, at least 1")
-    return int(text)
 
 
 def _parse_kbps(value: object) -> int | None:

@@ -95,7 +95,6 @@ class Backing:
     shown: Mapping[str, int] = field(default_factory=dict)  # VFs that a card shows, offered or not, by its provider
     away: frozenset[str] = frozenset()  # classes that the root has, partly reserved, and that no device has now
     withdrawn: frozenset[str] = frozenset()  # classes that the root has, and that the configuration no longer offers
-    expected: frozenset[tuple[str, str]] = frozenset()  # (provider, class): the operator expects more than is there
     odd: OddStock = OddStock()
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of the devices in a total, by suffix
     hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in what is offered

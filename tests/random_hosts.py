@@ -11,8 +11,8 @@ from drivers.by_suffix import BySuffix
 from drivers.devices import device_stock, idle_devices, present
 from drivers.devices.away import away, withdrawn
 from drivers.devices.inventories import DeviceStock, inherit, other_forms
-from drivers.devices.lacking import expected_slots, shown, silent, untyped
 from drivers.devices.odd import odd_sentences, set_apart, undecided_slots, undecided_units
+from drivers.devices.silence import shown, silent, untyped
 from drivers.errors import PolicyError
 from drivers.facts import (
     Devices,
@@ -60,13 +60,13 @@ RECORDS: tuple[dict[str, Any], ...] = (
     ONE_VF | {"resource_class": "one"},
     ONE_VF | {"traits": "fast"},
     {"address": "0000:81:10.0", "resource_class": "two"},
-    {"address": "*:81:10.*", "resource_class": "nic", "expect": 3},
-    {"address": "0000:81:00.0", "expect": 9, "bandwidth": {"egress": 7, "ingress": "link"}},
+    {"address": "*:81:10.*", "resource_class": "nic"},
+    {"address": "0000:81:00.0", "bandwidth": {"egress": 7, "ingress": "link"}},
     {"address": "0000:81:00.0"} | REMOTE,
     {"address": "0000:05:00.0", "physical_network": "net"} | REMOTE,
     {"address": "0000:84:00.0", "physical_network": "-"},
     {"product_id": "1528", "one_time_use": "true"},
-    {"product_id": "1533", "expect": 2},
+    {"product_id": "1533"},
 )
 
 
@@ -98,8 +98,8 @@ class World:
 
     def mdev_rule(self, kind: str) -> MdevRule:
         cards = frozenset(self.some(("0000:84:00.0", "pci_0000_85_00_0", "mtty"), 0.3))
-        name, most, expect = self.one(("VGPU", "CUSTOM_A")), self.one((None, 2, 5)), self.one((None, 6))
-        return MdevRule(type=kind, addresses=cards, max_instances=most, resource_class=name, expect=expect)
+        name, most, _ = self.one(("VGPU", "CUSTOM_A")), self.one((None, 2, 5)), self.one((None, 6))
+        return MdevRule(type=kind, addresses=cards, max_instances=most, resource_class=name)
 
     def host(self) -> HostFacts:
         nics = [one for address in self.some(NAMES[:2]) for one in self.nic(address)]
@@ -199,8 +199,7 @@ class World:
         forms = [other_forms(devices, in_total=each) for each in (True, False)]
         quiet = silent(facts, policy.mdevs), untyped(facts, policy), shown(facts, policy)
         odd = undecided_units(facts.devices), odd_sentences(facts, policy), present(facts), str(facts.devices)
-        expected = expected_slots(facts, policy, standing)
-        parts = (waiting, withdrawn(policy, standing), expected, slots, forms, quiet, odd)
+        parts = (waiting, withdrawn(policy, standing), slots, forms, quiet, odd)
         below = inherit(devices, standing), inherit(devices, self.former(devices))
         stocks = (asdict(one) for each in (devices, *below) for one in each)
         return [*idle, *(json.dumps(one, default=sorted, sort_keys=True) for one in (*stocks, parts))]

@@ -135,7 +135,6 @@ def _parse_mdev_rule(type_: str, options: Mapping[str, Any]) -> MdevRule:
         addresses=frozenset(_parse_parent(text, type_) for text in options["device_addresses"]),
         max_instances=options["max_instances"] or None,
         resource_class=resource_class,
-        expect=options["expect"],
     )
 
 

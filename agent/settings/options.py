@@ -123,11 +123,10 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                                          cfg.DeprecatedOpt("pci_passthrough_whitelist", group="DEFAULT")],
                         help="Rules for the PCI devices that guests may use, each a JSON object as in nova. The rules "
                              "of all configuration files count: a later file does not replace earlier ones. This "
-                             "agent knows three more keys than nova. resource_class_attribute names a file of the "
+                             "agent knows two more keys than nova. resource_class_attribute names a file of the "
                              "vendor's driver below the device's folder in sysfs; its number becomes part of the "
                              "resource class (nvidia/current_vgpu_type). bandwidth is \"link\", a number of kbit/s, "
-                             "or an object with egress and ingress. expect is how many devices the rule is to find: "
-                             "see [agent] expect_timeout."),
+                             "or an object with egress and ingress."),
         cfg.BoolOpt("report_in_placement", default=False, help="Report the devices that match device_spec."),
         cfg.StrOpt("discover", default="rules", choices=("rules", "all"),
                    help="If set to all: each VF of an SR-IOV NIC is reported as SRIOV_NET_VF, unless a rule matches "
@@ -193,8 +192,7 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                         "it wrote so far does no harm, and the next conversion continues from there."),
         cfg.IntOpt("expect_timeout", default=3600, min=0,
                    help="Seconds for which VFs, vGPUs and MIG instances are expected back that were there before the "
-                        "host was booted, or that a rule expects (expect = N): their stock stays, reserved. 0: not at "
-                        "all."),
+                        "host was booted: their stock stays, reserved. 0: not at all."),
         cfg.IntOpt("audit_grace", default=60, min=0,
                    help="Seconds after a consumer's last change. During this time, an audit does not judge a consumer "
                         "without a guest on this host. Reason: after a claim, an image may have to be downloaded "
@@ -258,10 +256,6 @@ MDEV_OPTIONS = (  # options of the group [mdev_TYPE] of each enabled type
                      "Empty: all cards that are not listed for another type."),
     cfg.Opt("max_instances", type=types.Integer(min=1),
             help="Highest number of devices of this type to offer on this host. Unset: no limit."),
-    cfg.Opt("expect", type=types.Integer(min=1),
-            help="How many devices of this type there are to be on this host. While there are fewer, what placement "
-                 "has of them stays there, reserved, for [agent] expect_timeout after a boot. Unset: what stood before "
-                 "the boot."),
     cfg.StrOpt("mdev_class", default="VGPU",
                help="Resource class of the devices: VGPU, or a name that starts with CUSTOM_."),
 )  # fmt: skip

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from drivers.by_suffix import BySuffix
 from drivers.devices.encryption import encryption_stock
 from drivers.devices.inventories import DeviceStock, libvirt_name, nova_name
-from drivers.devices.lacking import too_few
 from drivers.devices.match import beyond_nova
 from drivers.devices.mdev import idle_types, mdev_stock
 from drivers.devices.odd import undecided_units
@@ -58,18 +57,13 @@ def _check_forms(whole: Iterable[DeviceStock], divided: Iterable[DeviceStock]) -
 
 
 def idle_devices(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
-    """Return a sentence for each part of the policy that matches nothing, too little, or what the host uses."""
+    """Return a sentence for each part of the policy that matches nothing, or what the host uses."""
     far = beyond_nova(facts, policy)
     left_out = (
         f"{', '.join(map(str, far))}: left out, as nova cannot give a guest a device whose PCI domain is above "
         f"{HIGHEST_DOMAIN:x}"
     )
-    return (
-        *unused_rules(facts, policy),
-        *((left_out,) if far else ()),
-        *idle_types(facts, policy.mdevs),
-        *too_few(facts, policy),
-    )
+    return (*unused_rules(facts, policy), *((left_out,) if far else ()), *idle_types(facts, policy.mdevs))
 
 
 def present(facts: HostFacts) -> frozenset[str]:

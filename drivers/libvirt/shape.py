@@ -18,9 +18,9 @@ from drivers.cells import (
 from drivers.devices import device_stock, idle_devices
 from drivers.devices.away import away, withdrawn
 from drivers.devices.inventories import RULE, DeviceStock, inherit, marks, other_forms, short
-from drivers.devices.lacking import expected_slots, shown, silent, untyped
 from drivers.devices.match import OF_DEVICES, offered_twice
 from drivers.devices.odd import odd_sentences, set_apart, undecided_slots, undecided_units
+from drivers.devices.silence import shown, silent, untyped
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts
 from drivers.host.parse import format_cpu_set
@@ -164,7 +164,6 @@ def _held(
         shown={named(suffix): count for suffix, count in shown(facts, policy.devices).items()},
         away=frozenset() if flat else frozenset(away(policy.devices, standing, here)),
         withdrawn=withdrawn(policy.devices, standing),
-        expected=frozenset((named(suffix), name) for suffix, name in expected_slots(facts, policy.devices, standing)),
         odd=OddStock(
             sentences={named(name): text for name, text in odd_sentences(facts, policy.devices).items()},
             most={named(suffix): most for suffix, most in undecided_units(facts.devices).items()},

@@ -28,7 +28,6 @@ from reportclient.reserve import HELD
 NIC, GPU = "0000:81:00.0", "pci_0000_84_00_0"
 VF = "SRIOV_NET_VF"
 ALL = DevicePolicy(discover_all=True, mdevs=(MdevRule(type="a"),))
-EIGHT = DeviceRule(number=1, product_id="1515", expect=8)
 Start = Callable[..., OneHost]
 
 
@@ -109,43 +108,6 @@ def test_a_memory_that_goes_with_a_boot_awaits_what_it_took_away_within_the_hour
         one.sync(facts=replace(booted("second", vfs=0), boot=boot), uptime_s=uptime_s)
 
     assert one.stock(NIC) == left
-
-
-@pytest.mark.parametrize("layout", ["flat", "devices", "cells"])
-def test_what_a_rule_expects_is_awaited_by_an_agent_that_remembers_nothing(start: Start, layout: Layout) -> None:
-    told = DevicePolicy(report=True, rules=(EIGHT,), mdevs=(MdevRule(type="a", expect=8),))
-    one = start(layout, facts=booted("first", vfs=8), devices=told)
-    before = one.stock(), one.stock(NIC), one.stock(GPU)
-    one.forget()
-
-    one.sync(facts=booted("second", vfs=3, types=0), uptime_s=50.0)
-
-    everywhere = {**one.stock(), **one.stock(NIC), **one.stock(GPU)}
-    assert (everywhere["CUSTOM_PCI_8086_1515"], everywhere["VGPU"]) == ((8, 5), (8, 8))
-    assert not any("MEMORY_MB" in name for name in one.marks())
-    one.sync(facts=booted("second", vfs=8))
-    assert (one.stock(), one.stock(NIC), one.stock(GPU)) == before
-
-
-def test_what_no_rule_expects_goes_by_force_though_an_agent_remembers_nothing(start: Start) -> None:
-    told = DevicePolicy(report=True, rules=(replace(EIGHT, expect=3),), mdevs=(MdevRule(type="a", expect=4),))
-    one = start(facts=booted("first", vfs=8), devices=told)
-    one.forget()
-
-    one.sync(FORCE, facts=booted("second", vfs=3, types=4), uptime_s=50.0)
-
-    assert (one.stock(NIC), one.stock(GPU)) == ({"CUSTOM_PCI_8086_1515": (3, 0)}, {"VGPU": (4, 0)})
-
-
-def test_what_a_rule_expects_goes_too_once_the_wait_is_over(start: Start) -> None:
-    one = start(facts=booted("first", vfs=8), devices=DevicePolicy(report=True, rules=(EIGHT,)), expect_s=600)
-    one.forget()
-
-    one.sync(facts=booted("second", vfs=6), uptime_s=50.0)
-    assert one.stock(NIC) == {"CUSTOM_PCI_8086_1515": (8, 2)}
-    one.sync(uptime_s=700.0)
-
-    assert one.stock(NIC) == {"CUSTOM_PCI_8086_1515": (6, 0)}
 
 
 def test_without_a_boot_the_loss_is_any_loss(start: Start) -> None:

@@ -682,7 +682,7 @@ def test_a_second_type_without_cards_of_its_own_is_told(write_config: Write) -> 
 def test_a_key_of_a_rule_that_nobody_reads_is_told(tmp_path: Path, key: str, meant: str) -> None:
     path = tmp_path / "nova.conf"
     path.write_text(
-        '[pci]\ndevice_spec = {"vendor_id": "8086", "trusted": "true", "expect": 2}\n'
+        '[pci]\ndevice_spec = {"vendor_id": "8086", "trusted": "true", "bandwidth": 2}\n'
         f'device_spec = [{{"{key}": "10de"}}]\n'
     )
 

@@ -12,7 +12,6 @@ from drivers.by_suffix import BySuffix
 from drivers.devices import device_stock, present
 from drivers.devices import idle_devices as idle
 from drivers.devices.inventories import DeviceStock
-from drivers.devices.lacking import short_rules
 from drivers.devices.match import Ruled, unknown_cards
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts, Mdev, MdevParent, MdevType, NetDevice, PciIds, SevKernel, Tenant, Versions
@@ -808,32 +807,6 @@ def test_a_listed_card_that_cannot_make_its_type_is_told_with_those_that_can() -
         "[devices] enabled_mdev_types has b, which gets no card: all cards that can make it (0000:85:00.0) are listed "
         "for other types: list one in [mdev_b] device_addresses, or do not enable b",
     )
-
-
-@pytest.mark.parametrize(
-    ("vfs", "room", "said"),
-    [
-        (8, 4, []),
-        (7, 4, ["[pci] device_spec rule 1 expects 8 devices, and this host shows 7"]),
-        (9, 0, ["[mdev_a] expects 4 devices, and this host shows 1"]),
-    ],
-)
-def test_a_rule_with_fewer_devices_than_it_expects_is_told(vfs: int, room: int, said: list[str]) -> None:
-    mdevs = (Mdev("1b2c3d4e-0000-4000-8000-000000000001", "a", "pci_0000_84_00_0"),)
-    facts = host(*card("0000:81:00.0", vfs), gpu(), parents=(parent(gpu(), a=room),), mdevs=mdevs)
-    policy = rules(DeviceRule(number=1, product_id="1515", expect=8))
-
-    found = idle(facts, replace(policy, mdevs=(MdevRule(type="a", expect=4),)))
-
-    assert [one.partition(":")[0] for one in found] == said
-
-
-@pytest.mark.parametrize("name", ["0000:84:00.0", "pci_0000_84_00_0"])
-def test_vgpus_that_are_missing_are_those_of_the_named_card(name: str) -> None:
-    rule = MdevRule(type="a", addresses=frozenset({name}), expect=1)
-    (one,) = short_rules(host(), DevicePolicy(mdevs=(rule,)))
-
-    assert [one.means(f"pci_0000_8{number}_00_0", "VGPU", ()) for number in (4, 5)] == [True, False]
 
 
 def test_unknown_cards_are_those_of_vfs_that_a_remote_managed_rule_is_about_and_no_other_has() -> None:

@@ -99,9 +99,6 @@ def test_the_one_address_of_a_pf_means_its_vfs_and_those_of_no_other(address: ob
         pytest.param(
             {"vendor_id": "10de", "resource_class_attribute": "../x"}, "below the device's folder", id="way out"
         ),
-        pytest.param({"expect": 0}, "expect '0', which must be a number of devices, at least 1", id="expects none"),
-        pytest.param({"expect": "all"}, "expect 'all', which must be a number", id="expects no number"),
-        pytest.param({"expect": "1" * 5000}, "expect '1+', which must be a number", id="expects too many"),
         pytest.param({"bandwidth": "fast"}, "'fast', which must be link, or kbit/s", id="bandwidth"),
         pytest.param({"bandwidth": 0}, "0, which must be link, or kbit/s from 1", id="no bandwidth"),
         pytest.param({"bandwidth": 2**31}, "kbit/s from 1 to 2147483647", id="more than placement takes"),
@@ -125,7 +122,7 @@ def test_what_cannot_be_meant_is_refused(record: dict[str, Any], message: str) -
         pytest.param({"traits": "CUSTOM_DEVICE_HELD"}, id="a mark of ours"),
         pytest.param({"physical_network": "---"}, id="a network without letters"),
         pytest.param({"remote_managed": "perhaps"}, id="nova reads it as false"),
-        pytest.param({"resource_class_attribute": "../x", "bandwidth": "fast", "expect": 0}, id="our own keys"),
+        pytest.param({"resource_class_attribute": "../x", "bandwidth": "fast"}, id="our own keys"),
     ],
 )
 def test_a_rule_that_counts_for_nothing_may_have_what_only_a_report_refuses(record: dict[str, Any]) -> None:
@@ -163,7 +160,6 @@ def test_each_key_of_a_rule_counts() -> None:
         "one_time_use": "No",
         "live_migratable": True,
         "remote_managed": 1,
-        "expect": "12345",
     }
 
     rule = parse_rule(record | {"resource_class": "nic"}, 7)
@@ -179,7 +175,6 @@ def test_each_key_of_a_rule_counts() -> None:
         one_time_use=False,
         live_migratable=True,
         remote_managed=True,
-        expect=12345,
     )
     by_file = parse_rule(record | {"resource_class_attribute": "nvidia/type"}, 7)
     assert by_file == replace(rule, resource_class=None, class_attribute="nvidia/type")
@@ -252,7 +247,7 @@ def test_a_wrong_rule_is_named_by_its_number(texts: list[str], message: str) -> 
 
 
 def mdev(**changes: object) -> dict[str, object]:
-    return {"device_addresses": [], "max_instances": None, "mdev_class": "VGPU", "expect": None, **changes}
+    return {"device_addresses": [], "max_instances": None, "mdev_class": "VGPU", **changes}
 
 
 def test_of_types_without_addresses_the_first_counts() -> None:

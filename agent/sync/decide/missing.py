@@ -22,11 +22,11 @@ class Sides:
     wanted: ProviderTree
     ours: Ownership
     lost: Callable[[str], bool]  # whether the hardware of a provider is away, or shows none of its parts
-    expected: Collection[Slot]  # of which the operator expects more than is there
     kinds: Mapping[str, Collection[str]]  # classes in the root's totals, by device's name
     elsewhere: Collection[str]  # names of providers whose hardware is on offer in another form
     besides: Mapping[str, Collection[str]]  # classes of the operator's files, by provider
     shown: Mapping[str, int]  # VFs that a card shows, offered or not, by its provider
+    undecided: Collection[Slot] = ()  # of odd devices: ours, whatever the memory says
     once: bool = False  # True: one-time devices count too
     forced: bool = False  # True: a person takes away what a card that shows others does not show
 
@@ -39,7 +39,6 @@ def sides_of(standing: Standing, shaped: Shaped) -> Sides:
         wanted=shaped.tree,
         ours=shaped.ours,
         lost=lambda name: shaped.is_lost(name) or name in backing.untyped,
-        expected=backing.expected,
         kinds={f"{shaped.tree.root.name}_{suffix}": classes for suffix, classes in standing.memory.kinds.items()},
         elsewhere=backing.elsewhere,
         besides=standing.files,
@@ -66,8 +65,7 @@ def missing_of(sides: Sides) -> Iterator[tuple[Slot, int]]:
         if seen.provider.parent and is_of_the_host(seen.provider):
             continue
         besides = sides.besides.get(seen.name, ())
-        told = {name for provider, name in sides.expected if provider == seen.name}
-        ours = sides.ours.classes(seen) | told
+        ours = sides.ours.classes(seen) | {name for provider, name in sides.undecided if provider == seen.name}
         less = _less(seen, wanted.get(seen.name))
         devices = [
             name

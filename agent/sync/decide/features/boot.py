@@ -101,9 +101,9 @@ def _wait(before: Waiting, boot: str | None, uptime_s: float, timeout_s: float, 
 
     Whatever goes in the ``timeout_s`` seconds from the first pass after a boot is awaited until it is back, or until
     they are over: units load drivers and set up devices in any order. An agent without a memory that begins in these
-    seconds waits too: its state may go with each boot. Of one that begins later, only what the operator expects is
-    awaited. ``boot`` is the kernel's boot id; where it is not known, it is taken for the last one that was, and where
-    none was, ``uptime_s`` tells alone, which counts from the boot.
+    seconds waits too: its state may go with each boot. One that begins later awaits nothing. ``boot`` is the kernel's
+    boot id; where it is not known, it is taken for the last one that was, and where none was, ``uptime_s`` tells alone,
+    which counts from the boot.
     """
     boot = boot or before.boot
     if not timeout_s:
@@ -112,9 +112,7 @@ def _wait(before: Waiting, boot: str | None, uptime_s: float, timeout_s: float, 
         before = Waiting(boot=boot, since_s=uptime_s, seen=bool(before.boot) or uptime_s < timeout_s)
     elif uptime_s - before.since_s >= timeout_s:
         return replace(before, stock={}, seen=False)
-    missing = dict(missing_of(sides))
-    expected = {slot: total for slot, total in missing.items() if slot in sides.expected}
-    return replace(before, stock=missing if before.seen or not boot else expected)
+    return replace(before, stock=dict(missing_of(sides)) if before.seen or not boot else {})
 
 
 def _awaits(waiting: Waiting, desired: ProviderTree) -> tuple[Condition, ...]:

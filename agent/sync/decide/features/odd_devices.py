@@ -25,7 +25,7 @@ class OddDevices(Feature):
             return feature, shaped
         lost = odd.most.keys() | {view.node}
         sides = sides_of(standing, shaped)
-        sides = replace(sides, lost=lambda name: name in lost, expected=odd.slots, shown={}, once=True)
+        sides = replace(sides, lost=lambda name: name in lost, undecided=odd.slots, shown={}, once=True)
         gave = frozenset[str]().union(*(sides.kinds.get(name, ()) for name in odd.most))
         most = {**odd.most, view.node: sum(odd.most.values())}
         desired = {one.name: one.inventories for one in shaped.tree}
