@@ -10,7 +10,7 @@ from agent.command.result import Report, choice_of, settings_of
 from agent.command.results import Journal
 from agent.command.verbs import VERBS
 from agent.connect.choice import open_client
-from agent.errors import ConfigError, StateError
+from agent.errors import ConfigError
 from agent.state.memory import same_place
 from agent.sync.decide.undoing import Conversion
 from agent.sync.journal import Entry, kept_conversions, read_journal
@@ -46,17 +46,7 @@ def undo(options: argparse.Namespace) -> Report:
 
 
 def _conversion(entry: Entry, configured: Layout) -> Conversion:
-    """
-    Return the conversion of an entry; one that was cut off is taken back as far as it came.
-
-    Raises:
-        StateError: an older release wrote the entry.
-    """
-    if not entry.whole:
-        raise StateError(
-            f"{entry.path}: an older release wrote this entry, without the layout before it: read the entry, and "
-            f"convert with compute-node-agent reshape --to LAYOUT"
-        )
+    """Return the conversion of an entry; one that was cut off is taken back as far as it came."""
     body = entry.body
     return Conversion(
         name=entry.path.stem,

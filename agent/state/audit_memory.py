@@ -5,7 +5,7 @@ If the file is missing, damaged, or of another placement, the audit begins with 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.state.clock import Clock
@@ -14,7 +14,7 @@ from agent.state.memory import same_place
 from reportclient.allocations import Allocation
 from reportclient.json_text import decode_as, encode
 
-FAR_FUTURE_S = 253402300800.0  # the year 10000
+_FAR_FUTURE_S = 253402300800.0  # the year 10000
 _FORMAT = 2
 
 
@@ -24,7 +24,11 @@ class Sighting:
 
     first_s: float  # when an audit first found it, in seconds since the epoch
     looks: int = 1  # audits in a row that found it; 0: it is no finding yet, as it may pass
-    shown: str = ""  # digest of the repair that they showed; empty: none, or an older version did not note it
+    shown: str = ""  # digest of the repair that they showed; empty: none
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.first_s < _FAR_FUTURE_S or self.looks < 0:
+            raise ValueError(f"seen since {self.first_s} in {self.looks} audits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,18 @@ class AuditMemory:
     names: Mapping[str, str] = field(default_factory=dict)  # names of the same providers, which ``allocations`` use
     allocations: tuple[Allocation, ...] = ()
     sightings: Mapping[str, Sighting] = field(default_factory=dict)  # by ``Finding.key``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """Contents of the file: fields of ``AuditMemory``, with rows of allocations and sightings, and the clock."""
+
+    where: str
+    generations: Mapping[str, int]
+    names: Mapping[str, str]
+    allocations: tuple[tuple[str, str, str, int], ...]
+    sightings: Mapping[str, tuple[float, int, str]]
+    clock: Clock
 
 
 def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock) -> AuditMemory:
@@ -51,24 +67,17 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock) ->
     fresh = AuditMemory(where=where)
 
     def decode(text: str) -> AuditMemory:
-        body = unseal(text, form=_FORMAT)
-        if not same_place(body["where"], where):
+        file = decode_as(_File, unseal(text, form=_FORMAT))
+        if not same_place(file.where, where):
             return fresh
-        # Older files have no names: everything is then read once, as providers may have other names by now.
-        names = {str(uuid): str(name) for uuid, name in body.get("names", {}).items()}
-        noted = decode_as(Clock, body["clock"])
-        sightings = {key: _decode_sighting(*row, noted=noted, now=clock) for key, row in body["sightings"].items()}
+        seen = {key: Sighting(*row) for key, row in file.sightings.items()}
+        since = {key: clock.since(one.first_s, file.clock) for key, one in seen.items()}
         return AuditMemory(
             where=where,
-            generations={
-                str(uuid): int(generation) for uuid, generation in body["generations"].items() if uuid in names
-            },
-            names=names,
-            allocations=tuple(
-                Allocation(str(consumer), str(provider), str(name), int(amount))
-                for consumer, provider, name, amount in body["allocations"]
-            ),
-            sightings={key: one for key, one in sightings.items() if one is not None},
+            generations=file.generations,
+            names=file.names,
+            allocations=tuple(Allocation(*row) for row in file.allocations),
+            sightings={key: replace(seen[key], first_s=max(0.0, at)) for key, at in since.items() if at is not None},
         )
 
     doubt = "the saved data of the last audit is not valid, everything is read"
@@ -82,17 +91,17 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock:
     Raises:
         StateError: the file cannot be written; the old one stays.
     """
-    body: dict[str, object] = {
-        "where": memory.where,
-        "generations": dict(memory.generations),
-        "names": dict(memory.names),
-        "allocations": [
-            [one.consumer, one.provider, one.resource_class, one.amount] for one in sorted(memory.allocations)
-        ],
-        "clock": encode(clock),
-        "sightings": {key: [one.first_s, one.looks, one.shown] for key, one in sorted(memory.sightings.items())},
-    }
-    write_state(_path(directory, root_uuid), seal(body, form=_FORMAT))
+    file = _File(
+        where=memory.where,
+        generations=memory.generations,
+        names=memory.names,
+        allocations=tuple(
+            (one.consumer, one.provider, one.resource_class, one.amount) for one in sorted(memory.allocations)
+        ),
+        sightings={key: (one.first_s, one.looks, one.shown) for key, one in sorted(memory.sightings.items())},
+        clock=clock,
+    )
+    write_state(_path(directory, root_uuid), seal(encode(file), form=_FORMAT))
 
 
 def forget_memory(directory: Path, root_uuid: str) -> None:
@@ -103,13 +112,6 @@ def forget_memory(directory: Path, root_uuid: str) -> None:
         StateError: the file cannot be removed.
     """
     remove_state(_path(directory, root_uuid))
-
-
-def _decode_sighting(first_s: float, looks: int, shown: str = "", *, noted: Clock, now: Clock) -> Sighting | None:
-    if not 0 <= first_s < FAR_FUTURE_S or looks < 0:
-        raise ValueError(f"seen since {first_s} in {looks} audits")
-    since_s = now.since(float(first_s), noted)
-    return None if since_s is None else Sighting(max(0.0, since_s), int(looks), str(shown))
 
 
 def _path(directory: Path, root_uuid: str) -> Path:

@@ -43,8 +43,7 @@ class NodeState:
         return replace(self, bodies={**self.bodies, **bodies})
 
 
-_FORMER = {"microversion", "reserved"}  # keys of older files
-_GENERAL = {one.name for one in fields(NodeState)} | _FORMER  # keys of a file that are no feature's
+_GENERAL = {one.name for one in fields(NodeState)}  # keys of a file that are no feature's
 
 
 def encode_state(state: NodeState) -> str:
@@ -53,7 +52,6 @@ def encode_state(state: NodeState) -> str:
     del known["bodies"]
     seen = state.observed
     known["observed"] = seen and {"last_modified": seen.last_modified, "providers": [*map(encode_observed, seen)]}
-    known["microversion"] = None  # 0.1.0 reads it
     return seal({**known, **state.bodies}, form=_FORMAT, indent=1)
 
 
@@ -67,13 +65,8 @@ def decode_state(text: str) -> NodeState:
     """
     body = unseal(text, form=_FORMAT)
     seen = body.pop("observed")
-    said = {
-        "wrote": seen is not None,  # older files do not say it
-        "stood": bool(seen and seen["providers"]),  # nor this
-        **body,
-    }
     return replace(
-        decode_as(NodeState, said),
+        decode_as(NodeState, body),
         observed=ObservedTree(tuple(map(decode_observed, seen["providers"])), seen["last_modified"]) if seen else None,
         bodies={key: value for key, value in body.items() if key not in _GENERAL},
     )

@@ -16,12 +16,11 @@ from typing import Any
 from agent.state.clock import Clock, probe_clock
 from agent.state.files import checksum, read_trusted, write_state
 from agent.state.memory import same_place
-from drivers.ironic.shape import given_traits, node_classes
 from reportclient.json_text import decode_as, encode
-from reportclient.payload import decode_inventory, encode_inventory
+from reportclient.payload import decode_inventory, encode_stock
 from reportclient.tree import ObservedProvider, Provider
 
-_FORMAT = 2
+_FORMAT = 3
 MEMORY_NAME = "nodes.json"
 
 
@@ -68,18 +67,15 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
         record = json.loads(head)
         if (record["format"], record.pop("checksum")) != (_FORMAT, checksum(record, body)):
             raise ValueError("another format or checksum")
-        before = record["ironic"].partition(", ")[0]  # 0.1.0 added the share
-        if not same_place(before, ironic):
+        if not same_place(record["ironic"], ironic):
             raise ValueError(f"it was written for another Ironic: {record['ironic']}")
-        noted, now = decode_as(Clock, record["clock"]), clock or probe_clock()
-        found = NodesMemory(
-            where=record["where"],
+        said, noted, now = decode_as(NodesMemory, record), decode_as(Clock, record["clock"]), clock or probe_clock()
+        found = replace(
+            said,
             ironic=ironic,
-            lacked=frozenset(map(str, record["lacked"])),
             nodes={row[0]: _decode(row, noted, now) for row in map(json.loads, body.splitlines())},
-            left={row[0]: _since(row[5], noted, now) for row in record.get("left", [])},
-            whole_s=_since(record.get("whole_s"), noted, now) or 0.0,
-            behind=frozenset(map(str, record.get("behind", []))),
+            left={uuid: _since(gone_s, noted, now) for uuid, gone_s in said.left.items()},
+            whole_s=_since(said.whole_s, noted, now) or 0.0,
         )
         return replace(found, where=where) if same_place(found.where, where) else replace(fresh, elsewhere=found)
 
@@ -95,40 +91,26 @@ def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = N
         StateError: the file cannot be written; the old one stays.
     """
     body = "".join(json.dumps(_encode(known)) + "\n" for known in memory.nodes.values())
-    head = {
-        "format": _FORMAT,
-        "where": memory.where,
-        "ironic": memory.ironic,
-        "lacked": sorted(memory.lacked),
-        "microversion": None,  # 0.1.0 reads it
-        "left": [[uuid, -1, {}, [], [], gone_s] for uuid, gone_s in memory.left.items()],  # older versions read rows
-        "whole_s": memory.whole_s,
-        "behind": sorted(memory.behind),
-        "clock": encode(clock or probe_clock()),
-    }
+    said = encode(replace(memory, nodes={}, elsewhere=None))
+    head = {"format": _FORMAT, "clock": encode(clock or probe_clock()), **said}
     write_state(directory / MEMORY_NAME, f"{json.dumps(head | {'checksum': checksum(head, body)})}\n{body}")
 
 
 def _encode(known: KnownNode) -> list[object]:
     seen = known.seen
-    stock = {name: encode_inventory(one) for name, one in seen.provider.inventories.items()}
-    given = sorted(node_classes(seen.provider) | given_traits(seen.provider.traits))  # older versions remember it
-    return [
-        *(seen.uuid, seen.generation, stock, sorted(seen.provider.traits), given),
-        *(known.gone_s, known.spelling, known.may_go),
-    ]
+    stock, traits = encode_stock(seen.provider.inventories), sorted(seen.provider.traits)
+    return [seen.uuid, seen.generation, stock, traits, known.gone_s, known.spelling, known.may_go]
 
 
 def _decode(row: list[Any], noted: Clock, now: Clock) -> KnownNode:
-    uuid, generation, stock, traits, _given, gone_s, *later = row
-    spelling = intern(str(later[0])) if later and later[0] is not None else None  # files of 0.1.0 have none
+    uuid, generation, stock, traits, gone_s, spelling, may_go = row
     provider = Provider(
         name=uuid,
         inventories={intern(name): decode_inventory(one) for name, one in stock.items()},
         traits=frozenset(map(intern, traits)),
     )
     seen = ObservedProvider(uuid=uuid, generation=int(generation), provider=provider)
-    return KnownNode(seen, _since(gone_s, noted, now), spelling, may_go=later[1:] == [True])
+    return KnownNode(seen, _since(gone_s, noted, now), spelling and intern(spelling), may_go=may_go is True)
 
 
 def _since(moment_s: float | None, noted: Clock, now: Clock) -> float | None:

@@ -22,7 +22,6 @@ from reportclient.errors import PlacementError
 _FORMAT = 1
 _FOLDER = "journal"
 DONE = "done"
-UNTOLD = "?"
 _KEPT = 100  # entries that are kept, the latest ones
 
 
@@ -80,11 +79,10 @@ class Entry:
     began: str  # ISO 8601, UTC
     outcome: str  # DONE, or what a person must know
     digest: str  # of the plan that a person agreed to, else of the plan itself
-    layout: str  # in which the tree stood before; "?" in entries of older releases
+    layout: str  # in which the tree stood before
     target: str
     consumers: int  # whose allocations moved
     body: Mapping[str, Any]  # the whole entry
-    whole: bool  # False: an older release wrote it, or it is damaged
 
 
 def read_journal(folder: Path) -> tuple[Entry, ...]:
@@ -128,13 +126,12 @@ def _gone_on_with(first: Entry, then: Entry) -> Entry:
     """Return two attempts at one conversion as one."""
     before, after = first.body["before"], then.body["before"]
     digest = then.digest if then.body.get("agreed") else first.digest
-    whole = first.whole and then.whole
     if first.layout == then.layout and _stocked(before) != _stocked(after):
         named = before["providers"].keys() | _stocked(after).keys()  # without what the first attempt made
         kept = {name: one for name, one in after["providers"].items() if name in named}
-        return replace(then, whole=whole, body={**then.body, "before": {**after, "providers": kept}})
+        return replace(then, body={**then.body, "before": {**after, "providers": kept}})
     body = {**then.body, "before": before}
-    return replace(then, began=first.began, digest=digest, layout=first.layout, body=body, whole=whole)
+    return replace(then, began=first.began, digest=digest, layout=first.layout, body=body)
 
 
 def _stocked(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,7 +152,7 @@ def _without_unfinished_undo(found: list[Entry]) -> tuple[Entry, ...]:
 
 def _decode(path: Path, record: Any) -> Entry:
     body = {key: value for key, value in record.items() if key != "checksum"}
-    if "checksum" in record and record["checksum"] != checksum(body):
+    if record["checksum"] != checksum(body):
         raise ValueError("checksum")
     return Entry(
         path=path,
@@ -164,11 +161,10 @@ def _decode(path: Path, record: Any) -> Entry:
         began=str(body["began"]),
         outcome=str(body["outcome"]),
         digest=str(body.get("agreed") or body["digest"]),
-        layout=str(body.get("layout", UNTOLD)),
-        target=str(body.get("target", UNTOLD)),
+        layout=str(body["layout"]),
+        target=str(body["target"]),
         consumers=len({move["consumer"] for move in body["moves"]}),
         body=body,
-        whole="checksum" in record,
     )
 
 

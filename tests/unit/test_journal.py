@@ -20,7 +20,6 @@ def entry(number: int, outcome: str = DONE, target: str = "numa", agreed: str | 
         target=target,
         consumers=1,
         body=body,
-        whole=True,
     )
 
 

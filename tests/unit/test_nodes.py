@@ -1,7 +1,6 @@
 """Passes over bare-metal nodes against a placement in memory: two resource classes that placement cannot tell apart."""
 
 import copy
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -385,13 +384,12 @@ def test_a_shard_that_is_renamed_keeps_what_was_reported(first: str) -> None:
         assert one.traits(1) == frozenset()
 
 
-def test_a_memory_of_version_0_1_0_counts_for_its_own_ironic_only(tmp_path: Path) -> None:
-    memory = NodesMemory(where="w", ironic="http://one/, shard 'a'", nodes={"n": KNOWN})
+def test_a_memory_counts_for_its_own_ironic_only(tmp_path: Path) -> None:
+    memory = NodesMemory(where="w", ironic="http://one/", nodes={"n": KNOWN})
     write_nodes(tmp_path, memory)
 
     assert read_nodes(tmp_path, "w", "http://one/").nodes == memory.nodes
     assert not read_nodes(tmp_path, "w", "http://on").nodes
-    assert not read_nodes(tmp_path, "w", "http://one/, shard 'a', more").nodes
 
 
 def test_a_restored_placement_that_claims_hide_is_found_at_the_next_whole_read() -> None:
@@ -444,7 +442,7 @@ def test_a_misfit_that_a_restored_placement_has_on_offer_is_reserved_again() -> 
         assert one.stock(1) == {"CUSTOM_GOLD": 1}
 
 
-def test_a_memory_file_of_version_0_1_0_has_no_spelling(tmp_path: Path) -> None:
+def test_what_is_remembered_of_nodes_is_read_as_it_was_written(tmp_path: Path) -> None:
     memory = NodesMemory(where="w", ironic="i", nodes={"n": KNOWN}, left={"o": 7.0})
     write_nodes(tmp_path, memory)
     assert read_nodes(tmp_path, "w", "i") == memory
@@ -619,12 +617,3 @@ def test_ironic_is_asked_about_providers_of_another_ironic_only_when_everything_
         assert [each.node for each in told if each.status is Status.STRAY] == ["50 providers"]
         one.sync(Wishes(force=True))
         assert all(other.stock(number) for number in range(100, 150))
-
-
-def test_an_older_version_finds_what_a_node_gave_in_the_memory() -> None:
-    with world() as one:
-        one.nodes.classes, one.nodes.traits = {1: "gold"}, ["CUSTOM_FAST"]
-        one.sync()
-
-        row = json.loads((one.folder / MEMORY_NAME).read_text().splitlines()[-1])
-        assert {"CUSTOM_GOLD", "CUSTOM_FAST"} <= set(row[4])

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 
 from agent.errors import StateError
-from agent.state.files import seal, unseal
+from agent.state.files import unseal
 from agent.state.identity import create_identity, parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
-from agent.state.memory import NodeState, decode_state, encode_state
+from agent.state.memory import NodeState, encode_state
 from agent.state.node_file import StateFile
 from reportclient.ownership import Names
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
@@ -42,34 +42,13 @@ def test_what_is_written_is_what_is_read(tmp_path_factory: pytest.TempPathFactor
     assert file.read("placement at x") == state
 
 
-def test_a_fresh_memory_is_a_text_that_older_versions_read() -> None:
+def test_a_file_has_the_bodies_of_features_beside_what_all_share() -> None:
     text = encode_state(NodeState(where="w").with_bodies({"strikes": 1, "used": 2}).with_bodies({"used": 3}))
 
     assert text.startswith('{\n "')
     false = dict.fromkeys(("wrote", "beside", "stood"), False)
-    empty = {"observed": None, "microversion": None, "smaller_seen": 0}
+    empty = {"observed": None, "smaller_seen": 0}
     assert unseal(text, form=2).items() >= {"where": "w", "strikes": 1, "used": 3, **false, **empty}.items()
-
-
-@pytest.mark.parametrize(
-    ("tree", "said", "wrote", "stood"),
-    [
-        pytest.param(None, {}, False, False, id="a node never seen"),
-        pytest.param(ObservedTree(), {}, True, False, id="a root that did not stand"),
-        pytest.param(STANDS, {}, True, True, id="a root that stood"),
-        pytest.param(STANDS, {"wrote": False, "stood": False}, False, False, id="what a file says counts"),
-    ],
-)
-def test_the_memory_of_an_older_version_tells_by_its_tree_what_it_does_not_say(
-    tree: ObservedTree | None, said: dict[str, bool], wrote: bool, stood: bool
-) -> None:
-    body = unseal(encode_state(NodeState(where="w", observed=tree)), form=2) | {"reserved": {}, "strikes": 1}
-    older = {key: value for key, value in body.items() if key not in ("wrote", "stood", "beside", "smaller_seen")}
-
-    found = decode_state(seal({**older, **said}, form=2))
-
-    assert (found.observed, found.wrote, found.stood) == (tree, wrote, stood)
-    assert (found.beside, found.smaller_seen, found.bodies) == (False, 0, {"strikes": 1})
 
 
 def test_nothing_remembered_is_a_fresh_memory(tmp_path: Path) -> None:
