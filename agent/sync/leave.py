@@ -19,7 +19,7 @@ from agent.sync.decide.features.boot import awaited
 from agent.sync.decide.laws import Given, breaches, sentences
 from agent.sync.decide.owner import advice, stranded
 from agent.sync.decide.view import Wishes
-from agent.sync.node import ComputeNode
+from agent.sync.node import ComputeNode, Sight
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import ATTEMPTS, foresee
 from drivers.pools import SHARER
@@ -27,7 +27,7 @@ from reportclient.allocations import Allocation
 from reportclient.errors import Conflict
 from reportclient.ownership import MARKER, SET, Names, Ownership, is_marked, is_novas, others_marks, set_on
 from reportclient.plan import Delete, Plan, Reshape, SetInventories, SetTraits
-from reportclient.reserve import given_back, is_mark, with_marks_of, with_reservations
+from reportclient.reserve import given_back, is_mark
 from reportclient.tree import ObservedProvider, ObservedTree, same_stock
 
 LOG = logging.getLogger(__name__)
@@ -80,23 +80,26 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
     """
 
     def attempt() -> Outcome:
-        draft = foresee(node, Wishes())
-        given = _given(node, draft.observed, draft.memory, _held(node, draft))
-        kept = _own_uuids(draft) if draft.view.beside else frozenset[str]()
-        plan = plan_hand_over(_said(draft), draft.memory.configured, kept=kept)
-        then = _BESIDE if draft.view.beside else _STOPPED
-        return _leave(node, draft, plan, given, against(draft), dry=dry, then=then)
+        node.client.begin()
+        sight = node.sight()
+        given = _given(node, sight.observed, sight.memory, _held(node, sight))
+        plan = plan_hand_over(sight.said, sight.memory.configured, kept=kept)
+        then = _BESIDE if beside else _STOPPED
+        return _leave(node, sight, plan, given, against(sight), dry=dry, then=then)
 
-    def against(draft: Draft) -> tuple[str, ...]:
-        root = draft.observed.root
+    def against(sight: Sight) -> tuple[str, ...]:
+        root = sight.observed.root
         if root and SHARER in root.provider.traits:
             return (_SHARING,)
-        if awaited(draft.memory).stock and not force:
+        if awaited(sight.memory).stock and not force:
             return (_AWAITING,)
-        return node.against_handing(draft, force=force) or against_hand_over(
-            draft.observed, draft.stands_in, force=force or draft.view.beside
+        stands = node.standing_layout(sight.observed, sight.memory)
+        return node.against_handing(sight, force=force) or against_hand_over(
+            sight.observed, stands, force=force or beside
         )
 
+    beside = node.settings.beside_nova
+    kept = _own_uuids(foresee(node, Wishes())) if beside else frozenset[str]()
     return _until_done(node, attempt, dry=dry)
 
 
@@ -136,12 +139,6 @@ def plan_hand_over(
         if marks := set_on(seen) | frozenset(filter(_is_mark, seen.provider.traits)):
             writes.append(SetTraits(seen.uuid, seen.name, seen.provider.traits - marks, frozenset(), marks))
     return Plan((*((Reshape(stock),) if len(stock) > 1 else stock), *writes))
-
-
-def _said(draft: Draft) -> ObservedTree:
-    """Return the whole tree, with traits that say what operators reserved since the last pass."""
-    besides = {name: names.classes for name, names in draft.memory.configured.items()}
-    return with_reservations(with_marks_of(draft.observed, draft.memory.observed), besides)
 
 
 def _leaving(draft: Draft) -> ObservedTree:
@@ -242,15 +239,15 @@ def _until_done(node: ComputeNode, attempt: Callable[[], Outcome], *, dry: bool)
             ) from error
 
 
-def _held(node: ComputeNode, draft: Draft) -> tuple[Allocation, ...]:
+def _held(node: ComputeNode, seen: Draft | Sight) -> tuple[Allocation, ...]:
     """Return all allocations on the tree of a node whose name is its own."""
-    node.check_name(draft)
-    return node.client.allocations(one for one in draft.observed if one.provider.inventories)
+    node.check_name(seen)
+    return node.client.allocations(one for one in seen.observed if one.provider.inventories)
 
 
 def _leave(
     node: ComputeNode,
-    draft: Draft,
+    seen: Draft | Sight,
     plan: Plan,
     given: Given,
     refused: tuple[str, ...],
@@ -259,16 +256,16 @@ def _leave(
     then: str = _STOPPED,
 ) -> Outcome:
     """Carry out a plan, unless that is ``refused`` or no law allows it; ``then`` is what a person must do after it."""
-    observed = draft.observed
+    observed = seen.observed
     if why := refused or sentences(breaches(plan, given)):
         return Outcome(node=node.name, status=Status.UNSAFE, plan=plan, observed=observed, reasons=why)
-    if not dry and observed.root is None and not draft.memory.elsewhere:  # nothing is left that the memory is about
-        _forget(node, draft.root_uuid)
+    if not dry and observed.root is None and not seen.memory.elsewhere:  # nothing is left that the memory is about
+        _forget(node, seen.root_uuid)
     if dry or not plan.operations:
         return Outcome(node=node.name, status=Status.UNCHANGED, plan=plan, observed=observed)
-    node.state_file(draft.root_uuid).begin(draft.memory)  # so a run that is cut off is not taken for a second writer
+    node.state_file(seen.root_uuid).begin(seen.memory)  # so a run that is cut off is not taken for a second writer
     node.client.execute(plan, observed)
-    _forget(node, draft.root_uuid)
+    _forget(node, seen.root_uuid)
     return Outcome(node=node.name, status=Status.CHANGED, plan=plan, observed=observed, reasons=(then,))
 
 

@@ -31,9 +31,21 @@ from drivers.policy import Layout
 from reportclient.client import PlacementClient
 from reportclient.errors import TreeMismatch
 from reportclient.ownership import MANAGED, Ownership, is_marked
+from reportclient.reserve import with_marks_of, with_reservations
 from reportclient.tree import ObservedTree, ProviderTree
 
 LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What stands of a node in placement, whatever is wanted there."""
+
+    root_uuid: str
+    observed: ObservedTree
+    said: ObservedTree  # observed, with traits that say what operators reserved since the last pass
+    memory: NodeState
+    identified: bool  # as in ``Draft``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +133,26 @@ class ComputeNode:
             ),
         )
 
+    def sight(self) -> Sight:
+        """
+        Look at the tree in placement without a plan: a tree that is to be removed need not be one that can be planned.
+
+        Raises:
+            as ``draft``.
+        """
+        known = self.known_uuid(self.survey())
+        root_uuid = known or planned_identity(self.name)
+        memory = self.state_file(root_uuid).read(self.where)
+        observed = self.client.observe(root_uuid)
+        besides = {name: names.classes for name, names in memory.configured.items()}
+        return Sight(
+            root_uuid=root_uuid,
+            observed=observed,
+            said=with_reservations(with_marks_of(observed, memory.observed), besides),
+            memory=memory,
+            identified=known is not None or self.settings.recorded,
+        )
+
     def look_at_tree(
         self, root_uuid: str, memory: NodeState, *, deep: bool | None = None
     ) -> tuple[NodeState, ObservedTree]:
@@ -151,7 +183,7 @@ class ComputeNode:
             memory = replace(memory, observed=None)
         return replace(memory, whole_s=now_s) if whole or memory.observed is None else memory, observed
 
-    def check_name(self, draft: Draft) -> None:
+    def check_name(self, draft: Draft | Sight) -> None:
         """
         Check that the name of a root that is still to be made is free; a write finds that out by itself.
 
@@ -170,7 +202,7 @@ class ComputeNode:
             f"{self.settings.folders.identity[0] / 'compute_id'}{adopt}; else rename one of the two hosts"
         )
 
-    def against_writing(self, seen: Draft) -> tuple[str, ...]:
+    def against_writing(self, seen: Draft | Sight) -> tuple[str, ...]:
         """
         Return why nothing may be written on this host's root, or below it, a sentence each; empty: it may be.
 
@@ -183,7 +215,7 @@ class ComputeNode:
             return against_root(self.name, seen.observed)
         return against_writing(self.name, self.signs(seen), taken_over(seen.memory))
 
-    def against_handing(self, seen: Draft, *, force: bool) -> tuple[str, ...]:
+    def against_handing(self, seen: Sight, *, force: bool) -> tuple[str, ...]:
         """Return why this host's root is not left to nova, as the function of this name."""
         if self.settings.audits_only:
             return (only_audits(self.name),)
@@ -192,7 +224,7 @@ class ComputeNode:
             return ()
         return against_handing(self.name, self.signs(seen), taken_over(seen.memory), force=force)
 
-    def signs(self, seen: Draft) -> dict[str, str]:
+    def signs(self, seen: Draft | Sight) -> dict[str, str]:
         """Return the signs that nova reports the root; none of a recorded host."""
         if self.settings.recorded:
             return {}
