@@ -2,7 +2,6 @@
 
 import math
 import re
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,40 +20,17 @@ PASS_S = 1800.0  # a pass of the service sends no request after this time; it ho
 HEADER = "X-OpenStack-Request-ID"  # oslo.middleware logs it as global_request_id, in each service that is asked
 
 
-class Underway:
-    """The time in which at least one of several requests was under way; any thread may send them."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0  # without those that are under way now
-        self._lock = threading.Lock()
-        self._count, self._began = 0, 0.0
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if not self._count:
-                self._began = time.monotonic()
-            self._count += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._count -= 1
-            if not self._count:
-                self.seconds += time.monotonic() - self._began
-
-
 class MeteredSender:
-    """A sender that passes requests on to another one and calls ``told`` after each; ``underway`` sums their time."""
+    """A sender that passes requests on to another one and calls ``told`` after each."""
 
-    def __init__(self, sender: Sender, told: Requested, underway: Underway | None = None) -> None:
+    def __init__(self, sender: Sender, told: Requested) -> None:
         self._sender = sender
         self._told = told
-        self._underway = underway or Underway()
 
     def request(self, url: str, method: str, **kwargs: Any) -> Any:
         code, began = 0, time.monotonic()
         try:
-            with self._underway:
-                answer = self._sender.request(url, method, **kwargs)
+            answer = self._sender.request(url, method, **kwargs)
             code = answer.status_code
             return answer
         finally:

@@ -112,14 +112,14 @@ class Daemon:
 
     def _pass(self, events: tuple[Event, ...], *, regular: bool = False) -> None:
         """Take one pass over all nodes of this agent; report any error, and keep the service running."""
-        began, asked_s = time.monotonic(), self._reporter.asked_s
+        began = time.monotonic()
         for event in events:
             LOG.debug("woken source=%s what=%s", event.source, event.what)
         taken = self._try_pass(counts=regular or self._pace.looks_again)
         if isinstance(taken, RoundResult):
             refused = Status.UNSAFE.value in taken.outcomes.values()
             again = self._pace.done(taken.hardware, refused=refused)
-            self._reporter.done(taken, time.monotonic() - began, self._reporter.asked_s - asked_s, again=again)
+            self._reporter.done(taken, time.monotonic() - began, again=again)
         else:
             self._pace.failed(taken)
             self._reporter.failed(taken)

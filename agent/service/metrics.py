@@ -39,7 +39,6 @@ class Metrics:
         Info(NAME, "Version of the agent.", registry=self.registry).info({"version": VERSION})
         self._passes = counter("passes", "Passes, by outcome.", ["outcome"])
         self._pass_s = summary("pass_seconds", "Time that passes took.")
-        self._source_s = summary("source_seconds", "Time that a source took in a pass.", of_source)
         self._source_up = gauge("source_up", "Whether a source answered at the last attempt.", of_source)
         self._source_ok = gauge(
             "source_last_success_timestamp_seconds",
@@ -96,9 +95,8 @@ class Metrics:
         self._passes.labels(outcome).inc()
         self._pass_s.observe(seconds)
 
-    def asked(self, source: str, seconds: float, error: str) -> None:
-        """Count that a source was used in a pass; ``error`` is why it failed, empty if it served."""
-        self._source_s.labels(source).observe(max(0.0, seconds))
+    def asked(self, source: str, error: str) -> None:
+        """Note that a source was used in a pass; ``error`` is why it failed, empty if it served."""
         self._source_up.labels(source).set(0 if error else 1)
         if not error:
             self._source_ok.labels(source).set_to_current_time()

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agent import VERSION
 from agent.audit.decide.findings import Kind
-from agent.connect.senders import MeteredSender, Underway, operation, served
+from agent.connect.senders import MeteredSender, operation, served
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.service.metrics import Metrics, serve
 from agent.service.pass_result import RoundResult
@@ -33,7 +33,6 @@ class Reporter:
         self._settings = settings
         self.notifier = notifier
         self._metrics = Metrics()
-        self._asking = Underway()  # the requests to placement
         self.status = ServiceStatus(
             process=ServiceProcess(VERSION, os.getpid(), time.time()), interval_s=settings.service.interval_s
         )
@@ -54,20 +53,15 @@ class Reporter:
             self._metrics.operated(PLACEMENT, operation(method, path), seconds, served(code))
             self.progress()
 
-        return MeteredSender(sender, told, self._asking)
-
-    @property
-    def asked_s(self) -> float:
-        """Seconds so far in which at least one request to placement was under way."""
-        return self._asking.seconds
+        return MeteredSender(sender, told)
 
     def operated(self, name: str, seconds: float, succeeded: bool) -> None:
         """Count one operation on the host; called by the thread that takes the passes."""
         self._metrics.operated(HOST, name, seconds, succeeded)
         self.progress()
 
-    def done(self, taken: RoundResult, seconds: float, asked_s: float, *, again: bool) -> None:
-        """Report a pass over all nodes, ``asked_s`` of its ``seconds`` in requests; ``again``: the next is at once."""
+    def done(self, taken: RoundResult, seconds: float, *, again: bool) -> None:
+        """Report a pass over all nodes; ``again``: the next is at once."""
         before = self.status
         failed = {node for node, outcome in taken.outcomes.items() if outcome == Status.FAILED.value}
         stay = {node: each for node, each in before.conditions.items() if node in failed}
@@ -76,9 +70,8 @@ class Reporter:
         if self._told:
             LOG.info("recovered from=%s", "; ".join(before.errors[:1]))
         self._told.clear()
-        self._asked(HOST, "", seconds - asked_s)
-        self._asked(PLACEMENT, "", asked_s)
-        self._asked(OWN, "")
+        for source in (HOST, PLACEMENT, OWN):
+            self._asked(source, "")
         if taken.storage is not None:
             self._asked(STORAGE, taken.storage)
         self.status = replace(
@@ -118,10 +111,10 @@ class Reporter:
         self._asked(source, text)
         self._metrics.passed("failed", 0.0)
 
-    def _asked(self, source: str, error: str, spent_s: float = 0.0) -> None:
-        """Note the last try of a source, and how long it took; ``error`` is why it failed, empty if it served."""
+    def _asked(self, source: str, error: str) -> None:
+        """Note the last try of a source; ``error`` is why it failed, empty if it served."""
         self.status = self.status.seen(source, error, time.time())
-        self._metrics.asked(source, spent_s, error)
+        self._metrics.asked(source, error)
 
     def _log_failure(self, source: str, error: Exception, text: str) -> None:
         what = text.partition(" answered ")[0].partition(" (")[0]  # without the request that happened to fail

@@ -105,7 +105,7 @@ def test_metrics_go_into_the_file_that_is_configured(tmp_path: Path) -> None:
 
     reporter.serve_metrics()
     reporter.operated("call", 0.1, True)
-    reporter.done(RoundResult(outcomes={"host": "unchanged"}), 1.0, 0.5, again=False)
+    reporter.done(RoundResult(outcomes={"host": "unchanged"}), 1.0, again=False)
     reporter.failed(ValueError("no"))
     reporter.publish()
 
@@ -276,7 +276,7 @@ def test_a_condition_is_a_metric_until_a_pass_that_did_not_fail_ends_it(tmp_path
 
     for outcome, conditions, told in (("unsafe", lost, 1), ("failed", {}, 1), ("unchanged", {"host": ()}, 0)):
         taken = RoundResult(outcomes={"host": outcome, "pool": "unchanged"}, conditions=conditions)
-        reporter.done(taken, 1.0, 0.1, again=False)
+        reporter.done(taken, 1.0, again=False)
         reporter.publish()
 
         assert f'compute_node_agent_conditions{{kind="lost-root"}} {told}.0' in textfile.read_text(encoding="utf-8")
