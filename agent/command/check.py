@@ -19,7 +19,7 @@ from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.nova.client import NovaClient
 from agent.service.metrics import family_of
 from agent.service.status import is_running, read_status
-from agent.settings.read import Settings, config_files_of
+from agent.settings.read import Settings
 from agent.settings.values import one_line
 from agent.state.node_file import RESERVE_BYTES
 from agent.sync.approval import approvals, tell_approval
@@ -51,7 +51,7 @@ def check_host(options: argparse.Namespace) -> tuple[Check, ...]:
         choice, settings = choice_of(options), settings_of(options)
     except ConfigError as error:
         return tuple(Check("configuration", False, problem) for problem in error.problems)
-    checks = [*check_option_names(settings), *tell_rules(settings), *check_passwords(settings), try_state(settings)]
+    checks = [*check_option_names(settings), *check_passwords(settings), try_state(settings)]
     checks.append(_try("service", partial(_check_service, settings)))
     checks += _check_approvals(settings)
     try:
@@ -70,19 +70,6 @@ def check_option_names(settings: Settings) -> list[Check]:
     if not slips:
         return [Check("configuration", True, "no wrong or unsupported option")]
     return [Check("configuration", False, slip) for slip in slips]
-
-
-def tell_rules(settings: Settings) -> list[Check]:
-    """Name the files with [pci] device_spec: their rules add up, whereas a later file replaces any other option."""
-    files, count = config_files_of(settings, "pci", "device_spec"), len(settings.policy.devices.rules)
-    if not count:
-        return []
-    more = (
-        "; the rules of all files count, a later file does not replace those of an earlier one"
-        if len(files) > 1
-        else ""
-    )
-    return [Check("device_spec", True, f"{count} rule(s) from {', '.join(map(str, files))}{more}")]
 
 
 def check_passwords(settings: Settings) -> list[Check]:

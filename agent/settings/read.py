@@ -196,15 +196,6 @@ def load_settings(
     return _read_settings(Values(conf), [path.absolute().parent for path in named])
 
 
-def config_files_of(settings: Settings, group: str, name: str) -> tuple[Path, ...]:
-    """Return the files that set an option, under any of its names; later files override earlier ones."""
-    option = next(option for option in OPTIONS[group] if option.name == name)
-    names = {(group, name)} | {(old.group or group, old.name or name) for old in option.deprecated_opts}
-    return tuple(
-        dict.fromkeys(path for path, _, *mention, _ in mentions(settings.apis.source) if tuple(mention) in names)
-    )
-
-
 def keep_in(settings: Settings, folder: Path) -> Settings:
     """Return the same settings with identity and state in ``folder``."""
     return replace(

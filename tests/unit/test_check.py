@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.command.check import check_host, check_pass, tell_rules, try_nova, try_state
+from agent.command.check import check_host, check_pass, try_nova, try_state
 from agent.command.results import Check
 from agent.nova.client import NovaClient
 from agent.settings.read import keep_in, load_settings
@@ -78,25 +78,6 @@ def test_what_a_pass_would_be_refused_for_is_a_finding(
     assert not found.ok
     assert f"sync would end with {status.value}: " in found.detail
     assert done.notes[0] in found.detail
-
-
-def test_the_files_that_rules_come_from_are_told_as_their_rules_add_up(write_config: Write) -> None:
-    rule = '{"vendor_id": "8086", "product_id": "%s"}'
-    one = write_config("a.conf", pci={"device_spec": rule % "154c"})
-    other = write_config("b.conf", pci={"passthrough_whitelist": rule % "1572"}, agent={"interval": 5})
-    none = write_config("c.conf", agent={"interval": 6})
-
-    (alone,) = tell_rules(load_settings([one, none]))
-    (both,) = tell_rules(load_settings([one, other, none]))
-
-    assert alone.detail == f"1 rule(s) from {one}"
-    more = "the rules of all files count, a later file does not replace those of an earlier one"
-    assert both.detail == f"2 rule(s) from {one}, {other}; {more}"
-    assert both.ok
-
-
-def test_without_rules_nothing_is_told_of_their_files(write_config: Write) -> None:
-    assert tell_rules(load_settings([write_config(agent={"interval": 5})])) == []
 
 
 @pytest.mark.parametrize(
