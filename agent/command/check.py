@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from agent.audit.heal import read_policy
-from agent.command.doubts import doubtful_names, tell_searched
+from agent.command.doubts import doubtful_names
 from agent.command.open_files import open_files
 from agent.command.result import choice_of, settings_of
 from agent.command.results import Check
@@ -95,9 +95,8 @@ def check_pass(one: ComputeNode, survey: Survey) -> list[Check]:
     unread = (
         [Check("storage", False, f"DISK_GB stays as it is: {disk.because}")] if isinstance(disk, DiskUnread) else []
     )
-    searched = (Check("candidates", True, sentence) for sentence in tell_searched(draft))
     tree = _try("tree", partial(_check_tree, one, survey, draft))
-    return [tree, *(Check("provider_config", False, slip) for slip in slips), *awaited, *unread, *searched]
+    return [tree, *(Check("provider_config", False, slip) for slip in slips), *awaited, *unread]
 
 
 def try_nova(one: ComputeNode, survey: Survey, open_client: Callable[[], NovaClient | None]) -> Check:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from agent.command.check import check_host
-from agent.command.doubts import doubts, tell_more_searched
+from agent.command.doubts import doubts
 from agent.command.exits import Exit
 from agent.command.explain import explain_provider
 from agent.command.explain_request import explain_request, read_request
@@ -348,7 +348,7 @@ def _look(
     agreeing = replace(draft.view, wishes=replace(wishes, agreed=draft.plan.digest))
     verdict = judge(replace(draft, view=agreeing) if agreed else draft)
     notes = (one.text for one in conditions_on(draft) if one.text not in verdict.notes)
-    return draft, verdict, [*doubts(node.settings, draft.view.survey), *notes, *tell_more_searched(draft)]
+    return draft, verdict, [*doubts(node.settings, draft.view.survey), *notes]
 
 
 def _with_use(node: ComputeNode, draft: Draft, options: argparse.Namespace) -> Draft:
