@@ -11,7 +11,7 @@ from enum import Enum
 from functools import cache, singledispatch
 from pathlib import PurePath
 from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 MOST_VALUES = 1 << 20  # a record of a provider has about 30, so as many as 30,000 of them have
 _MOST = 1e15  # no number with a point is larger, be it seconds or a ratio
@@ -64,7 +64,7 @@ def encode(value: object) -> Any:
 
 def decode_as(kind: type[T], value: object) -> T:
     """
-    Return decoded JSON as a value of ``kind``: a dataclass or a TypedDict, with all that their fields can have.
+    Return decoded JSON as a value of ``kind``: a dataclass, with all that its fields can have.
 
     A field that the JSON lacks has its default; keys that ``kind`` does not have are passed over.
 
@@ -81,8 +81,9 @@ def _decode(kind: Any, value: Any, place: str) -> Any:
         return value
     if origin is UnionType:
         return None if value is None else _decode(of[0], value, place)
-    if (is_dataclass(kind) or is_typeddict(kind)) and isinstance(value, dict):
-        return kind(**_decode_fields(kind, value, place))
+    if is_dataclass(kind) and isinstance(value, dict):
+        build: Any = kind
+        return build(**_decode_fields(kind, value, place))
     if origin in (dict, Mapping) and isinstance(value, dict):
         return {key: _decode(of[1], one, f"{place}.{key}") for key, one in value.items()}
     if origin in (list, tuple, frozenset) and isinstance(value, list):
@@ -105,8 +106,6 @@ def _decode_fields(kind: Any, value: Mapping[str, Any], place: str) -> dict[str,
 @cache
 def _fields_of(kind: Any) -> tuple[Mapping[str, Any], frozenset[str]]:
     """Return the types of all fields by name, and the names of those without a default."""
-    if is_typeddict(kind):
-        return get_type_hints(kind), kind.__required_keys__
     bare = (one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING)
     return get_type_hints(kind), frozenset(bare)
 

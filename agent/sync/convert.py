@@ -93,9 +93,8 @@ def sync_saved(node: ComputeNode, saved: SavedPlan | None, wishes: Wishes = Wish
     if saved is None or not same_place(saved.where, node.where):
         of = "no plan of this host" if saved is None else f"a plan for {saved.where}, and this is {node.where}"
         return Outcome(node=node.name, status=Status.OTHER_PLAN, reasons=(f"{node.name}: the file has {of}",))
-    digest = saved.plan["digest"]
-    agreement = Agreement(digest, again="look at it again, and save it with plan --out")
-    return sync_node(node, replace(wishes, agreed=digest), agreement)
+    agreement = Agreement(saved.digest, again="look at it again, and save it with plan --out")
+    return sync_node(node, replace(wishes, agreed=saved.digest), agreement)
 
 
 def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:

@@ -5,7 +5,7 @@ Plans and entries of the journal are kept in files in the same form.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 from reportclient.allocations import Allocation, Move, Observed, usages
 from reportclient.forecast import forecast
@@ -29,47 +29,7 @@ from reportclient.tree import Inventory, ObservedTree, Provider
 
 Amounts = dict[str, int]  # by resource class
 Held = dict[str, dict[str, Amounts]]  # consumer -> provider -> amounts
-OperationForm = dict[str, Any]  # the fields of an operation, and its kind as ``operation``
-
-
-class ProviderForm(TypedDict):
-    """One provider as placement holds it."""
-
-    parent: str | None  # name of the parent; None for a root
-    inventories: dict[str, dict[str, Any]]  # each with all its keys, by resource class
-    traits: list[str]  # sorted
-    aggregates: list[str]  # uuids, sorted
-    uuid: str
-    generation: int
-    usages: Amounts  # sums of its allocations
-
-
-class ObservedTreeForm(TypedDict):
-    """A tree as placement holds it, by provider name, with its allocations."""
-
-    providers: dict[str, ProviderForm]
-    allocations: Held  # by provider name
-
-
-class MoveForm(TypedDict):
-    """Resources of one consumer that go from one provider to another; providers by name."""
-
-    consumer: str
-    from_resource_provider: str
-    to_resource_provider: str
-    moved_resources: Amounts  # on the source
-    to_resources: NotRequired[Amounts]  # on the target; left out where the resources keep their class
-    because: str
-
-
-class PlanForm(TypedDict):
-    """A plan: its operations in order, and its moves."""
-
-    digest: str
-    operations: list[OperationForm]
-    moves: list[MoveForm]
-
-
+Form = dict[str, Any]  # an object of JSON, by its keys
 Before = Mapping[str, Mapping[str, Inventory]]  # inventories in placement, by provider uuid
 
 KINDS: Mapping[type[Operation], str] = {
@@ -91,7 +51,7 @@ encode.register(Provider, encode_provider)
 
 
 @encode.register
-def _(one: Observed) -> ObservedTreeForm:
+def _(one: Observed) -> Form:
     return encode_observed_tree(one.tree, one.allocations)
 
 
@@ -108,8 +68,12 @@ def _(move: Move) -> dict[str, object]:
     }
 
 
-def encode_observed_tree(tree: ObservedTree, allocations: Iterable[Allocation]) -> ObservedTreeForm:
-    """Encode a tree as placement holds it; ``allocations`` name their providers."""
+def encode_observed_tree(tree: ObservedTree, allocations: Iterable[Allocation]) -> Form:
+    """
+    Encode a tree as placement holds it, with the ``allocations`` on it, which name their providers.
+
+    ``providers`` has each provider by name, with the name of its parent and the sums of its allocations (``usages``).
+    """
     held = tuple(allocations)
     used: dict[str, dict[str, int]] = {}
     for (provider, resource_class), amount in sorted(usages(held).items()):
@@ -134,7 +98,7 @@ def by_consumer(allocations: Iterable[Allocation]) -> Held:
     return found
 
 
-def encode_plan(plan: Plan, observed: ObservedTree) -> PlanForm:
+def encode_plan(plan: Plan, observed: ObservedTree) -> Form:
     """Encode a plan; ``observed`` is the tree before it, which gives the inventories that each operation replaces."""
     before = inventories_of(observed)
     return {
@@ -149,12 +113,12 @@ def inventories_of(tree: ObservedTree) -> Before:
     return {seen.uuid: seen.provider.inventories for seen in tree}
 
 
-def encode_after(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocation]) -> ObservedTreeForm:
+def encode_after(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocation]) -> Form:
     """Encode what placement holds after a plan, as ``encode_observed_tree``; ``allocations`` are those after it."""
     return encode_observed_tree(forecast(plan, observed), allocations)
 
 
-def encode_operation(operation: Operation, before: Before) -> OperationForm:
+def encode_operation(operation: Operation, before: Before) -> Form:
     """Encode one operation by its fields; its key ``operation`` names its kind, ``provider`` its provider."""
     kind = {"operation": KINDS[type(operation)]}
     match operation:

@@ -9,9 +9,9 @@ from agent import VERSION
 from agent.errors import ConfigError, StateError
 from agent.state.files import read_named, replace_named, seal, unseal
 from agent.sync.decide.feature import Draft
-from agent.sync.json_form import PlanForm, encode_plan
+from agent.sync.json_form import encode_plan
 from agent.sync.node import ComputeNode
-from reportclient.json_text import decode_as
+from reportclient.json_text import decode_as, encode
 
 _FORMAT = 1
 
@@ -22,7 +22,8 @@ class SavedPlan:
 
     node: str
     where: str  # the placement's name
-    plan: PlanForm
+    digest: str
+    plan: Mapping[str, object]  # for people, as ``encode_plan`` has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,12 @@ def write_plans(path: Path, plans: Iterable[tuple[ComputeNode, Draft]]) -> None:
         StateError: it cannot be written.
     """
     saved = [
-        {"node": node.name, "where": node.where, "plan": encode_plan(draft.plan, draft.observed)}
+        SavedPlan(node.name, node.where, draft.plan.digest, encode_plan(draft.plan, draft.observed))
         for node, draft in plans
     ]
     made = datetime.now(UTC).isoformat(timespec="seconds")
     try:
-        replace_named(path, seal({"version": VERSION, "made": made, "plans": saved}, form=_FORMAT, indent=1))
+        replace_named(path, seal({"version": VERSION, "made": made, "plans": encode(saved)}, form=_FORMAT, indent=1))
     except OSError as error:
         raise StateError(f"--out {path} cannot be written: {error.strerror}: name another file") from error
 

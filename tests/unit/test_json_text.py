@@ -3,18 +3,19 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 import pytest
 
 from reportclient.json_text import decode_as
 
 
-class Part(TypedDict):
-    """A group of keys."""
+@dataclass(frozen=True)
+class Part:
+    """A value within another one."""
 
     name: str
-    more: NotRequired[bool]
+    more: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,10 @@ WRONG: dict[str, tuple[Any, ...]] = {
 
 
 def test_json_becomes_a_value_by_its_types() -> None:
-    parts: dict[str, Part] = {"one": {"name": "n"}}
+    parts = {"one": Part("n")}
 
     assert decode_as(Value, RIGHT) == Value("t", 1, 2, True, frozenset("ab"), (("x", 1),), parts, {"a": [1]})
-    assert decode_as(Value, RIGHT | {"maybe": {"name": "n"}, "anything": [1]}).maybe == {"name": "n"}
+    assert decode_as(Value, RIGHT | {"maybe": {"name": "n"}, "anything": [1]}).maybe == Part("n")
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, several in WRONG.items() for value in several])

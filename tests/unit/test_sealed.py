@@ -1,7 +1,6 @@
 """Plans and approvals in files, whose checksum is right and whose fields are of another kind."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,7 +9,6 @@ from agent.state.files import seal
 from agent.sync.approval import Approval, read_approval
 from agent.sync.plan_file import read_plans
 
-PLAN: dict[str, Any] = {"digest": "0123456789ab", "operations": [], "moves": []}
 APPROVAL = {
     **{"node": "host", "where": "placement", "digest": "0123456789ab", "approved": "2026-11-26", "begun": False},
     "outline": {"steps": [], "traits": [], "moves": ""},
@@ -19,7 +17,7 @@ APPROVAL = {
 
 def test_a_plan_file_with_a_field_of_another_kind_is_refused(tmp_path: Path) -> None:
     def write(**changes: object) -> Path:
-        saved = {"node": "host", "where": "placement", "plan": PLAN | changes}
+        saved = {"node": "host", "where": "placement", "digest": "0123456789ab", "plan": {}} | changes
         (tmp_path / "plan").write_text(seal({"plans": [saved]}, form=1), encoding="ascii")
         return tmp_path / "plan"
 

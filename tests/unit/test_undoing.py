@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.sync.decide.undoing import Conversion, not_as_before
-from agent.sync.json_form import MoveForm, ObservedTreeForm, encode_observed_tree
+from agent.sync.json_form import Form, encode_observed_tree
 from reportclient.allocations import Allocation
 from reportclient.ownership import MARKER
 from reportclient.plan import Create, Plan, SetAggregates, SetInventories, SetTraits
@@ -35,7 +35,7 @@ def row(consumer: str, provider: str) -> Allocation:
     return Allocation(consumer, provider, "VCPU", 1)
 
 
-def moved(consumer: str, source: str, target: str) -> MoveForm:
+def moved(consumer: str, source: str, target: str) -> Form:
     return {
         "consumer": consumer,
         "from_resource_provider": source,
@@ -45,7 +45,7 @@ def moved(consumer: str, source: str, target: str) -> MoveForm:
     }
 
 
-def conversion(before: ObservedTreeForm, after: ObservedTreeForm, *moves: MoveForm) -> Conversion:
+def conversion(before: Form, after: Form, *moves: Form) -> Conversion:
     return Conversion(
         name="entry",
         node="host",

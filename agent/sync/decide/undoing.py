@@ -1,10 +1,9 @@
 """Decide whether a conversion can be taken back: exactly what was before it, or nothing."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from agent.sync.json_form import MoveForm, ObservedTreeForm, encode_after, encode_observed_tree
+from agent.sync.json_form import Form, encode_after, encode_observed_tree
 from drivers.policy import Layout
 from reportclient.allocations import Allocation
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA
@@ -25,9 +24,9 @@ class Conversion:
     layout: Layout  # in which the tree stood before
     target: Layout
     configured: Layout  # by now: what the next pass makes of a tree without allocations
-    before: ObservedTreeForm
-    after: ObservedTreeForm
-    moves: tuple[MoveForm, ...]
+    before: Form
+    after: Form
+    moves: tuple[Form, ...]
 
     @property
     def former(self) -> dict[tuple[str, str, str], str]:
@@ -38,7 +37,7 @@ class Conversion:
         """
         came: dict[tuple[str, str, str], set[str]] = {}
         for move in self.moves:
-            for name in move.get("to_resources", move["moved_resources"]):
+            for name in move.get("to_resources") or move["moved_resources"]:
                 slot = move["consumer"], move["to_resource_provider"], name
                 came.setdefault(slot, set()).add(move["from_resource_provider"])
         return {slot: sources.pop() for slot, sources in came.items() if len(sources) == 1}
@@ -70,7 +69,7 @@ def not_as_before(
     )
 
 
-def _changed(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+def _changed(was: Form, now: Form) -> Iterator[str]:
     """Yield each provider and each class that two trees do not have alike, and each other parent."""
     for name in sorted(was.keys() | now.keys()):
         if name not in was or name not in now:
@@ -87,7 +86,7 @@ def _changed(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
             yield f"parent of {name} {was[name]['parent']} -> {now[name]['parent']}"
 
 
-def _lost_names(before: ObservedTreeForm, made: ObservedTreeForm, standing: Collection[str]) -> Iterator[str]:
+def _lost_names(before: Form, made: Form, standing: Collection[str]) -> Iterator[str]:
     """
     Yield each trait and aggregate of others that a provider had, and that it lacks when the plan makes it again.
 
