@@ -97,12 +97,6 @@ def idle_types(facts: HostFacts, rules: Iterable[MdevRule]) -> tuple[str, ...]:
             f"{rule.type}: the cards that can are {cards}"
             for address in sorted(rule.addresses - names)
         ]
-        if not rule.addresses and not any(rule_of(parent, rules) == rule for parent in able):
-            found.append(
-                f"[devices] enabled_mdev_types has {rule.type}, which gets no card: all cards that can make it "
-                f"({cards}) are listed for other types: list one in [mdev_{rule.type}] device_addresses, or do not "
-                f"enable {rule.type}"
-            )
     return tuple(found)
 
 
