@@ -7,7 +7,7 @@ from agent.sync.decide.feature import Draft
 from agent.sync.decide.provider_tree import plan_provider_tree
 from agent.sync.decide.view import Shaper
 from drivers.base import Survey
-from drivers.moves.slots import Change
+from drivers.moves.question import Change
 from drivers.policy import Policy
 from inside_nova.pci import WithoutPci, without_pci
 from inside_nova.trees import rows_of

@@ -1,14 +1,15 @@
-"""Parses libvirt's capabilities and domain capabilities (formatcaps.html, formatdomaincaps.html)."""
+"""Parses libvirt's capabilities and domain capabilities (formatcaps.html, formatdomaincaps.html); what these refuse."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element, tostring
 
-from drivers.errors import MalformedFact
+from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import DomainCapabilities, GuestArch, HostCpu, MemoryPages, NumaCell, OfferedEncryption
 from drivers.host.archive import Document, fields
 from drivers.host.parse import parse_cpu_set
 from drivers.libvirt.xml import attribute, bytes_of, number, parse_xml, require, text_of
+from drivers.policy import GuestPolicy
 
 DEFAULT_MACHINES = {  # nova's machine type by architecture, where [libvirt] hw_machine_type names none
     "armv7l": "virt",
@@ -153,6 +154,50 @@ def offers(guests: tuple[GuestArch, ...], virt_type: str, machine_types: Mapping
             there = {*(guest.machines or machines), None}
             found += [Offer(emulator, guest.name, name, virt_type) for name in sorted(machines & there, key=str)]
     return tuple(found)
+
+
+def check_virt_type(policy: GuestPolicy, capabilities: Capabilities) -> None:
+    """
+    Check that libvirt runs guests of this virt type on the host's own architecture.
+
+    Raises:
+        PolicyError: it does not.
+    """
+    for guest in capabilities.guests:
+        if guest.name == capabilities.arch and policy.virt_type not in dict(guest.emulators):
+            raise PolicyError(
+                f"[libvirt] virt_type is {policy.virt_type}, and libvirt offers "
+                f"{', '.join(sorted(dict(guest.emulators)))} for {capabilities.arch} on this host: "
+                f"make /dev/kvm usable (see virt-host-validate), or set [libvirt] virt_type = qemu"
+            )
+
+
+def known_models(
+    policy: GuestPolicy, arch: str, names: Collection[str], offered: Collection[DomainCapabilities]
+) -> tuple[str, ...]:
+    """
+    Return the configured CPU models in libvirt's spelling.
+
+    ``names`` are the models that libvirt can expand; of a recorded host only those that were recorded.
+
+    Raises:
+        PolicyError: libvirt does not know a model.
+    """
+    listed = {name for one in offered if one.arch == arch for name, _ in one.cpu_models}
+    known = {name.lower(): name for name in (*listed, *names)}
+    unknown = [model for model in policy.cpu_models if model.lower() not in known]
+    if unknown and listed:
+        raise PolicyError(
+            f"[libvirt] cpu_models: libvirt has no CPU model {', '.join(unknown)} for {arch}: see virsh cpu-models"
+        )
+    return tuple(known.get(model.lower(), model) for model in policy.cpu_models)
+
+
+def unusable_models(arch: str, offered: Collection[DomainCapabilities]) -> frozenset[str]:
+    """Return the CPU models that no machine type can have on this host (formatdomaincaps.html: usable)."""
+    models = [one.cpu_models for one in offered if one.arch == arch and one.cpu_models]
+    cannot = [frozenset(name for name, usable in each if usable == "no") for each in models]
+    return frozenset.intersection(*cannot) if cannot else frozenset()
 
 
 def _parse_cell(cell: Element, source: str) -> NumaCell:

@@ -19,10 +19,9 @@ from drivers.errors import DiscoveryError, Vanished
 from drivers.facts import CpuMap, Versions
 from drivers.host.archive import Document
 from drivers.libvirt.capabilities import Offer
-from drivers.libvirt.event_loop import event_loop
 from drivers.libvirt.library import libvirt
 from drivers.libvirt.listener import Listener
-from drivers.libvirt.opening import OPENING_S, aside, open_connection
+from drivers.libvirt.opening import OPENING_S, aside, event_loop, open_connection
 from drivers.libvirt.xml import unread
 from reportclient.errors import mask
 

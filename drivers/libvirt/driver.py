@@ -18,16 +18,18 @@ from drivers.host.sysfs import KernelFiles
 from drivers.libvirt import shape
 from drivers.libvirt.capabilities import (
     Capabilities,
+    check_virt_type,
+    known_models,
     offers,
     parse_capabilities,
     parse_cpu_features,
     parse_domain_capabilities,
+    unusable_models,
 )
 from drivers.libvirt.connection import HOST_CPU, LiveConnection
 from drivers.libvirt.domains import machine_of, parse_guest
 from drivers.libvirt.nodedev import parse_devices
 from drivers.libvirt.recorded import RecordedConnection, expanded_file, recorded_files
-from drivers.libvirt.refusals import check_virt_type, known_models, unusable_models
 from drivers.policy import GuestPolicy, Policy
 from reportclient.allocations import Holdings
 from reportclient.ownership import Names

@@ -8,9 +8,8 @@ from typing import Any, Protocol
 
 from drivers.base import Event, Wake
 from drivers.errors import DiscoveryError
-from drivers.libvirt.event_loop import event_loop
 from drivers.libvirt.library import libvirt
-from drivers.libvirt.opening import aside, open_connection
+from drivers.libvirt.opening import aside, event_loop, open_connection
 
 AGAIN_S = 1.0  # between two attempts to connect again
 

@@ -1,10 +1,12 @@
 """
-Opens and closes connections to libvirt, with a time limit.
+Opens and closes connections to libvirt, with a time limit; runs the event loop that connections need.
 
 libvirt itself has no limit: its calls wait without end for a libvirtd that accepts a connection and then hangs.
 """
 
+import logging
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -15,6 +17,9 @@ from drivers.errors import DiscoveryError
 from drivers.libvirt.library import libvirt
 from reportclient.errors import mask
 
+LOG = logging.getLogger(__name__)
+AGAIN_S = 1.0  # between two turns of an event loop that fails
+SETTLING_S = 2.0  # how long to wait for running callbacks
 OPENING_S = 20.0  # keep-alive gives up an open connection after the same time
 CLOSING_S = 3.0
 
@@ -96,3 +101,49 @@ def _keep_alive(connection: Any) -> None:
     except libvirt.libvirtError as error:
         if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:  # libvirt drivers without a daemon have no keep-alive
             raise
+
+
+class EventLoop:
+    """Thread that runs libvirt's event loop from ``start`` on; it waits for nothing else."""
+
+    def __init__(self) -> None:
+        self._starting = threading.Lock()
+        self._started = False
+
+    def start(self) -> None:
+        """Start the thread; later calls do nothing. A connection that was opened before gets no events."""
+        with self._starting:
+            if not self._started:
+                libvirt.virEventRegisterDefaultImpl()
+                threading.Thread(target=self._turn, name="libvirt", daemon=True).start()
+                self._started = True
+
+    def settle(self) -> None:
+        """Wait until the callbacks that run now have ended, SETTLING_S at most; a callback must not call this."""
+        turned = threading.Event()
+        timer = libvirt.virEventAddTimeout(0, lambda *_: turned.set(), None)
+        turned.wait(SETTLING_S)
+        libvirt.virEventRemoveTimeout(timer)
+
+    def _turn(self) -> None:
+        failing = False
+        while True:
+            try:
+                libvirt.virEventRunDefaultImpl()
+            except libvirt.libvirtError as error:
+                if not failing:
+                    LOG.warning(
+                        "libvirt's event loop fails: no events and no keep-alive until it runs again reason=%s", error
+                    )
+                failing = True
+                time.sleep(AGAIN_S)
+                continue
+            if failing:
+                LOG.info("libvirt's event loop runs again")
+            failing = False
+
+
+@cache
+def event_loop() -> EventLoop:
+    """Return the event loop of this process; libvirt has only one."""
+    return EventLoop()

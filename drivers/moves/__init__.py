@@ -13,11 +13,10 @@ from collections.abc import Collection, Mapping
 from drivers.moves.classes import Classes
 from drivers.moves.floats import Floats
 from drivers.moves.places import Places, room_after
-from drivers.moves.question import Question
-from drivers.moves.slots import Change, own_allocations
+from drivers.moves.question import Change, Question
 from drivers.packing import Load, pack
 from drivers.parcels import Parcel, amounts, assemble
-from reportclient.allocations import Holdings, Move, Observed
+from reportclient.allocations import Allocation, Holdings, Move, Observed
 from reportclient.errors import Unplaceable
 from reportclient.names import CPUS
 from reportclient.ownership import Ownership
@@ -53,7 +52,7 @@ def plan_moves(
     classes = Classes(question, problems)
     places = Places(question, Floats(question, problems))
     by_consumer: dict[str, list[Parcel]] = {}
-    for one in sorted(own_allocations(observed, ours)):
+    for one in sorted(_own(observed, ours)):
         parcel = Parcel(
             consumer=one.consumer,
             provider=one.provider,
@@ -99,6 +98,10 @@ def exchanged(before: Mapping[str, Collection[str]], now: Mapping[str, Collectio
 def displaced(observed: Observed, desired: ProviderTree, ours: Ownership) -> frozenset[str]:
     """Return the consumers whose allocations need a new place: theirs is gone in ``desired``, or divided."""
     leaving = Change(observed.tree, desired).leaving
-    return frozenset(
-        one.consumer for one in own_allocations(observed, ours) if leaving((one.provider, one.resource_class))
-    )
+    return frozenset(one.consumer for one in _own(observed, ours) if leaving((one.provider, one.resource_class)))
+
+
+def _own(observed: Observed, ours: Ownership) -> list[Allocation]:
+    """Return the allocations of stock that is ours."""
+    classes = {seen.name: ours.classes(seen) for seen in observed.tree}
+    return [one for one in observed.allocations if one.resource_class in classes.get(one.provider, frozenset())]

@@ -1,18 +1,56 @@
-"""The facts of one plan of moves, for lookups."""
+"""What changes between two trees, and the facts of one plan of moves, for lookups by slot: a class on a provider."""
 
 from collections.abc import Collection, Mapping
 
-from drivers.moves.slots import Change
 from drivers.parcels import Parcel, Slot
 from drivers.strangers import without_host_classes
 from drivers.words import Words
 from reportclient.allocations import Holdings, Observed
 from reportclient.names import NO_DEVICES
 from reportclient.reserve import UNHEALTHY, reserved_by_operator
-from reportclient.tree import ProviderTree
+from reportclient.settings import HUGE
+from reportclient.tree import ObservedTree, ProviderTree
 
 
-class Question:
+class Change:
+    """What changes from the tree in placement to the desired one; a provider has the same name in both."""
+
+    def __init__(self, observed: ObservedTree, desired: ProviderTree) -> None:
+        standing = [seen.provider for seen in observed]
+        self.before = {(one.name, name): stock.total for one in standing for name, stock in one.inventories.items()}
+        self.stock = {(one.name, name): stock for one in desired for name, stock in one.inventories.items()}
+        self.parents = {one.name: one.parent for one in (*standing, *desired)}  # in ``desired``, where it is in both
+        self.huge = frozenset(one.name for one in (*standing, *desired) if HUGE in one.traits)  # those of huge pages
+
+    def related(self, one: str, other: str) -> bool:
+        """
+        Return whether one provider is, or was, the other, above it or below it: then they have the same hardware.
+
+        Huge pages are related to the root only, which counts all memory: a cell's own memory is its small pages.
+        """
+        if (one in self.huge) != (other in self.huge) and self.parents.get(one) and self.parents.get(other):
+            return False
+        return one in self._line(other) or other in self._line(one)
+
+    def leaving(self, slot: Slot) -> bool:
+        """Return whether allocations of a slot need a new place, as it is gone, or divided above or below."""
+        if slot not in self.stock:
+            return True
+        return self.stock[slot].total < self.before.get(slot, 0) and any(
+            name == slot[1] and (provider, name) not in self.before and self.related(provider, slot[0])
+            for provider, name in self.stock
+        )
+
+    def _line(self, provider: str | None) -> list[str]:
+        """Return a provider and those above it, the root last."""
+        found = []
+        while provider:
+            found.append(provider)
+            provider = self.parents.get(provider)
+        return found
+
+
+class Question(Change):
     """
     The facts of one plan: the trees, the holdings of guests, and the guests that consumers stand for.
 
@@ -29,10 +67,8 @@ class Question:
         pinned_anew: Collection[str],
         former: Mapping[tuple[str, str, str], str],
     ) -> None:
+        super().__init__(observed.tree, desired)
         self.observed = observed
-        change = Change(observed.tree, desired)
-        self.stock, self.before, self.leaving = change.stock, change.before, change.leaving
-        self.parents, self.huge, self.related = change.parents, change.huge, change.related
         self._ours = {
             (provider.name, name): stock.reserved - reserved_by_operator(provider).get(name, 0)
             for provider in desired

@@ -18,8 +18,7 @@ from beds.libvirtd import Libvirtd
 from drivers.base import Event
 from drivers.errors import DiscoveryError
 from drivers.libvirt.connection import LiveConnection
-from drivers.libvirt.event_loop import event_loop
-from drivers.libvirt.opening import open_connection
+from drivers.libvirt.opening import event_loop, open_connection
 from inside_nova.device_events import DeviceEvents
 
 pytestmark = pytest.mark.live

@@ -13,8 +13,7 @@ from drivers.base import Driver, Survey
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.facts import GuestArch
 from drivers.host.archive import HostArchive
-from drivers.libvirt.capabilities import Capabilities, offers, parse_capabilities
-from drivers.libvirt.refusals import check_virt_type, known_models
+from drivers.libvirt.capabilities import Capabilities, check_virt_type, known_models, offers, parse_capabilities
 from drivers.load import DriverOptions, load_driver
 from drivers.policy import GuestPolicy, Policy
 from fakes import PC
