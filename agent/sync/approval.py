@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent.state.files import read_state, remove_state, seal, state_files, unseal, write_state
+from agent.state.files import read_trusted, remove_state, seal, state_files, unseal, write_state
 from agent.state.memory import same_place
 from agent.sync.decide.feature import Draft
 from agent.sync.json_form import encode
@@ -61,28 +61,25 @@ def approve(node: ComputeNode, draft: Draft) -> Path:
     return path
 
 
-def find_approval(node: ComputeNode, root_uuid: str) -> Approval | str | None:
-    """Return the approval for a node, or why it does not count, as ``read_approval``."""
-    path = approval_path(node, root_uuid)
-    found = read_approval(path)
-    if isinstance(found, Approval) and (found.node != node.name or not same_place(found.where, node.where)):
-        return f"{path} approves a plan for {found.node} in {found.where}, not for {node.name} in {node.where}"
-    return found
+def find_approval(node: ComputeNode, root_uuid: str) -> Approval | None:
+    """Return the approval for a node in this placement; None where there is none that counts. As ``read_approval``."""
+    found = read_approval(approval_path(node, root_uuid))
+    return found if found and found.node == node.name and same_place(found.where, node.where) else None
 
 
-def read_approval(path: Path) -> Approval | str | None:
+def read_approval(path: Path) -> Approval | None:
     """
-    Read one approval, or say why it does not count; None where there is none.
+    Read one approval; None where there is none, or where it is damaged, which is logged.
 
     Raises:
         StateError: it cannot be read.
     """
-    try:
-        return decode_as(Approval, unseal(read_state(path).decode(errors="replace"), form=_FORMAT))
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        return f"{path} is damaged ({type(error).__name__})"
+    return read_trusted(
+        path,
+        lambda text: decode_as(Approval, unseal(text, form=_FORMAT)),
+        None,
+        "an approval is not valid, and does not count: approve the plan again",
+    )
 
 
 def forget_approval(node: ComputeNode, root_uuid: str) -> None:
@@ -106,8 +103,9 @@ def withdraw(directory: Path) -> tuple[tuple[Path, ...], tuple[tuple[Path, Appro
     """
     gone: list[Path] = []
     begun: list[tuple[Path, Approval]] = []
-    for path, one in approvals(directory):
-        if isinstance(one, Approval) and one.begun:
+    for path in state_files(directory / _FOLDER, ".json"):
+        one = read_approval(path)
+        if one and one.begun:
             begun.append((path, one))
         else:
             remove_state(path)
@@ -115,9 +113,9 @@ def withdraw(directory: Path) -> tuple[tuple[Path, ...], tuple[tuple[Path, Appro
     return tuple(gone), tuple(begun)
 
 
-def approvals(directory: Path) -> tuple[tuple[Path, Approval | str], ...]:
+def approvals(directory: Path) -> tuple[tuple[Path, Approval], ...]:
     """
-    Return the approvals in a state directory, each with its file; for one that does not count, the reason.
+    Return the approvals in a state directory, each with its file, without damaged ones.
 
     Raises:
         StateError: an approval, or the folder of all, cannot be read.
@@ -126,10 +124,8 @@ def approvals(directory: Path) -> tuple[tuple[Path, Approval | str], ...]:
     return tuple((path, one) for path, one in found if one)
 
 
-def tell_approval(path: Path, approval: Approval | str) -> str:
+def tell_approval(path: Path, approval: Approval) -> str:
     """Return a sentence on an approval, with what a person can do about it."""
-    if isinstance(approval, str):
-        return f"{approval}: remove it, or approve anew with reshape --approve --digest D"
     waits = "was begun and is completed" if approval.begun else "is carried out"
     return (
         f"the plan {approval.digest} for {approval.node}, approved {approval.approved}, {waits} before the service "
@@ -146,7 +142,7 @@ def spent(node: ComputeNode, draft: Draft) -> Iterator[None]:
         StateError: the approval cannot be marked, and nothing was sent; or it cannot be removed afterwards.
     """
     approval = find_approval(node, draft.root_uuid)
-    if isinstance(approval, Approval) and not approval.begun and approval.digest == draft.plan.digest:
+    if approval and not approval.begun and approval.digest == draft.plan.digest:
         _write(approval_path(node, draft.root_uuid), replace(approval, begun=True))
     yield
     forget_approval(node, draft.root_uuid)

@@ -16,7 +16,7 @@ from tenacity import (
 
 from agent.state.locks import locked
 from agent.state.memory import same_place
-from agent.sync.approval import Approval, find_approval, forget_approval
+from agent.sync.approval import find_approval, forget_approval
 from agent.sync.decide.checks import judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.owner import only_audits
@@ -118,17 +118,13 @@ def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
     verdict = judge(draft)
     approval = find_approval(node, draft.root_uuid)
     if not draft.plan.moves and not draft.way.unplaceable:
-        if (
-            isinstance(approval, Approval) and approval.begun
-        ):  # its conversion was done, and cut off before the approval was removed
+        if approval and approval.begun:  # its conversion was done, and cut off before the approval was removed
             with locked(node.settings.folders.state):
                 forget_approval(node, draft.root_uuid)
         left = ("no allocation has to move: the next pass carries out the plan",) if draft.plan.operations else ()
         return outcome_of(node, draft, Status.UNCHANGED, left)
     if verdict.refused is not Status.RESHAPE_NEEDED:
         return outcome_of(node, draft, verdict.refused or Status.UNSAFE, verdict.notes)
-    if isinstance(approval, str):
-        return outcome_of(node, draft, Status.OTHER_PLAN, (f"{approval}: {APPROVE}",))
     if approval is None:
         return outcome_of(node, draft, Status.RESHAPE_NEEDED, (_unapproved(node, draft),))
     agreement = Agreement(approval.digest, approval.outline if approval.begun else None, again=APPROVE)
@@ -160,15 +156,8 @@ class Agreement:
             self.begun = plan.outline
             return ()
         if self.begun is None:
-            self.begun = _begun_by(node, draft, self.digest)
+            approval = find_approval(node, draft.root_uuid)  # its conversion may have been cut off
+            self.begun = approval.outline if approval and approval.begun and approval.digest == self.digest else None
         if self.begun is not None and self.begun.covers(plan):
             return ()  # the rest of that plan, after a lost answer or a conflict
         return (f"no plan has the digest {self.digest}; the plan now has {plan.digest}: {self.again}",)
-
-
-def _begun_by(node: ComputeNode, draft: Draft, digest: str) -> Outline | None:
-    """Return the outline of an approved plan of this digest whose conversion was cut off; None: there is none."""
-    approval = find_approval(node, draft.root_uuid)
-    if isinstance(approval, Approval) and approval.begun and approval.digest == digest:
-        return approval.outline
-    return None

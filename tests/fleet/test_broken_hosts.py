@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sync.approval import Approval, read_approval
+from agent.sync.approval import read_approval
 from beds.agents import COMMAND
 from beds.by_hand import ByHand
 from beds.inventory import Fleet, FleetHost, make_hosts, trees, units
@@ -146,9 +146,7 @@ def test_a_host_that_breaks_ends_the_change_and_is_gone_on_with_once_mended(
         assert {name: one for name, one in trees(placement) if name.startswith(tuple(later))} == before
     assert units(placement, fleet.hosts) == held
     left = [read_approval(file) for file in (host.folder / "state").glob("approvals/*.json")]
-    assert all(
-        isinstance(one, Approval) and one.begun for one in left
-    )  # else a start of the service would convert the host
+    assert all(one and one.begun for one in left)  # else a start of the service would convert the host
     assert "devices" in host.layout.read_text()
 
     again = fleet.play("convert", fleet_batches=BATCHES)

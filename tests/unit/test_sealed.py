@@ -31,4 +31,4 @@ def test_an_approval_with_a_field_of_another_kind_does_not_count(tmp_path: Path)
     path.write_text(seal(APPROVAL, form=1), encoding="ascii")
     assert isinstance(read_approval(path), Approval)
     path.write_text(seal({**APPROVAL, "node": None}, form=1), encoding="ascii")
-    assert read_approval(path) == f"{path} is damaged (ValueError)"
+    assert read_approval(path) is None
