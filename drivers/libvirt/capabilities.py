@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element, tostring
 
-from drivers.errors import MalformedFact, PolicyError
+from drivers.errors import PolicyError
 from drivers.facts import DomainCapabilities, GuestArch, HostCpu, MemoryPages, NumaCell, OfferedEncryption
-from drivers.host.archive import Document, fields
+from drivers.host.archive import Document
 from drivers.host.parse import parse_cpu_set
-from drivers.libvirt.xml import attribute, bytes_of, number, parse_xml, require, text_of
+from drivers.libvirt.xml import attribute, bytes_of, number, parsed, require, text_of
 from drivers.policy import GuestPolicy
 
 DEFAULT_MACHINES = {  # nova's machine type by architecture, where [libvirt] hw_machine_type names none
@@ -52,23 +52,22 @@ def parse_capabilities(document: Document) -> Capabilities:
     Raises:
         MalformedFact: not in libvirt's form.
     """
-    root = parse_xml(document, "capabilities")
-    with fields(document.source):
-        cells = [_parse_cell(cell, document.source) for cell in root.iterfind("host/topology/cells/cell")]
-    if len({cell.id for cell in cells}) < len(cells):
-        raise MalformedFact(f"{document.source} lists a cell twice")
-    if cells and not any(cell.memory_kib for cell in cells):
-        raise MalformedFact(f"{document.source} lists no memory in any cell")
-    cpu = require(root, "host/cpu", document.source)
-    return Capabilities(
-        arch=text_of(root, "host/cpu/arch", document.source),
-        cpu=_text_of_cpu(cpu, document.source) if cpu.find("model") is not None else None,
-        features=_features(cpu, document.source),
-        cells=tuple(sorted(cells, key=lambda cell: cell.id)),
-        guests=tuple(_parse_guest(arch, document.source) for arch in root.iterfind("guest/arch")),
-        vendor=cpu.findtext("vendor", ""),
-        uuid=root.findtext("host/uuid", ""),
-    )
+    with parsed(document, "capabilities") as root:
+        cells = [_parse_cell(cell) for cell in root.iterfind("host/topology/cells/cell")]
+        if len({cell.id for cell in cells}) < len(cells):
+            raise ValueError("lists a cell twice")
+        if cells and not any(cell.memory_kib for cell in cells):
+            raise ValueError("lists no memory in any cell")
+        cpu = require(root, "host/cpu")
+        return Capabilities(
+            arch=text_of(root, "host/cpu/arch"),
+            cpu=tostring(cpu, encoding="unicode") if cpu.find("model") is not None else None,
+            features=_features(cpu),
+            cells=tuple(sorted(cells, key=lambda cell: cell.id)),
+            guests=tuple(_parse_guest(arch) for arch in root.iterfind("guest/arch")),
+            vendor=cpu.findtext("vendor", ""),
+            uuid=root.findtext("host/uuid", ""),
+        )
 
 
 def parse_domain_capabilities(document: Document) -> DomainCapabilities:
@@ -78,58 +77,52 @@ def parse_domain_capabilities(document: Document) -> DomainCapabilities:
     Raises:
         MalformedFact: not in libvirt's form.
     """
-    root = parse_xml(document, "domainCapabilities")
-    sev = root.find("features/sev[@supported='yes']")
-    return DomainCapabilities(
-        arch=text_of(root, "arch", document.source),
-        disk_buses=_values(root, "devices/disk/enum[@name='bus']"),
-        video_models=_values(root, "devices/video/enum[@name='modelType']"),
-        secure_boot="yes" in _values(root, "os/loader/enum[@name='secure']"),
-        tpm_models=_values(root, "devices/tpm/enum[@name='model']"),
-        tpm_versions=_values(root, "devices/tpm/enum[@name='backendVersion']"),
-        encryption=OfferedEncryption(
-            sev_guests=_count(sev, "maxGuests", document.source),
-            sev_es_guests=_count(sev, "maxESGuests", document.source),
-            tdx=root.find("features/tdx[@supported='yes']") is not None,
-            launch_security=_values(root, "features/launchSecurity[@supported='yes']/enum[@name='sectype']"),
-        ),
-        cpu_models=tuple(
-            (model.findtext(".", ""), model.get("usable", "unknown"))
-            for model in root.iterfind("cpu/mode[@name='custom']/model")
-        ),
-        withheld=_withheld(root, document.source),
-    )
+    with parsed(document, "domainCapabilities") as root:
+        sev = root.find("features/sev[@supported='yes']")
+        return DomainCapabilities(
+            arch=text_of(root, "arch"),
+            disk_buses=_values(root, "devices/disk/enum[@name='bus']"),
+            video_models=_values(root, "devices/video/enum[@name='modelType']"),
+            secure_boot="yes" in _values(root, "os/loader/enum[@name='secure']"),
+            tpm_models=_values(root, "devices/tpm/enum[@name='model']"),
+            tpm_versions=_values(root, "devices/tpm/enum[@name='backendVersion']"),
+            encryption=OfferedEncryption(
+                sev_guests=_count(sev, "maxGuests"),
+                sev_es_guests=_count(sev, "maxESGuests"),
+                tdx=root.find("features/tdx[@supported='yes']") is not None,
+                launch_security=_values(root, "features/launchSecurity[@supported='yes']/enum[@name='sectype']"),
+            ),
+            cpu_models=tuple(
+                (model.findtext(".", ""), model.get("usable", "unknown"))
+                for model in root.iterfind("cpu/mode[@name='custom']/model")
+            ),
+            withheld=_withheld(root),
+        )
 
 
-def _text_of_cpu(cpu: Element, source: str) -> str:
-    try:
-        return tostring(cpu, encoding="unicode")
-    except RecursionError as error:
-        raise MalformedFact(f"{source} has a <cpu> whose elements are nested too deeply") from error
-
-
-def _count(element: Element | None, name: str, source: str) -> int:
+def _count(element: Element | None, name: str) -> int:
     text = element.findtext(name) if element is not None else None
-    return 0 if text is None else number(text, source)
+    return 0 if text is None else number(text)
 
 
-def _withheld(root: Element, source: str) -> frozenset[str] | None:
+def _withheld(root: Element) -> frozenset[str] | None:
     """Return the features of the host's model that guests with it do not get; None where no model is told."""
     mode = root.find("cpu/mode[@name='host-model'][@supported='yes']")
     if mode is None or not mode.findtext("model"):
         return None
-    return frozenset(attribute(one, "name", source) for one in mode.iterfind("feature[@policy='disable']"))
+    return frozenset(attribute(one, "name") for one in mode.iterfind("feature[@policy='disable']"))
 
 
 def parse_cpu_features(document: Document) -> frozenset[str]:
     """Return the features in an expanded ``<cpu>``, which is the answer of virConnectBaselineCPU."""
-    return _features(parse_xml(document, "cpu"), document.source)
+    with parsed(document, "cpu") as cpu:
+        return _features(cpu)
 
 
-def _features(cpu: Element, source: str) -> frozenset[str]:
+def _features(cpu: Element) -> frozenset[str]:
     """Return the features of a ``<cpu>``, without those that its model has and this host lacks (policy disable)."""
     return frozenset(
-        attribute(feature, "name", source) for feature in cpu.iterfind("feature") if feature.get("policy") != "disable"
+        attribute(feature, "name") for feature in cpu.iterfind("feature") if feature.get("policy") != "disable"
     )
 
 
@@ -200,42 +193,41 @@ def unusable_models(arch: str, offered: Collection[DomainCapabilities]) -> froze
     return frozenset.intersection(*cannot) if cannot else frozenset()
 
 
-def _parse_cell(cell: Element, source: str) -> NumaCell:
+def _parse_cell(cell: Element) -> NumaCell:
     memory = cell.find("memory")
-    memory_kib = bytes_of(memory.text, memory.get("unit"), source) // 1024 if memory is not None else 0
-    cpus = [_parse_cpu(cpu, source) for cpu in cell.iterfind("cpus/cpu")]
+    memory_kib = bytes_of(memory.text, memory.get("unit")) // 1024 if memory is not None else 0
+    cpus = [_parse_cpu(cpu) for cpu in cell.iterfind("cpus/cpu")]
     return NumaCell(
-        id=number(attribute(cell, "id", source), source),
+        id=number(attribute(cell, "id")),
         memory_kib=memory_kib,
         cpus=tuple(sorted(cpus, key=lambda cpu: cpu.id)),
-        pages=_parse_pages(cell, source),
+        pages=_parse_pages(cell),
     )
 
 
-def _parse_pages(cell: Element, source: str) -> tuple[MemoryPages, ...]:
+def _parse_pages(cell: Element) -> tuple[MemoryPages, ...]:
     """Return the pages of a cell by size, smallest first; each size once."""
     found = {}
     for pages in cell.iterfind("pages"):
-        size_kib = bytes_of(attribute(pages, "size", source), pages.get("unit"), source) // 1024
-        found[size_kib] = number(pages.text, source)
+        size_kib = bytes_of(attribute(pages, "size"), pages.get("unit")) // 1024
+        found[size_kib] = number(pages.text)
     return tuple(MemoryPages(size, found[size]) for size in sorted(found))
 
 
-def _parse_cpu(cpu: Element, source: str) -> HostCpu:
+def _parse_cpu(cpu: Element) -> HostCpu:
     """Parse one CPU; for a CPU that is offline libvirt gives no siblings."""
-    id_ = number(attribute(cpu, "id", source), source)
+    id_ = number(attribute(cpu, "id"))
     return HostCpu(id_, parse_cpu_set(cpu.get("siblings") or str(id_)))
 
 
-def _parse_guest(arch: Element, source: str) -> GuestArch:
-    default = text_of(arch, "emulator", source)
+def _parse_guest(arch: Element) -> GuestArch:
+    default = text_of(arch, "emulator")
     emulators = [
-        (attribute(domain, "type", source), domain.findtext("emulator") or default)
-        for domain in arch.iterfind("domain")
+        (attribute(domain, "type"), domain.findtext("emulator") or default) for domain in arch.iterfind("domain")
     ]
     aliases = {machine.findtext(".", "") for machine in arch.iterfind(".//machine[@canonical]")}
     machines = frozenset(machine.findtext(".", "") for machine in arch.iterfind(".//machine"))
-    return GuestArch(attribute(arch, "name", source), tuple(emulators), tuple(sorted(aliases)), machines)
+    return GuestArch(attribute(arch, "name"), tuple(emulators), tuple(sorted(aliases)), machines)
 
 
 def _values(root: Element, path: str) -> frozenset[str]:

@@ -9,7 +9,7 @@ from drivers.facts import Guest, GuestDevices, GuestMemory, Tenant
 from drivers.host.archive import Document
 from drivers.host.parse import parse_cpu_set
 from drivers.libvirt.nodedev import parse_address
-from drivers.libvirt.xml import attribute, bytes_of, is_number, number, parse_xml, require
+from drivers.libvirt.xml import attribute, bytes_of, is_number, located, number, parse_xml, require
 from drivers.pci import PciAddress
 
 BINDING = ("strict", "restrictive")  # modes of numatune in which the kernel takes memory from the named cells only
@@ -35,54 +35,57 @@ def parse_guest(
         MalformedFact: not in libvirt's form, or a device of the host that the guest has is not understood.
     """
     domain = parse_xml(document, "domain")
-    source = document.source
-    pci: set[PciAddress] = set()
-    mdevs: set[str] = set()
-    for device in domain.iterfind("devices/hostdev"):
-        if device.get("type") == "pci":
-            pci.add(_source_address(device, source))
-        elif device.get("type") == "mdev":
-            address = require(device, "source/address", source)
-            mdevs.add(attribute(address, "uuid", source).lower())
-    for disk in domain.iterfind("devices/disk[@type='nvme']"):
-        pci.add(_source_address(disk, source))
-    netdevs = _sources(domain, "direct", "passthrough")
-    interfaces = domain.iterfind("devices/interface[@type='hostdev']")
-    ports = frozenset(_source_address(interface, source) for interface in interfaces if not _is_usb(interface))
-    guest = Guest(
-        uuid=uuid,
-        state=state,
-        name=_name(domain),
-        devices=GuestDevices(
-            pci=frozenset(pci) | ports,
-            ports=ports,
-            netdevs=netdevs,
-            shared=_sources(domain, "direct") - netdevs,
-            vdpa=_sources(domain, "vdpa"),
-            mdevs=frozenset(mdevs),
-            pmem=_pmem(domain),
-        ),
-        resident=resident,
-        migrating=migrating,
-        tenant=_parse_tenant(domain, source),
-    )
+    with located(document.source):
+        guest = Guest(
+            uuid=uuid,
+            state=state,
+            name=_name(domain),
+            devices=_parse_devices(domain),
+            resident=resident,
+            migrating=migrating,
+            tenant=_parse_tenant(domain),
+        )
     try:
-        return _with_resources(guest, domain, source)
+        return _with_resources(guest, domain, document.source)
     except MalformedFact as error:
         return replace(guest, unread=str(error))
 
 
+def _parse_devices(domain: Element) -> GuestDevices:
+    pci: set[PciAddress] = set()
+    mdevs: set[str] = set()
+    for device in domain.iterfind("devices/hostdev"):
+        if device.get("type") == "pci":
+            pci.add(_source_address(device))
+        elif device.get("type") == "mdev":
+            mdevs.add(attribute(require(device, "source/address"), "uuid").lower())
+    for disk in domain.iterfind("devices/disk[@type='nvme']"):
+        pci.add(_source_address(disk))
+    netdevs = _sources(domain, "direct", "passthrough")
+    interfaces = domain.iterfind("devices/interface[@type='hostdev']")
+    ports = frozenset(_source_address(interface) for interface in interfaces if not _is_usb(interface))
+    return GuestDevices(
+        pci=frozenset(pci) | ports,
+        ports=ports,
+        netdevs=netdevs,
+        shared=_sources(domain, "direct") - netdevs,
+        vdpa=_sources(domain, "vdpa"),
+        mdevs=frozenset(mdevs),
+        pmem=_pmem(domain),
+    )
+
+
 def _with_resources(guest: Guest, domain: Element, source: str) -> Guest:
     """Return the guest with its CPUs, memory and encryption; errors name the place."""
-    emulator, of_cpus = domain.find("cputune/emulatorpin"), f"<vcpu> or <cputune> of {source}"
-    return replace(
-        guest,
-        vcpus=_parse_vcpus(domain, of_cpus),
-        some_off=_some_off(domain, of_cpus),
-        emulator_cpus=_cpus(attribute(emulator, "cpuset", of_cpus), of_cpus) if emulator is not None else frozenset(),
-        memory=_parse_memory(domain, f"<memory>, <numatune>, <memoryBacking> or <cpu> of {source}"),
-        devices=replace(guest.devices, encryption=_parse_encryption(domain, source)),
-    )
+    emulator = domain.find("cputune/emulatorpin")
+    with located(f"<vcpu> or <cputune> of {source}"):
+        vcpus, some_off = _parse_vcpus(domain), _some_off(domain)
+        emulator_cpus = _cpus(attribute(emulator, "cpuset")) if emulator is not None else frozenset[int]()
+    with located(f"<memory>, <numatune>, <memoryBacking> or <cpu> of {source}"):
+        memory = _parse_memory(domain)
+    with located(source):
+        devices = replace(guest.devices, encryption=_parse_encryption(domain))
+    return replace(guest, vcpus=vcpus, some_off=some_off, emulator_cpus=emulator_cpus, memory=memory, devices=devices)
 
 
 def _name(domain: Element) -> str:
@@ -115,7 +118,7 @@ def machine_of(document: Document) -> tuple[int, str] | None:
     return (int(id_), name) if id_ is not None and is_number(id_) and name else None
 
 
-def _parse_tenant(domain: Element, source: str) -> Tenant | None:
+def _parse_tenant(domain: Element) -> Tenant | None:
     """
     Return owner and disk from the metadata that nova writes into a domain; None where it is not in nova's form.
 
@@ -128,7 +131,7 @@ def _parse_tenant(domain: Element, source: str) -> Tenant | None:
         owners = (nova.find(f"{{{version}}}owner/{{{version}}}{name}") for name in ("project", "user"))
         names = [one.get("uuid") if one is not None else None for one in owners]
         if names[0] and names[1]:
-            return Tenant(names[0], names[1], _disk_gb(nova, version, source), _overridden(nova, version))
+            return Tenant(names[0], names[1], _disk_gb(nova, version), _overridden(nova, version))
     return None
 
 
@@ -150,7 +153,7 @@ def _overridden(nova: Element, version: str) -> dict[str, int | None] | None:
     return found
 
 
-def _disk_gb(nova: Element, version: str, source: str) -> int | None:
+def _disk_gb(nova: Element, version: str) -> int | None:
     """
     Return the GiB that the flavor takes on the host's disk; None where the metadata does not say.
 
@@ -162,7 +165,7 @@ def _disk_gb(nova: Element, version: str, source: str) -> int | None:
     sizes = {name: flavor.findtext(f"{{{version}}}{name}") for name in ("disk", "ephemeral", "swap")}
     if not all(text is not None and is_number(text) for text in sizes.values()):
         return None
-    disk, ephemeral, swap_mib = (number(str(text), source) for text in sizes.values())
+    disk, ephemeral, swap_mib = (number(str(text)) for text in sizes.values())
     if root is None and disk:
         return None  # nova 26 to 29 write <root> only for a guest that boots from an image
     of_image = root is not None and root.get("type") == "image"
@@ -174,11 +177,11 @@ def _is_usb(interface: Element) -> bool:
     return any(interface.find(f"source/{one}") is not None for one in ("address[@type='usb']", "vendor"))
 
 
-def _source_address(device: Element, source: str) -> PciAddress:
-    return parse_address(require(device, "source/address", source), source)
+def _source_address(device: Element) -> PciAddress:
+    return parse_address(require(device, "source/address"))
 
 
-def _parse_vcpus(domain: Element, source: str) -> tuple[frozenset[int], ...]:
+def _parse_vcpus(domain: Element) -> tuple[frozenset[int], ...]:
     """
     Return the host's CPUs that each vCPU may run on (empty: any), also of vCPUs that are switched off.
 
@@ -188,31 +191,28 @@ def _parse_vcpus(domain: Element, source: str) -> tuple[frozenset[int], ...]:
     vcpu = domain.find("vcpu")
     if vcpu is None or not vcpu.text:
         return ()
-    count = number(vcpu.text, source)
+    count = number(vcpu.text)
     if count > 0xFFFF:
-        raise MalformedFact(f"{source} has {count} vCPUs, more than any guest can have")
-    usual = _cpus(vcpu.get("cpuset", ""), source)
-    texts = {
-        number(attribute(pin, "vcpu", source), source): attribute(pin, "cpuset", source)
-        for pin in domain.iterfind("cputune/vcpupin")
-    }
+        raise ValueError(f"has {count} vCPUs, more than any guest can have")
+    usual = _cpus(vcpu.get("cpuset", ""))
+    texts = {number(attribute(pin, "vcpu")): attribute(pin, "cpuset") for pin in domain.iterfind("cputune/vcpupin")}
     sets, size = {}, 0
     for text in set(texts.values()):  # usually all vCPUs of a guest's cell have the same
-        sets[text] = _cpus(text, source)
+        sets[text] = _cpus(text)
         size += len(sets[text])
         if size > MOST_PINS:
-            raise MalformedFact(f"{source} pins vCPUs to more than {MOST_PINS} CPUs in all, more than any guest has")
-    pins = {index: sets[text] for index, text in texts.items()}
-    return tuple(pins.get(index, usual) for index in range(count))
+            raise ValueError(f"pins vCPUs to more than {MOST_PINS} CPUs in all, more than any guest has")
+    pinned = {index: sets[text] for index, text in texts.items()}
+    return tuple(pinned.get(index, usual) for index in range(count))
 
 
-def _some_off(domain: Element, source: str) -> bool:
+def _some_off(domain: Element) -> bool:
     """Return whether fewer vCPUs are switched on than there are at most (``current``)."""
     vcpu = domain.find("vcpu[@current]")
-    return vcpu is not None and number(vcpu.get("current"), source) < number(vcpu.text, source)
+    return vcpu is not None and number(vcpu.get("current")) < number(vcpu.text)
 
 
-def _parse_memory(domain: Element, source: str) -> tuple[GuestMemory, ...]:
+def _parse_memory(domain: Element) -> tuple[GuestMemory, ...]:
     """
     Return the memory of each of the guest's cells, or all of it in one part where it has none.
 
@@ -222,49 +222,49 @@ def _parse_memory(domain: Element, source: str) -> tuple[GuestMemory, ...]:
     if whole is None or any(device.get("model") in PLUGGED for device in devices):
         return ()
     shown = {cell.get("id", str(index)): cell for index, cell in enumerate(domain.iterfind("cpu/numa/cell"))}
-    bound, usual = _bindings(domain, source)
+    bound, usual = _bindings(domain)
     found = []
     for id_, cell in shown.items():
-        huge, page_kib = _pages_of(domain, id_, source)
-        mib = bytes_of(attribute(cell, "memory", source), cell.get("unit"), source) // MIB
+        huge, page_kib = _pages_of(domain, id_)
+        mib = bytes_of(attribute(cell, "memory"), cell.get("unit")) // MIB
         found.append(GuestMemory(mib, bound.get(id_, usual), huge, page_kib))
     if not shown:
         # <memory> includes devices that are no memory of the host: files, as persistent memory.
         sizes = [size for device in devices if (size := device.find("target/size")) is not None]
-        of_files = sum(bytes_of(size.text, size.get("unit"), source) for size in sizes)
-        first = bytes_of(whole.text, whole.get("unit"), source) - of_files
-        huge, page_kib = _pages_of(domain, "0", source)
+        of_files = sum(bytes_of(size.text, size.get("unit")) for size in sizes)
+        first = bytes_of(whole.text, whole.get("unit")) - of_files
+        huge, page_kib = _pages_of(domain, "0")
         found = [GuestMemory(max(0, first // MIB), usual, huge, page_kib)]
     return tuple(found)
 
 
-def _bindings(domain: Element, source: str) -> tuple[Mapping[str, frozenset[int]], frozenset[int]]:
+def _bindings(domain: Element) -> tuple[Mapping[str, frozenset[int]], frozenset[int]]:
     """Return the host's cells that each cell of the guest is bound to, by its id; and those for all other cells."""
     usual: frozenset[int] = frozenset()
     memory = domain.find("numatune/memory")
     if memory is not None and memory.get("mode", "strict") in BINDING:
-        usual = _cpus(memory.get("nodeset", ""), source)
+        usual = _cpus(memory.get("nodeset", ""))
     bound = {
-        attribute(node, "cellid", source): _cpus(attribute(node, "nodeset", source), source)
+        attribute(node, "cellid"): _cpus(attribute(node, "nodeset"))
         for node in domain.iterfind("numatune/memnode")
         if node.get("mode", "strict") in BINDING
     }
     return bound, usual
 
 
-def _pages_of(domain: Element, cell: str, source: str) -> tuple[bool, int | None]:
+def _pages_of(domain: Element, cell: str) -> tuple[bool, int | None]:
     """Return whether a guest's cell has huge pages, and their size in KiB; None: the host's default size."""
     pages = domain.findall("memoryBacking/hugepages/page")
     if not pages:
         return domain.find("memoryBacking/hugepages") is not None, None
-    own = [page for page in pages if number(cell, source) in _cpus(page.get("nodeset", ""), source)]
+    own = [page for page in pages if number(cell) in _cpus(page.get("nodeset", ""))]
     usual = [page for page in pages if page.get("nodeset") is None]
     for page in (*own, *usual):
-        return True, bytes_of(attribute(page, "size", source), page.get("unit"), source) // 1024
+        return True, bytes_of(attribute(page, "size"), page.get("unit")) // 1024
     return False, None  # libvirt takes small pages for a cell that no <page> names
 
 
-def _parse_encryption(domain: Element, source: str) -> str | None:
+def _parse_encryption(domain: Element) -> str | None:
     """Return which kind of encryption context the guest takes, as the suffix of its provider; None: none."""
     security = domain.find("launchSecurity")
     if security is None:
@@ -275,14 +275,9 @@ def _parse_encryption(domain: Element, source: str) -> str | None:
     try:
         return "amd_sev_es" if int(policy, 0) & SEV_ES_POLICY else "amd_sev"
     except ValueError as error:
-        raise MalformedFact(f"{source} has a launchSecurity policy {policy[:40]!r}, which is not a number") from error
+        raise ValueError(f"has a launchSecurity policy {policy[:40]!r}, which is not a number") from error
 
 
-def _cpus(text: str, source: str) -> frozenset[int]:
+def _cpus(text: str) -> frozenset[int]:
     """Parse a set of CPUs or cells in libvirt's form; empty for an empty text."""
-    if not text.strip():
-        return frozenset()
-    try:
-        return parse_cpu_set(text)
-    except ValueError as error:
-        raise MalformedFact(f"{source}: {error}") from error
+    return parse_cpu_set(text) if text.strip() else frozenset()

@@ -9,8 +9,8 @@ from drivers.devices.match import NETWORK
 from drivers.devices.odd import set_apart
 from drivers.errors import MalformedFact
 from drivers.facts import Devices, Mdev, MdevParent, MdevType, NetDevice, OddDevice, PciFunction, PciIds
-from drivers.host.archive import Document, fields
-from drivers.libvirt.xml import attribute, number, parse_xml, require, text_of
+from drivers.host.archive import Document
+from drivers.libvirt.xml import attribute, number, parsed, require, text_of
 from drivers.pci import PciAddress
 
 BRIDGES = frozenset({"pci-bridge", "cardbus-bridge"})  # capabilities of functions with header type 1 and 2
@@ -68,27 +68,27 @@ class _Parsed:
 def _parse_device(listed: str, document: Document) -> _Parsed:
     name, parent = listed, ""
     try:
-        device = parse_xml(document, "device")
-        name, parent = (device.findtext("name") or listed).strip(), device.findtext("parent", "").strip()
-        return _parse_parts(device, name, parent, document.source)
+        with parsed(document, "device") as device:
+            name, parent = (device.findtext("name") or listed).strip(), device.findtext("parent", "").strip()
+            return _parse_parts(device, name, parent)
     except MalformedFact as error:
         return _Parsed(name=name, parent=parent, odd=str(error))
 
 
-def _parse_parts(device: Element, name: str, parent: str, source: str) -> _Parsed:
-    text_of(device, "name", source)
+def _parse_parts(device: Element, name: str, parent: str) -> _Parsed:
+    text_of(device, "name")
     pci, net, mdev, vdpa = (device.find(f"capability[@type='{kind}']") for kind in ("pci", "net", "mdev", "vdpa"))
-    function = None if pci is None else _parse_function(device, pci, source)
+    function = None if pci is None else _parse_function(device, pci)
     types = device.findall(".//capability[@type='mdev_types']/type")
     address = function.address if function else None
     return _Parsed(
         name=name,
         parent=parent,
         function=function,
-        net=None if net is None else _parse_net(net, source),
+        net=None if net is None else _parse_net(net),
         vdpa="" if vdpa is None else vdpa.findtext("chardev", "").strip(),
-        maker=MdevParent(name, address, _parse_types(types, source)) if types else None,
-        mdev=None if mdev is None else _parse_mdev(device, mdev, source),
+        maker=MdevParent(name, address, _parse_types(types)) if types else None,
+        mdev=None if mdev is None else _parse_mdev(device, mdev),
     )
 
 
@@ -121,15 +121,16 @@ def _odd(name: str, why: str) -> OddDevice:
     return OddDevice(str(address or name), why, address=address, card="" if address else name)
 
 
-def parse_address(element: Element, source: str) -> PciAddress:
+def parse_address(element: Element) -> PciAddress:
     """Parse an ``<address>`` with the attributes domain, bus, slot and function, decimal or 0x-hexadecimal."""
+    parts = [attribute(element, name) for name in ("domain", "bus", "slot", "function")]
     try:
-        return PciAddress(*(int(attribute(element, name, source), 0) for name in ("domain", "bus", "slot", "function")))
+        return PciAddress(*(int(part, 0) for part in parts))
     except ValueError as error:
-        raise MalformedFact(f"{source} has an <address> that is not a PCI address: {error}") from error
+        raise ValueError(f"has an <address> that is not a PCI address: {error}") from error
 
 
-def _parse_function(device: Element, pci: Element, source: str) -> PciFunction:
+def _parse_function(device: Element, pci: Element) -> PciFunction:
     total_vfs: int | None = None
     vfs: tuple[PciAddress, ...] = ()
     pf = serial = None
@@ -137,29 +138,23 @@ def _parse_function(device: Element, pci: Element, source: str) -> PciFunction:
     for capability in pci.iterfind("capability"):
         kind = capability.get("type")
         if kind == "virt_functions":
-            vfs = tuple(sorted(parse_address(one, source) for one in capability.iterfind("address")))
-            total_vfs = number(capability.get("maxCount", str(len(vfs))), source)
+            vfs = tuple(sorted(parse_address(one) for one in capability.iterfind("address")))
+            total_vfs = number(capability.get("maxCount", str(len(vfs))))
         elif kind == "phys_function":
-            pf = parse_address(require(capability, "address", source), source)
+            pf = parse_address(require(capability, "address"))
         elif kind == "vpd":
             serial = capability.findtext("fields[@access='readonly']/serial_number", "").strip() or None
         elif kind in BRIDGES:
             bridge = True
     numa = pci.find("numa")
-    with fields(source):
-        address = PciAddress(
-            *(number(text_of(pci, part, source), source) for part in ("domain", "bus", "slot", "function"))
-        )
+    address = PciAddress(*(number(text_of(pci, part)) for part in ("domain", "bus", "slot", "function")))
     return PciFunction(
         address=address,
         ids=PciIds(
-            _parse_id(pci, "vendor", source),
-            _parse_id(pci, "product", source),
-            _parse_hex(pci.findtext("class", "0"), "class", source),
-            bridge,
+            _parse_id(pci, "vendor"), _parse_id(pci, "product"), _parse_hex(pci.findtext("class", "0"), "class"), bridge
         ),
         driver=device.findtext("driver/name"),
-        cell=number(attribute(numa, "node", source), source) if numa is not None else None,
+        cell=number(attribute(numa, "node")) if numa is not None else None,
         pf=pf,
         total_vfs=total_vfs,
         vfs=vfs,
@@ -167,49 +162,49 @@ def _parse_function(device: Element, pci: Element, source: str) -> PciFunction:
     )
 
 
-def _parse_id(pci: Element, name: str, source: str) -> str:
-    return f"{_parse_hex(attribute(require(pci, name, source), 'id', source), f'id of its {name}', source):04x}"
+def _parse_id(pci: Element, name: str) -> str:
+    return f"{_parse_hex(attribute(require(pci, name), 'id'), f'id of its {name}'):04x}"
 
 
-def _parse_hex(text: str, what: str, source: str) -> int:
+def _parse_hex(text: str, what: str) -> int:
     try:
         return int(text, 16)
     except ValueError as error:
-        raise MalformedFact(f"{source} has {text!r} as {what}, which is not a hexadecimal number") from error
+        raise ValueError(f"has {text!r} as {what}, which is not a hexadecimal number") from error
 
 
-def _parse_net(capability: Element, source: str) -> NetDevice:
+def _parse_net(capability: Element) -> NetDevice:
     found = capability.find("link")
     link = found.attrib if found is not None else {}
     # The state of IP over InfiniBand is not that of the port, which VFs use also while the host has no such interface.
     of_port = len(capability.findtext("address", "").split(":")) != INFINIBAND_OCTETS
     return NetDevice(
-        name=text_of(capability, "interface", source),
+        name=text_of(capability, "interface"),
         state=link.get("state") if of_port else None,
-        speed_mbps=_parse_speed(link.get("speed") or "0", source),
+        speed_mbps=_parse_speed(link.get("speed") or "0"),
     )
 
 
-def _parse_speed(text: str, source: str) -> int | None:
+def _parse_speed(text: str) -> int | None:
     """
     Return the link's speed in Mbit/s; None where it has none.
 
     The kernel then gives no number or 0, -1, or -1 read as an unsigned number: it is ethtool's, mostly of Ethernet
     (sysfs-class-net; linux/ethtool.h: SPEED_UNKNOWN), and libvirt reads it as unsigned (virnetdev.c).
     """
-    speed = number(text.removeprefix("-"), source)
+    speed = number(text.removeprefix("-"))
     return speed if 1 < speed < NO_SPEED_MBPS else None
 
 
-def _parse_mdev(device: Element, capability: Element, source: str) -> Mdev:
+def _parse_mdev(device: Element, capability: Element) -> Mdev:
     return Mdev(
-        uuid=text_of(capability, "uuid", source),
-        type=attribute(require(capability, "type", source), "id", source),
-        parent=text_of(device, "parent", source),
+        uuid=text_of(capability, "uuid"),
+        type=attribute(require(capability, "type"), "id"),
+        parent=text_of(device, "parent"),
     )
 
 
-def _parse_types(types: Iterable[Element], source: str) -> tuple[MdevType, ...]:
+def _parse_types(types: Iterable[Element]) -> tuple[MdevType, ...]:
     """
     Return each type once, in order of id; for parents that are not on PCI libvirt lists the types twice, nested.
 
@@ -217,9 +212,9 @@ def _parse_types(types: Iterable[Element], source: str) -> tuple[MdevType, ...]:
     """
     found: dict[str, MdevType] = {}
     for one in types:
-        id_ = attribute(one, "id", source)
-        available = number(text_of(one, "availableInstances", source), source)
+        id_ = attribute(one, "id")
+        available = number(text_of(one, "availableInstances"))
         if available > MOST_MDEVS:
-            raise MalformedFact(f"{source} can make {available} of {id_}, more than any card can")
+            raise ValueError(f"can make {available} of {id_}, more than any card can")
         found.setdefault(id_, MdevType(id_, one.findtext("name", "").strip(), available))
     return tuple(found[id_] for id_ in sorted(found))

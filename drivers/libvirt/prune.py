@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 from xml.etree.ElementTree import Element, tostring
 
-from drivers.errors import MalformedFact
 from drivers.host.archive import Document
 from drivers.libvirt.domains import NOVA
-from drivers.libvirt.xml import parse_xml
+from drivers.libvirt.xml import parsed
 
 _Kept = Mapping[str, Any]  # what stays below an element: tag -> _Kept; None: its text and all below it
 _DOMAIN: _Kept = {
@@ -38,11 +37,8 @@ def prune_domain(document: Document) -> str:
     Raises:
         MalformedFact: not in libvirt's form, or with elements nested too deeply.
     """
-    domain = parse_xml(document, "domain")
-    try:
+    with parsed(document, "domain") as domain:
         return tostring(_only(domain, _DOMAIN), encoding="unicode")
-    except RecursionError as error:
-        raise MalformedFact(f"{document.source} has elements that are nested too deeply") from error
 
 
 def _only(element: Element, kept: _Kept) -> Element:

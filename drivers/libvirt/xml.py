@@ -1,5 +1,7 @@
-"""Reads libvirt's XML strictly: a missing or malformed part is a MalformedFact that names its source."""
+"""Reads libvirt's XML strictly: a missing or malformed part is an error, which ``located`` gives its source."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from xml.etree.ElementTree import Element, ParseError, fromstring
 from xml.sax.saxutils import escape
 
@@ -40,27 +42,45 @@ def unread(why: str) -> str:
     return f"<{UNREAD}>{escape(why)}</{UNREAD}>"
 
 
-def require(element: Element, path: str, source: str) -> Element:
-    """Return a required element below ``element``; MalformedFact where it is missing."""
+@contextmanager
+def located(source: str) -> Iterator[None]:
+    """Let errors of the values inside the block name their source: each becomes a MalformedFact."""
+    try:
+        yield
+    except (ValueError, RecursionError) as error:
+        why = "has elements that are nested too deeply" if isinstance(error, RecursionError) else error
+        raise MalformedFact(f"{source} {why}") from error
+
+
+@contextmanager
+def parsed(document: Document, tag: str) -> Iterator[Element]:
+    """Yield the root element as ``parse_xml`` returns it; errors inside the block name the document's source."""
+    root = parse_xml(document, tag)
+    with located(document.source):
+        yield root
+
+
+def require(element: Element, path: str) -> Element:
+    """Return a required element below ``element``; ValueError where it is missing."""
     found = element.find(path)
     if found is None:
-        raise MalformedFact(f"{source} has no <{path}> in its <{element.tag}>")
+        raise ValueError(f"has no <{path}> in its <{element.tag}>")
     return found
 
 
-def text_of(element: Element, path: str, source: str) -> str:
-    """Return the text of a required element below ``element``; MalformedFact where it is missing or empty."""
-    text = require(element, path, source).findtext(".", "").strip()
+def text_of(element: Element, path: str) -> str:
+    """Return the text of a required element below ``element``; ValueError where it is missing or empty."""
+    text = require(element, path).findtext(".", "").strip()
     if not text:
-        raise MalformedFact(f"{source} has an empty <{path}>")
+        raise ValueError(f"has an empty <{path}>")
     return text
 
 
-def attribute(element: Element, name: str, source: str) -> str:
-    """Return a required attribute; MalformedFact where it is missing."""
+def attribute(element: Element, name: str) -> str:
+    """Return a required attribute; ValueError where it is missing."""
     value = element.get(name)
     if value is None:
-        raise MalformedFact(f"{source} has a <{element.tag}> without the attribute {name}")
+        raise ValueError(f"has a <{element.tag}> without the attribute {name}")
     return value
 
 
@@ -69,16 +89,16 @@ def is_number(text: str) -> bool:
     return text.strip().isdecimal() and len(text.strip()) <= _DIGITS
 
 
-def number(text: str | None, source: str) -> int:
-    """Parse a whole number, not negative; MalformedFact where the text is something else, or None."""
+def number(text: str | None) -> int:
+    """Parse a whole number, not negative; ValueError where the text is something else, or None."""
     shown = text or ""
     if not is_number(shown):
-        raise MalformedFact(f"{source} has {shown[:40]!r} where a whole number belongs")
+        raise ValueError(f"has {shown[:40]!r} where a whole number belongs")
     return int(shown)
 
 
-def bytes_of(text: str | None, unit: str | None, source: str) -> int:
-    """Parse an amount of memory, which is in KiB where no unit is named; MalformedFact where it is no such amount."""
+def bytes_of(text: str | None, unit: str | None) -> int:
+    """Parse an amount of memory, which is in KiB where no unit is named; ValueError where it is no such amount."""
     if (unit or "KiB") not in UNITS_BYTES:
-        raise MalformedFact(f"{source} has memory in the unit {str(unit)[:20]!r}, which libvirt does not have")
-    return number(text, source) * UNITS_BYTES[unit or "KiB"]
+        raise ValueError(f"has memory in the unit {str(unit)[:20]!r}, which libvirt does not have")
+    return number(text) * UNITS_BYTES[unit or "KiB"]

@@ -225,7 +225,9 @@ DAX0 = "<memory model='nvdimm'><source><path>/dev/dax0.0</path></source></memory
             "<vcpu> or <cputune> of guest.xml pins vCPUs to more than 524288 CPUs in all",
             id="pins",
         ),
-        pytest.param("<vcpu cpuset='a-b'>2</vcpu>", "<vcpu> or <cputune> of guest.xml: ", id="a set in words"),
+        pytest.param(
+            "<vcpu cpuset='a-b'>2</vcpu>", "<vcpu> or <cputune> of guest.xml 'a-b' is neither", id="a set in words"
+        ),
         pytest.param(
             "<vcpu>2</vcpu><cputune><emulatorpin/></cputune>",
             "<vcpu> or <cputune> of guest.xml has a <emulatorpin> without the attribute cpuset",
