@@ -175,7 +175,6 @@ def golden(folder: Path, world: World) -> None:
     for layout in LAYOUTS:
         use(layout)
         world.run("discover")
-    world.run("discover", "--suggest")
     fit = [one for one in LAYOUTS if "providers" in json.loads((folder / f"{one}.json").read_text(encoding="utf-8"))]
     first = sum(folder.name.encode()) % len(fit)
     before, after = fit[first], fit[(first + 1) % len(fit)]

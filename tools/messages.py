@@ -45,7 +45,7 @@ AREAS = (  # title, advice, and beginnings of the paths of its files
     ),
     (
         "Devices",
-        "What a rule or a card means. `explain NAME` shows fact and rule, `discover --suggest` lines for devices here.",
+        "What a rule or a card means. `explain NAME` shows fact and rule.",
         ("drivers/devices", "drivers/pools.py", "drivers/policy.py", "drivers/cells.py", "drivers/rules.py"),
     ),
     (

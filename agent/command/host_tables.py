@@ -23,7 +23,6 @@ from agent.command.results import (
     Journal,
     Recorded,
     ShownStatus,
-    Suggestion,
     Upgrade,
     Usages,
     Written,
@@ -303,12 +302,6 @@ def print_candidacy(out: Screen, data: ExplainedRequest) -> None:
         out.print(Text.assemble("  ", (provider, "bold"), f" gives {written_amounts(resources)}"))
     for one in data.missing:
         out.print(Text.assemble("  ", (str(one.wish), "bold"), f": {one.why}"))
-
-
-def print_suggestion(out: Screen, data: Suggestion) -> None:
-    """Print lines of configuration as they are, to be copied into a file."""
-    for line in data.lines:
-        out.print(Text(line), soft_wrap=True)
 
 
 def print_checks(out: Screen, data: Checks) -> None:

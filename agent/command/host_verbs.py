@@ -16,7 +16,6 @@ from agent.command.host_tables import (
     print_checks,
     print_reasons,
     print_shown,
-    print_suggestion,
     print_tree,
     print_usages,
 )
@@ -34,8 +33,7 @@ from agent.command.picture.subjects import Subject, of_conversion, of_shown
 from agent.command.plan_results import ApprovalAnswer, DesiredTree, Forecast, Foreseen, ShownTree, shown_plan
 from agent.command.plan_tables import print_conversion, print_foreseen, print_withdrawn
 from agent.command.result import Printer, Report, choice_of, open_host, placement_of, settings_of
-from agent.command.results import Checks, Suggestion, Usages, Withdrawn
-from agent.command.suggestion import TYPE_FILES, suggestion
+from agent.command.results import Checks, Usages, Withdrawn
 from agent.connect.adapters import ApiLook, look_for_placement
 from agent.connect.choice import open_driver, read_host, settings_for
 from agent.errors import USER_ERRORS, ConfigError
@@ -66,9 +64,7 @@ from reportclient.tree import ObservedTree
 
 
 def discover(options: argparse.Namespace) -> Report:
-    """Report the desired tree of this host, or with --suggest lines of configuration for it; needs no placement."""
-    if options.suggest:
-        return _suggest(options)
+    """Report the desired tree of this host; needs no placement."""
     choice = choice_of(options)
     settings = settings_of(options)
     with open_driver(settings, choice) as driver:
@@ -86,14 +82,6 @@ def discover(options: argparse.Namespace) -> Report:
         *holdings.backing.odd.sentences.values(),
     ]
     return Report(data=DesiredTree({one.name: one for one in tree}), table=print_tree, remarks=remarks)
-
-
-def _suggest(options: argparse.Namespace) -> Report:
-    """Report lines of configuration for the devices of this host."""
-    choice = choice_of(options)
-    with open_driver(settings_of(options), choice, attributes=TYPE_FILES) as driver:
-        _, survey = read_host(driver, choice)
-    return Report(data=Suggestion(tuple(suggestion(survey.facts.devices).split("\n"))), table=print_suggestion)
 
 
 def show(options: argparse.Namespace) -> Report:

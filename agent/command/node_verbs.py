@@ -31,7 +31,7 @@ NO_NODES = (
 )
 _GRAVITY = (Exit.DONE, Exit.DIFFERENCES, Exit.REFUSED, Exit.ERROR)  # of many nodes the gravest ending counts
 # Attributes of options that only a hypervisor has.
-_HOST_OPTIONS = ("host", "rename_from", "suggest", "out", "plan", "picture")
+_HOST_OPTIONS = ("host", "rename_from", "out", "plan", "picture")
 
 
 def discover_nodes(options: argparse.Namespace) -> Report:

@@ -113,13 +113,6 @@ class Upgrade:
 
 
 @dataclass(frozen=True, slots=True)
-class Suggestion:
-    """Lines of a configuration file for the devices of a host."""
-
-    lines: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class PartContents:
     """One part of a bundle."""
 

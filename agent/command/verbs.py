@@ -78,10 +78,7 @@ _TABLE = (
         help="show the tree that this host would report",
         example="--format json",
         placement=False,
-        options=(
-            Option("--suggest", "print lines of configuration for the devices that are here, instead of the tree"),
-            ALL,
-        ),
+        options=(ALL,),
     ),
     Verb(
         name="show",

@@ -3,7 +3,7 @@
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -81,16 +81,9 @@ def settings_for(choice: Choice) -> Settings:
 
 
 @contextmanager
-def open_driver(
-    settings: Settings,
-    choice: Choice,
-    told: OnOperation = untold,
-    attributes: Mapping[str, frozenset[str]] | None = None,
-) -> Iterator[Watchable]:
+def open_driver(settings: Settings, choice: Choice, told: OnOperation = untold) -> Iterator[Watchable]:
     """
     Open the driver of a run; ``told`` is called after each of its operations.
-
-    ``attributes``: files of vendors' drivers that are read, by vendor id; None: those that the rules name.
 
     An archive that had to be unpacked is removed at the end.
 
@@ -104,7 +97,7 @@ def open_driver(
         uri=settings.hypervisor.libvirt_uri,
         disk=settings.hypervisor.disk,
         guests=settings.policy.guests,
-        attributes=rule_attributes(settings.policy.devices) if attributes is None else attributes,
+        attributes=rule_attributes(settings.policy.devices),
         namespaces=bool(settings.policy.devices.pmem),
         residency=settings.policy.layout in OF_CELLS,
         told=told,
