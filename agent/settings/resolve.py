@@ -28,7 +28,10 @@ def resolve(conf: cfg.ConfigOpts) -> None:
     Raises:
         ConfigError: a reference cannot be resolved, or a credential cannot be read.
     """
-    _learn_login(conf)
+    for _ in range(2):  # the second time for the auth_type of an auth_section
+        _resolve_references(conf, LOGIN)
+        _check_login(conf, LOGIN)
+        register_auth(conf)
     _take_credentials(conf)
     _resolve_references(conf)
     _check_login(conf)
@@ -37,19 +40,6 @@ def resolve(conf: cfg.ConfigOpts) -> None:
 def literal(text: str) -> str:
     """Return an oslo.config value that means exactly this text, also where it has dollar signs."""
     return text.replace("$", r"\$")  # not $$: after a backslash, oslo.config would take the first one as escaped
-
-
-def _learn_login(conf: cfg.ConfigOpts) -> None:
-    """
-    Register the options of the chosen way to log in, in the group that has them.
-
-    Raises:
-        ConfigError: auth_type or auth_section cannot be resolved.
-    """
-    for _ in range(2):  # the second time for the auth_type of an auth_section
-        _resolve_references(conf, LOGIN)
-        _check_login(conf, LOGIN)
-        register_auth(conf)
 
 
 def _check_login(conf: cfg.ConfigOpts, names: Iterable[str] = ()) -> None:
