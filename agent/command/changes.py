@@ -7,7 +7,7 @@ from typing import Literal
 from agent.command.plan_results import Forecast
 from agent.command.wording import alike, counted, grouped
 from reportclient.allocations import Observed, usages
-from reportclient.tree import Inventory, ObservedProvider
+from reportclient.tree import Inventory, ObservedProvider, Provider
 
 Mark = Literal["+", "-", "~", ">", " "]
 """What becomes of a provider: made, removed, changed, put under another parent, or nothing."""
@@ -123,7 +123,7 @@ def _stock_changes(old: _Side | None, new: _Side | None) -> Iterator[str]:
     for name in sorted(was.keys() | now.keys()):
         before, after = old and old.amount(name), new and new.amount(name)
         if before is None:
-            yield f"{name} {after}{terms_of(now[name])}"
+            yield f"{name} {after}{_terms_of(now[name])}"
         elif after is None:
             yield f"{name} {before} → gone"
         else:
@@ -139,7 +139,14 @@ def _changed_terms(was: Inventory, now: Inventory) -> Iterator[str]:
     return (f"{term} {one} → {other}" for term, one, other in pairs if one != other)
 
 
-def terms_of(stock: Inventory) -> str:
+def stock_of(provider: Provider, used: Mapping[tuple[str, str], int] | None) -> Iterator[str]:
+    """Yield a text for each class that a provider has, with its use; ``used`` None: nobody asked for that."""
+    for name, stock in sorted(provider.inventories.items()):
+        amount = f"{stock.total}" if used is None else f"{used.get((provider.name, name), 0)}/{stock.total}"
+        yield f"{name} {amount}{_terms_of(stock)}"
+
+
+def _terms_of(stock: Inventory) -> str:
     """Return the terms of stock that are not the usual ones."""
     told = [f"{stock.reserved} reserved"] if stock.reserved else []
     told += [f"ratio {stock.allocation_ratio:g}"] if stock.allocation_ratio != 1.0 else []

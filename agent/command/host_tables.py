@@ -11,6 +11,7 @@ from rich.tree import Tree
 
 from agent.allocations.operations import Ending
 from agent.audit.heal import UNASKED, UNLISTED, Healed
+from agent.command.changes import stock_of
 from agent.command.plan_results import DesiredTree, ShownTree
 from agent.command.results import (
     Adoption,
@@ -27,7 +28,7 @@ from agent.command.results import (
     Usages,
     Written,
 )
-from agent.command.screen import LONG, SHOWN_GUESTS, Screen, whole_column
+from agent.command.screen import LONG, SHOWN_GUESTS, Screen
 from agent.command.wording import alike, counted, families, grouped, guest, written_amounts
 from agent.service.status import age_s
 from agent.sync.json_form import by_consumer
@@ -64,7 +65,8 @@ def _print_providers(
         label = Text.assemble((alike(group), "bold"), (identity, "dim"))
         above = branches.get(provider.parent)
         branches[name] = Tree(label) if above is None else above.add(label)
-        _add_stock(branches[name], provider, None if seen is None else used)
+        for text in stock_of(provider, None if seen is None else used):
+            branches[name].add(Text(text))
         for family, names in families(sorted(provider.traits)):
             branches[name].add(Text.assemble((family, "cyan"), names))
         for aggregate in sorted(provider.aggregates):
@@ -81,10 +83,10 @@ def _print_providers(
 def _alike(providers: Mapping[str, Provider], used: Used) -> dict[str, list[str]]:
     """Return by each name the siblings without children that differ by their name alone, itself among them."""
     above = {one.parent for one in providers.values()}
-    keyed = []
-    for name, one in providers.items():
-        stock = frozenset((key, unit, used.get((name, key), 0)) for key, unit in one.inventories.items())
-        keyed.append((None if name in above else (one.parent, stock, one.traits, one.aggregates), name))
+    keyed = (
+        (None if name in above else (one.parent, (*stock_of(one, used),), one.traits, one.aggregates), name)
+        for name, one in providers.items()
+    )
     return {name: group for group in grouped(keyed) for name in group}
 
 
@@ -261,7 +263,9 @@ def print_reasons(out: Screen, data: ExplainedProvider) -> None:
 
 def print_adoption(out: Screen, data: Adoption) -> None:
     """Print the root providers that may be this host's, and the chosen one."""
-    table = Table("", whole_column("root provider"), "name", Column("providers", justify="right"), "guests", box=None)
+    table = Table(
+        "", Column("root provider", overflow="fold"), "name", Column("providers", justify="right"), "guests", box=None
+    )
     for one in data.found:
         name = f"{one.name} (this host's)" if one.named_alike else one.name
         guests = f"{one.guests} of {data.guests}"
@@ -322,20 +326,3 @@ def _print_verdicts(out: Screen, heading: str, rows: Iterable[tuple[str, Text, s
     for check, verdict, detail in rows:
         table.add_row(check, verdict, Text(detail))
     out.print(table)
-
-
-def _add_stock(branch: Tree, provider: Provider, used: Used | None) -> None:
-    """Add a table of inventories; ``used`` None: without the column of use."""
-    if not provider.inventories:
-        return
-    table = Table(
-        *map(whole_column, ("class", "total", "reserved", "ratio", "can be allocated")),
-        *map(whole_column, () if used is None else ("used",)),
-        box=None,
-    )
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for name, stock in sorted(provider.inventories.items()):
-        row = [name, str(stock.total), str(stock.reserved), f"{stock.allocation_ratio:g}", str(stock.capacity)]
-        table.add_row(*row, *(() if used is None else (str(used.get((provider.name, name), 0)),)))
-    branch.add(table)

@@ -10,7 +10,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Column
 
 from reportclient.errors import printable
 
@@ -61,11 +60,6 @@ def agreed(table: Callable[[Screen, Any], None], data: object, question: str) ->
     Screen(stderr=True).show(table, data)
     print(f"{printable(question)} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower().startswith("y")
-
-
-def whole_column(title: str) -> Column:
-    """Make a column that folds long names instead of cutting them off, because people copy them."""
-    return Column(title, overflow="fold")
 
 
 def _printable(data: Any) -> Any:

@@ -4,12 +4,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.audit.decide.findings import Finding
-from agent.command.changes import rows, terms_of
+from agent.command.changes import rows, stock_of
 from agent.command.plan_results import Forecast, ShownTree
 from agent.command.wording import alike, grouped
 from agent.sync.json_form import by_consumer
 from reportclient.allocations import Observed, usages
-from reportclient.tree import ObservedProvider
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +110,12 @@ def _tree(
             name=name,
             label=name.removeprefix(f"{root}_"),
             mark=marks.get(name, " "),
-            lines=tuple(_stock(providers[name], used)),
+            lines=tuple(stock_of(providers[name].provider, used)),
             chips=tuple(chips.get(name, ())),
             below=_folded(map(box, below.get(name, ()))),
         )
 
     return box(root) if root else Box(name="", label="nothing", mark=" ")
-
-
-def _stock(seen: ObservedProvider, used: Mapping[tuple[str, str], int]) -> Iterable[str]:
-    for name, one in sorted(seen.provider.inventories.items()):
-        yield f"{name} {used.get((seen.name, name), 0)}/{one.total}{terms_of(one)}"
 
 
 _UNITS = {
