@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agent.errors import USER_ERRORS, StateError
 from agent.service.cases import case_files
-from agent.service.status import read_status
+from agent.service.status import read_status, record_of
 from agent.settings.read import Settings
 from agent.settings.saved import encode_options
 from agent.state.files import files_in
@@ -90,7 +90,7 @@ def _provider_files(folder: Path) -> dict[str, str]:
 
 
 def _status(settings: Settings) -> str:
-    return json.dumps(read_status(settings.folders.state), indent=1) + "\n"
+    return json.dumps(record_of(read_status(settings.folders.state)), indent=1) + "\n"
 
 
 def _case(path: Path) -> dict[str, str]:

@@ -18,7 +18,7 @@ from agent.connect.choice import Choice, asking_nova, open_client, open_driver, 
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.nova.client import NovaClient
 from agent.service.metrics import family_of
-from agent.service.status import is_running, read_status
+from agent.service.status import read_status
 from agent.settings.read import Settings
 from agent.settings.values import one_line
 from agent.state.node_file import RESERVE_BYTES
@@ -135,7 +135,7 @@ def _check_service(settings: Settings) -> str:
 
 def _is_running(directory: Path) -> bool:
     try:
-        return is_running(read_status(directory))
+        return read_status(directory).is_running
     except StateError:
         return False
 

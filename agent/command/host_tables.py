@@ -30,7 +30,6 @@ from agent.command.results import (
 )
 from agent.command.screen import LONG, SHOWN_GUESTS, Screen
 from agent.command.wording import alike, counted, families, grouped, guest, written_amounts
-from agent.service.status import age_s
 from agent.sync.json_form import by_consumer
 from agent.sync.outcome import Condition
 from reportclient.allocations import Allocation, usages
@@ -203,34 +202,33 @@ def print_journal(out: Screen, data: Journal) -> None:
 
 def print_status(out: Screen, data: ShownStatus) -> None:
     """Print what the service last wrote about itself: a sentence, its sources with their age, outcomes and notes."""
-    now, status = time.time(), data.record
-    well = status["ready"] and data.running and not data.late
-    sentence = status["sentence"]
-    if data.late:
+    now, status = time.time(), data.status
+    sentence = status.sentence()
+    if not status.is_running:
+        sentence = f"not running; its last status: {sentence}"
+    elif status.is_late:
         sentence = (
-            f"late: status.json is {age_s(status):.0f} s old, as the service hangs or cannot write it: look at its "
-            f"log; its last status: {sentence}"
+            f"late: status.json is {status.age_s:.0f} s old, as the service hangs or cannot write it: look at its log; "
+            f"its last status: {sentence}"
         )
-    if not data.running:
-        sentence = f"not running; its last status: {status['sentence']}"
+    well = status.is_ready and status.is_running and not status.is_late
     out.print(sentence, style="bold" if well else "bold red", highlight=False)
     table = Table("source", "last answered", "now", box=None)
-    for name, source in status["sources"].items():
-        age = f"{now - source['ok_s']:.0f} s ago" if source["ok_s"] else "never"
-        table.add_row(name, age, source["error"] or "ok")
-    if status["sources"]:
+    for name, source in status.sources.items():
+        table.add_row(name, f"{now - source.ok_s:.0f} s ago" if source.ok_s else "never", source.error or "ok")
+    if status.sources:
         out.print(table)
-    for node, outcome in status["outcomes"].items():
+    for node, outcome in status.outcomes.items():
         out.print(f"{node}: {outcome}")
-    for note in status["notes"]:
+    for note in status.notes:
         out.print(f"  {note}")
     for case in data.cases:
         out.print(f"case: {case} (plan --replay repeats it)", markup=False, highlight=False, soft_wrap=True)
     for approval in data.approvals:
         out.print(approval, markup=False, highlight=False)
-    if status["last_pass_s"]:
-        out.print(f"last pass {now - status['last_pass_s']:.0f} s ago, in {status['took_s']:.2f} s", highlight=False)
-    out.print(f"pid {status['pid']}, version {status['version']}", highlight=False)
+    if status.last_pass_s:
+        out.print(f"last pass {now - status.last_pass_s:.0f} s ago, in {status.took_s:.2f} s", highlight=False)
+    out.print(f"pid {status.process.pid}, version {status.process.version}", highlight=False)
 
 
 def print_usages(out: Screen, data: Usages) -> None:

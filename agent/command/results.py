@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from agent.allocations.operations import Ending
 from agent.audit.decide.findings import Finding
 from agent.audit.heal import Healed
 from agent.command.candidacy import Missing
+from agent.service.status import ServiceStatus, record_of
 from agent.sync.journal import Entry
 from agent.sync.json_form import encode
 from agent.sync.outcome import Condition
@@ -208,11 +208,9 @@ class Recorded:
 class ShownStatus:
     """What the service last wrote into status.json, with what the verb ``status`` adds."""
 
-    record: Mapping[str, Any]
+    status: ServiceStatus
     cases: tuple[Path, ...]
     approvals: tuple[str, ...]  # a sentence each
-    running: bool  # the process exists
-    late: bool  # nothing written for so long that the service must hang, or cannot write
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,11 +292,11 @@ def _(ending: Ending) -> dict[str, object]:
 
 
 @encode.register
-def _(status: ShownStatus) -> dict[str, object]:
+def _(shown: ShownStatus) -> dict[str, object]:
     return {
-        **status.record,
-        "cases": encode(status.cases),
-        "approvals": encode(status.approvals),
-        "running": status.running,
-        "late": status.late,
+        **record_of(shown.status),
+        "cases": encode(shown.cases),
+        "approvals": encode(shown.approvals),
+        "running": shown.status.is_running,
+        "late": shown.status.is_late,
     }

@@ -13,7 +13,7 @@ from agent.command.results import Check, Graded, ShownStatus, Upgrade
 from agent.errors import ConfigError, StateError
 from agent.service.cases import case_files
 from agent.service.loop import run_service
-from agent.service.status import WELL, is_late, is_running, read_status
+from agent.service.status import WELL, read_status
 from agent.sync.approval import approvals, tell_approval
 from agent.sync.outcome import Status
 
@@ -38,11 +38,10 @@ def status(options: argparse.Namespace) -> Report:
     """Report the status that the service wrote last, with cases and approvals."""
     directory = settings_of(options).folders.state
     found = read_status(directory)
-    running, late = is_running(found), is_late(found)
-    refused = set(found["outcomes"].values()) - WELL
-    well = found["ready"] and running and not late and not refused
+    refused = set(found.outcomes.values()) - WELL
+    well = found.is_ready and found.is_running and not found.is_late and not refused
     told = tuple(tell_approval(path, one) for path, one in approvals(directory))
-    data = ShownStatus(record=found, cases=tuple(case_files(directory)), approvals=told, running=running, late=late)
+    data = ShownStatus(status=found, cases=tuple(case_files(directory)), approvals=told)
     ending = Exit.DONE if well else Exit.DIFFERENCES
     return Report(data=data, table=print_status, exit=ending)
 
@@ -73,6 +72,8 @@ def _running(options: argparse.Namespace) -> list[Check]:
     except StateError as error:
         never_ran = isinstance(error.__cause__, FileNotFoundError)
         return [] if never_ran else [Check("service", False, str(error))]
-    if not is_running(found) or found["version"] == VERSION:
+    if not found.is_running or found.process.version == VERSION:
         return [Check("service", True, f"no service of another version than {VERSION} runs")]
-    return [Check("service", False, f"the service that runs is {found['version']}, and this is {VERSION}: restart it")]
+    return [
+        Check("service", False, f"the service that runs is {found.process.version}, and this is {VERSION}: restart it")
+    ]

@@ -19,7 +19,6 @@ STUCK_S = 300  # the loop hangs if it made no progress for this time and for thr
 _NOTHING_TO_DO = (Status.UNCHANGED, Status.CHANGED, Status.AUDIT_ONLY)
 WELL = frozenset(status.value for status in _NOTHING_TO_DO)  # outcomes that need no action of a person
 _FORMAT = 1
-_NEEDED = frozenset({"findings", "interval_s", "last_pass_s", "notes", "outcomes", "passes", "sources", "took_s"})
 _READABLE = 0o644  # probes of other users read the file, whatever our umask is
 
 
@@ -77,6 +76,22 @@ class ServiceStatus:
         """Whether it is ready, the last pass left nothing for a person to do, and no device is awaited."""
         return self.is_ready and set(self.outcomes.values()) <= WELL and not self.findings.get(Kind.PROFILE_LOST.value)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the process that wrote this still exists."""
+        return Path(f"/proc/{self.process.pid}").exists()
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since this was written; what is of the future was written before the clock was set back."""
+        return abs(time.time() - self.written_s)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the service wrote nothing for so long that its loop must hang, or cannot write."""
+        longest_s = max(STUCK_S, 3 * self.interval_s) + self.waits_s
+        return self.age_s > longest_s + (0 if self.is_ready else PASS_S)  # its first pass, or a slow one, may take long
+
     def sentence(self) -> str:
         """Return one line for people, as ``systemctl status`` shows it."""
         if self.errors:
@@ -98,6 +113,14 @@ class ServiceStatus:
         return replace(self, sources={name: after, **others} if error else {**others, name: after})
 
 
+def record_of(status: ServiceStatus) -> dict[str, Any]:
+    """Return the contents of status.json, and what the verb ``status`` prints of them."""
+    told = {"format": _FORMAT, **encode(status), "sentence": status.sentence(), "ready": status.is_ready}
+    told |= told.pop("process")
+    told.setdefault("last_pass_s", None)  # ``encode`` leaves out what is None by default
+    return told
+
+
 def write_status(directory: Path, status: ServiceStatus) -> None:
     """
     Replace status.json, whole or not at all; without fsync, as the file need not outlast a power cut.
@@ -106,35 +129,25 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
         StateError: it cannot be written.
     """
     path = directory / _NAME
-    told: dict[str, Any] = {
-        "format": _FORMAT,
-        **encode(status),
-        "sentence": status.sentence(),
-        "ready": status.is_ready,
-    }
-    told |= told.pop("process")
-    told.setdefault("last_pass_s", None)  # ``encode`` leaves out what is None by default
     try:
-        replace_quickly(path, f"{json.dumps(told)}\n", _READABLE)
+        replace_quickly(path, f"{json.dumps(record_of(status))}\n", _READABLE)
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
 
 
-def read_status(directory: Path) -> dict[str, Any]:
+def read_status(directory: Path) -> ServiceStatus:
     """
-    Read the contents of status.json.
+    Read the status that the service wrote last.
 
     Raises:
         StateError: the file does not exist, cannot be read, or is not of this version.
     """
     path = directory / _NAME
     try:
-        record: dict[str, Any] = json.loads(read_whole(path))
-        decode_as(ServiceStatus, {**record, "process": record})
-        if missing := _NEEDED - record.keys():
-            raise ValueError(f"without {', '.join(sorted(missing))}")
-        if (record["format"], type(record["ready"]), type(record["sentence"])) != (_FORMAT, bool, str):
+        record = json.loads(read_whole(path))
+        if record["format"] != _FORMAT:
             raise ValueError("another format")
+        return decode_as(ServiceStatus, {**record, "process": record})
     except FileNotFoundError as error:
         raise StateError(
             f"there is no {path}: the service never ran with this state directory: start the service, or name its "
@@ -144,22 +157,3 @@ def read_status(directory: Path) -> dict[str, Any]:
         raise StateError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StateError(f"{path} is not a status file of this version: restart the service") from error
-    return record
-
-
-def is_running(record: Mapping[str, Any]) -> bool:
-    """Whether the process that wrote this status still exists."""
-    return Path(f"/proc/{record['pid']}").exists()
-
-
-def is_late(record: Mapping[str, Any]) -> bool:
-    """Whether the service wrote nothing for so long that its loop must hang, or cannot write."""
-    longest_s: float = max(STUCK_S, 3 * record["interval_s"]) + record.get("waits_s", 0.0)
-    longest_s += 0 if record["ready"] else PASS_S  # its first pass, or one of a slow service, may take long
-    return age_s(record) > longest_s
-
-
-def age_s(record: Mapping[str, Any]) -> float:
-    """Return for how many seconds the service has written no status; of a version before: since its last pass."""
-    written_s: float = record.get("written_s") or record["last_pass_s"] or record["started_s"]
-    return abs(time.time() - written_s)  # what is of the future was written before the clock was set back
