@@ -121,13 +121,6 @@ def test_a_quiet_service_asks_once_a_pass_and_logs_nothing(proxied: Service, pro
     assert proxied.log.stat().st_size == size
 
 
-def test_a_group_that_is_not_read_is_told_at_the_start(conf: Groups, tmp_path: Path) -> None:
-    with serving(tmp_path, conf | {"agnet": {"interval": 5}}) as service:
-        service.wait_for_passes(2)
-
-        assert service.lines().count("the group [agnet] is not read: is [agent] meant?") == 1
-
-
 def test_placement_that_goes_away_is_told_once_and_recovered_from(
     proxied: Service, proxy: Proxy, placement: ByHand
 ) -> None:
@@ -342,15 +335,16 @@ def test_a_configuration_that_is_wrong_when_it_is_read_anew_leaves_the_old_one(s
 
 
 def test_a_clock_that_is_set_keeps_nobody_waiting(conf: Groups, tmp_path: Path) -> None:
-    """keystoneauth, for one, waits for the wall clock, as long as it is told."""
+    """keystoneauth, for one, waits for the wall clock. And a group that is not read is told once, at the start."""
     clock = tmp_path / "clock"
     clock.write_text("0", encoding="utf-8")
-    with serving(tmp_path, conf, environment=a_clock_to_set(tmp_path, clock)) as service:
+    with serving(tmp_path, conf | {"agnet": {"interval": 5}}, environment=a_clock_to_set(tmp_path, clock)) as service:
         service.wait(lambda: service.passes() >= 1)
         for seconds in (-7200, 7200, 0):
             clock.write_text(str(seconds), encoding="utf-8")
             service.wait_for_passes(2)
         assert service.is_ready()
+        assert service.lines().count("the group [agnet] is not read: is [agent] meant?") == 1
 
 
 def test_a_log_that_was_rotated_is_opened_anew_by_sighup(conf: Groups, tmp_path: Path) -> None:
@@ -403,11 +397,13 @@ def test_an_answer_that_is_none_of_keystones_ends_nothing(tmp_path: Path) -> Non
             assert service.lines().count("degraded") == 1
 
 
-def test_a_second_service_with_the_same_folder_is_refused(service: Service) -> None:
+def test_a_second_service_with_the_same_folder_is_refused_and_commands_never_write_at_once(service: Service) -> None:
     done = run_agent("run", "--config-file", service.config)
+    results = [run_agent("sync", "--config-file", service.config, "--format", "json") for _ in range(3)]
 
     assert done.code == 1
     assert "the service runs already" in done.err.splitlines()[-1]
+    assert [(one.code, one.json["outcome"]) for one in results] == [(0, "unchanged")] * 3
     service.wait_for_passes(1)
 
 
@@ -502,12 +498,6 @@ def test_what_root_leaves_in_the_services_folder_is_its_users(conf: Groups, tmp_
     assert run_agent("sync", "--config-file", config).code == 0
 
     assert {path.stat().st_uid for path in state.rglob("*")} == {65534}
-
-
-def test_commands_and_the_service_never_write_at_once(service: Service) -> None:
-    results = [run_agent("sync", "--config-file", service.config, "--format", "json") for _ in range(3)]
-
-    assert [(done.code, done.json["outcome"]) for done in results] == [(0, "unchanged")] * 3
 
 
 @pytest.mark.parametrize("kind", ["password", "application credential", "password from systemd", "password in a URL"])

@@ -60,7 +60,7 @@ def saved(case: Path, verb: str, *options: object) -> tuple[int, str, str]:
     return done.code, lasting(done.out), done.err
 
 
-@pytest.mark.parametrize("verb", [("plan",), ("reshape", "--to", "numa"), ("audit",), ("audit", "--light")])
+@pytest.mark.parametrize("verb", [("reshape", "--to", "numa"), ("audit", "--light")])
 def test_a_look_at_an_archive_is_done_again_from_its_case(verb: tuple[str, ...], tmp_path: Path) -> None:
     options = (*FOUR_CELLS, "--embedded-dir", tmp_path / "run")
     assert run_agent("sync", *options).code == 0

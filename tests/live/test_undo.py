@@ -107,29 +107,13 @@ def test_nothing_is_taken_back_while_the_next_pass_would_convert_again(converted
     assert "set [compute] layout = devices first" in refused.err
 
 
-def test_a_host_without_a_conversion_has_nothing_to_take_back(
-    placement_server: PlacementServer, tmp_path: Path
-) -> None:
-    lab = Upgrade(DEVICES_TO_NUMA.data, placement_server.url, tmp_path)
-
-    assert (lab.run("undo").code, lab.run("undo", "--list").json["conversions"]) == (4, [])
-
-
-@pytest.mark.parametrize(
-    "change",
-    [pytest.param({"layout": "flat"}, id="changed by hand"), pytest.param({"checksum": None}, id="without checksum")],
-)
-def test_an_entry_that_cannot_be_trusted_is_not_taken_back(
-    converted: Upgrade, change: dict[str, object], tmp_path: Path
-) -> None:
+def test_an_entry_that_cannot_be_trusted_is_not_taken_back(converted: Upgrade, tmp_path: Path) -> None:
     (path,) = (tmp_path / "state/journal").iterdir()
-    entry = json.loads(path.read_text()) | change
-    path.write_text(json.dumps(entry), encoding="utf-8")
-
-    refused = converted.run("undo", "--apply")
-
-    assert refused.code == 1
-    assert "is damaged" in refused.err
+    entry = json.loads(path.read_text())
+    for change in ({"layout": "flat"}, {"checksum": None}):
+        path.write_text(json.dumps(entry | change), encoding="utf-8")
+        refused = converted.run("undo", "--apply")
+        assert (refused.code, "is damaged" in refused.err) == (1, True)
 
 
 def test_a_conversion_that_was_cut_off_and_gone_on_with_is_taken_back_whole(
@@ -161,6 +145,7 @@ def test_a_conversion_whose_answer_was_lost_is_taken_back(placement_server: Plac
     with Proxy(placement_server.url, hook=losing("/reshaper")) as proxy:
         lab = Upgrade(DEVICES_TO_NUMA.data, proxy.url, tmp_path)
         before = lab.stands()
+        assert (lab.run("undo").code, lab.run("undo", "--list").json["conversions"]) == (4, [])
         applied = lab.run("reshape", "--apply", "--patience", "60")
         proxy.hook = pass_on
         undone = lab.run("undo", "--apply")
