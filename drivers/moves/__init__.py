@@ -11,7 +11,6 @@ without such a place makes the whole plan ``Unplaceable``. An allocation of a de
 from collections.abc import Collection, Mapping
 
 from drivers.moves.classes import Classes
-from drivers.moves.floats import Floats
 from drivers.moves.places import Places, room_after
 from drivers.moves.question import Change, Question
 from drivers.packing import Load, pack
@@ -50,7 +49,7 @@ def plan_moves(
     question = Question(observed, desired, holdings, stand_ins, recast_as, pinned_anew, former)
     problems: list[str] = []
     classes = Classes(question, problems)
-    places = Places(question, Floats(question, problems))
+    places = Places(question, problems)
     by_consumer: dict[str, list[Parcel]] = {}
     for one in sorted(_own(observed, ours)):
         parcel = Parcel(

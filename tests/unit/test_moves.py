@@ -13,7 +13,7 @@ from drivers.base import Survey
 from drivers.facts import HostFacts
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.moves import displaced, plan_moves
-from drivers.moves.floats import IN_ITS_CELL
+from drivers.moves.places import IN_ITS_CELL
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
 from drivers.strangers import find_stand_ins
 from hardware import Change, changes, occupied_hosts
