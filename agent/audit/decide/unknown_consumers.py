@@ -93,21 +93,15 @@ def _take_away(snapshot: Snapshot, one: Consumer) -> Repair:
 
 def _stored(snapshot: Snapshot, one: Consumer) -> str:
     """
-    Return what a consumer has on shared storage, and what to do, as the end of a sentence; empty where it has nothing.
+    Return what to do about what a consumer has on shared storage, as the end of a sentence; empty: it has nothing.
 
     Its data may still be there, and no host's audit sees a consumer that has nothing else any more.
     """
-    beyond = [
-        f"{amount} {name} on {uuid}"
-        for uuid, resources in one.slots.items()
-        if uuid not in snapshot.tree.by_uuid
-        for name, amount in resources.items()
-    ]
-    if not beyond:
+    if one.slots.keys() <= snapshot.tree.by_uuid.keys():
         return ""
     return (
-        f"; it has {', '.join(sorted(beyond))} too, shared storage where its disk may still be: look there. If there "
-        f"is no disk of it, run compute-node-agent release {one.uuid}"
+        f"; it has something on shared storage too, where its disk may still be: look there. If there is no disk of "
+        f"it, run compute-node-agent release {one.uuid}"
     )
 
 
@@ -161,17 +155,6 @@ def _judge(snapshot: Snapshot, one: Consumer) -> Finding:
     return Finding(kind=kind, seen=seen + told, safe=not doubt, arriving=not by_nova, by_nova=by_nova)
 
 
-_REBOOT = "openstack server reboot --hard {} makes its guest again"
-_REMAKING = {
-    "RESCUE": "openstack server unrescue {} makes its guest again",
-    "SHUTOFF": "the next openstack server start {} makes its guest again",
-    "SHELVED": "openstack server unshelve {} makes its guest again",
-    "SOFT_DELETED": "openstack server restore {} makes its guest again",
-    "VERIFY_RESIZE": "confirm or revert its resize first",
-}
-"""How nova makes a guest again, by the state of the server: it refuses a reboot in these."""
-
-
 def _judge_server(snapshot: Snapshot, server: NovaServer, *, abroad: bool) -> Finding:
     """Classify a consumer of which nova has a server, and that has no guest on this host."""
     place = f"on host {server.host}" if server.host else "on no host"
@@ -181,7 +164,7 @@ def _judge_server(snapshot: Snapshot, server: NovaServer, *, abroad: bool) -> Fi
     seen = (
         f"nova has server {server.uuid} {place} ({server.status}), and its guest is neither defined nor running on "
         f"this host: run openstack server show {server.uuid}. If nova has the server on this host and does not move "
-        f"it, {_REMAKING.get(server.status, _REBOOT).format(server.uuid)}"
+        f"it, openstack server reboot --hard {server.uuid} makes its guest again, or in the state SHUTOFF its start"
     )
     return Finding(kind=Kind.GUEST_LOST, seen=seen, arriving=True, by_nova=True)
 
@@ -197,17 +180,14 @@ def _doubtful(snapshot: Snapshot, stranger: Consumer) -> list[str]:
 
 def _next_step(stranger: Consumer, *, abroad: bool) -> str:
     """Return why a stranger may still be in use, and what a person can do about it."""
-    release = f"compute-node-agent release {stranger.uuid}"
+    end = f"compute-node-agent release {stranger.uuid}"
     if abroad:
-        release = (
-            f"openstack resource provider allocation set {stranger.uuid}, with one --allocation for each allocation "
-            f"that this consumer has outside this host, so that only those allocations stay"
-        )
+        end = f"openstack resource provider allocation set {stranger.uuid} with all that it has on other hosts"
     return (
         f"; consumer {stranger.uuid} may be the migration of a guest of the same project and user on this host, such "
         f"as a resize that awaits its confirmation. Run openstack server show {stranger.uuid} and openstack "
         f"--os-compute-api-version 2.59 server migration list --limit 1 --marker {stranger.uuid}. If both answer that "
-        f"{stranger.uuid} is not found, run {release}"
+        f"{stranger.uuid} is not found, run {end}"
     )
 
 
