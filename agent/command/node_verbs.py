@@ -2,8 +2,6 @@
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from uuid import UUID
 
 from agent.bare_metal.context import BareMetalNodes
@@ -36,8 +34,8 @@ _HOST_OPTIONS = ("host", "rename_from", "out", "plan", "picture")
 
 def discover_nodes(options: argparse.Namespace) -> Report:
     """Return the provider of each node, and the nodes that cannot be reported; needs no placement."""
-    with open_nodes(settings_of(options), _choice(options)) as driver:
-        share = shape_share(driver.survey(), elsewhere=driver.elsewhere())
+    driver = open_nodes(settings_of(options), _choice(options))
+    share = shape_share(driver.survey(), elsewhere=driver.elsewhere())
     findings = tuple(NodeFinding(uuid, one.why) for uuid, one in sorted(share.misfits.items()))
     data = Nodes(share.providers, share.reserved, findings)
     return Report(data=data, table=print_nodes, exit=Exit.DIFFERENCES if share.misfits else Exit.DONE)
@@ -48,11 +46,11 @@ def show_nodes(options: argparse.Namespace) -> Report:
     if options.project:
         return show_usages(options)
     node = _uuid(options.node) if options.node else None
-    with _open(options) as bare_metal:
-        if node is None:
-            return _show_sums(bare_metal)
-        observed = bare_metal.client.observe(node)
-        shown = ShownTree(Observed(observed, bare_metal.client.allocations(observed)), {})
+    bare_metal = _open(options)
+    if node is None:
+        return _show_sums(bare_metal)
+    observed = bare_metal.client.observe(node)
+    shown = ShownTree(Observed(observed, bare_metal.client.allocations(observed)), {})
     remarks = [] if observed.root else [f"placement has no provider {node}: run compute-node-agent sync first"]
     return Report(
         data=shown,
@@ -72,15 +70,16 @@ def _show_sums(bare_metal: BareMetalNodes) -> Report:
 
 def plan_nodes(options: argparse.Namespace) -> Report:
     """Return what a pass would change."""
-    with _open(options) as bare_metal:
-        outcome = foresee_nodes(bare_metal, wishes_of(options))
+    bare_metal = _open(options)
+    outcome = foresee_nodes(bare_metal, wishes_of(options))
     changes = any(one.plan.operations for one in outcome.outcomes)
     return _report(outcome, bare_metal.driver.client.name, Exit.DIFFERENCES if changes else Exit.DONE, dry=True)
 
 
 def sync_nodes(options: argparse.Namespace) -> Report:
     """Carry out one pass over all nodes."""
-    with locked(settings_of(options).folders.state), _open(options, writes=True) as bare_metal:
+    with locked(settings_of(options).folders.state):
+        bare_metal = _open(options, writes=True)
         outcome = run_nodes(bare_metal, wishes_of(options))
     return _report(outcome, bare_metal.driver.client.name, Exit.DONE)
 
@@ -89,9 +88,9 @@ def check_nodes(options: argparse.Namespace) -> Report:
     """Try to read Ironic and placement, and name the nodes that cannot be reported."""
     choice = _choice(options)
     settings = settings_of(options)
-    with open_nodes(settings, choice) as driver:
-        share = shape_share(driver.survey(), elsewhere=driver.elsewhere())
-        where = driver.client.name
+    driver = open_nodes(settings, choice)
+    share = shape_share(driver.survey(), elsewhere=driver.elsewhere())
+    where = driver.client.name
     count = len(share.providers) + len(share.misfits)
     detail = f"{where} has {count if count else NO_NODES}{' nodes for this agent' if count else ''}"
     checks = [*check_option_names(settings), *check_passwords(settings), try_state(settings)]
@@ -121,13 +120,11 @@ def _choice(options: argparse.Namespace) -> Choice:
     return choice_of(options)
 
 
-@contextmanager
-def _open(options: argparse.Namespace, *, writes: bool = False) -> Iterator[BareMetalNodes]:
+def _open(options: argparse.Namespace, *, writes: bool = False) -> BareMetalNodes:
     """Open Ironic and placement; placement is chosen first, as that sends nothing to Ironic. Errors as ``_choice``."""
     choice, settings = _choice(options), settings_of(options)
     client, where = open_client(settings, choice, writes=writes)
-    with open_bare_metal(client, settings, where, choice) as bare_metal:
-        yield bare_metal
+    return open_bare_metal(client, settings, where, choice)
 
 
 def _uuid(text: str) -> str:

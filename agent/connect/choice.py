@@ -155,26 +155,19 @@ def _scratch() -> Iterator[Path]:
         yield Path(path)
 
 
-@contextmanager
-def open_nodes(settings: Settings, choice: Choice, *, told: OnOperation = untold) -> Iterator[IronicDriver]:
+def open_nodes(settings: Settings, choice: Choice, *, told: OnOperation = untold) -> IronicDriver:
     """
-    Open the driver of bare-metal nodes; ``told`` is called after each of its requests.
+    Return the driver of bare-metal nodes, which sends nothing yet; ``told`` is called after each of its requests.
 
     Raises:
-        ConfigError: the driver reports hypervisors, or no Ironic is configured.
+        ConfigError: no Ironic is configured.
     """
-    if not lists_nodes(settings):
-        raise ConfigError(
-            f"[DEFAULT] compute_driver = {settings.hypervisor.driver} is for hypervisors, but this command needs "
-            f"bare-metal nodes: use another configuration file or another command"
-        )
     sender, where = _open_service(choice, "ironic", partial(open_ironic, settings))
     ours = settings.ironic
     metered = MeteredSender(
         sender, lambda method, path, code, seconds: told(operation(method, path), seconds, served(code))
     )
-    client = IronicClient(metered, where, shard=ours.shard, conductor_group=ours.conductor_group)
-    yield IronicDriver(client)
+    return IronicDriver(IronicClient(metered, where, shard=ours.shard, conductor_group=ours.conductor_group))
 
 
 def open_client(
@@ -255,7 +248,6 @@ def node_of(driver: Driver, client: PlacementClient, settings: Settings, where: 
     return replace(node, clock=lambda: told.clock, probe=told.probe) if told else node
 
 
-@contextmanager
 def open_bare_metal(
     client: PlacementClient,
     settings: Settings,
@@ -263,9 +255,9 @@ def open_bare_metal(
     choice: Choice,
     *,
     told: OnOperation = untold,
-) -> Iterator[BareMetalNodes]:
+) -> BareMetalNodes:
     """
-    Open Ironic and yield the bare-metal nodes of this agent, by the clock of this host, or of a case.
+    Return the bare-metal nodes of this agent, by the clock of this host, or of a case.
 
     Parameters and errors as ``open_nodes``; ConfigError also for a role that bare metal does not have.
     """
@@ -274,14 +266,13 @@ def open_bare_metal(
             f"[agent] role = {settings.role} is for hypervisors: remove the option where compute_driver is Ironic's"
         )
     kept = choice.case or choice.recorder
-    with open_nodes(settings, choice, told=told) as driver:
-        yield BareMetalNodes(
-            driver=driver,
-            client=client,
-            settings=settings,
-            where=where,
-            clock=kept.clock if kept else probe_clock(),
-        )
+    return BareMetalNodes(
+        driver=open_nodes(settings, choice, told=told),
+        client=client,
+        settings=settings,
+        where=where,
+        clock=kept.clock if kept else probe_clock(),
+    )
 
 
 def _open_sender(settings: Settings, choice: Choice, writes: bool) -> tuple[Sender, str, str]:

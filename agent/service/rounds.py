@@ -174,12 +174,9 @@ class Rounds:
 
     def _take_nodes(self, client: PlacementClient) -> RoundResult:
         """Run one pass over all bare-metal nodes; the result names only nodes that are not well."""
-        with (
-            locked(self._settings.folders.state),
-            open_bare_metal(client, self._settings, self._where, self._choice, told=self._told) as bare_metal,
-        ):
-            outcome = run_nodes(bare_metal)
-        return _of_nodes(outcome)
+        with locked(self._settings.folders.state):
+            bare_metal = open_bare_metal(client, self._settings, self._where, self._choice, told=self._told)
+            return _of_nodes(run_nodes(bare_metal))
 
 
 def _of_nodes(outcome: NodesOutcome) -> RoundResult:
