@@ -17,7 +17,6 @@ from reportclient.names import CPUS
 _CONTEXT = "MEM_ENCRYPTION_CONTEXT"
 _SHOWN = 3  # devices in one sentence
 _NAMED = 10  # guests in one sentence
-_UUID_SHOWN = 8  # digits of a mediated device's uuid: enough to find it in the guest's XML
 HOST_CLASSES = CPUS | {"MEMORY_MB"}
 
 
@@ -34,7 +33,7 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     cells = _Cells(facts, policy.layout) if policy.layout in OF_CELLS else None
     dedicated = policy.cpus.dedicated or frozenset()
     named = guest_cpus(facts.cpu_map, policy.cpus).shared.union(policy.cpus.shared or (), dedicated)
-    owners = _Owners(facts, policy, devices)
+    owners = _Owners(facts.hostname, policy, devices)
     units: list[Holding] = []
     floats: list[Float] = []
     ports = {guest.uuid: _ports(guest, devices, owners) for guest in facts.guests}
@@ -218,14 +217,12 @@ def _undecided(
 class _Owners:
     """The provider and the class of each device, by PCI address, uuid of a mediated device, or path of a namespace."""
 
-    def __init__(self, facts: HostFacts, policy: Policy, devices: Iterable[DeviceStock]) -> None:
-        root = facts.hostname
+    def __init__(self, root: str, policy: Policy, devices: Iterable[DeviceStock]) -> None:
         self._slots = {
             unit: (root if policy.layout == "flat" or device.of_root else f"{root}_{device.suffix}", name)
             for device in devices
             for unit, name in device.members.items()
         }
-        self._cards = cards_of_mdevs(facts)
 
     def __contains__(self, device: str) -> bool:
         return device in self._slots
@@ -237,7 +234,7 @@ class _Owners:
             if device in self._slots:
                 held.setdefault(self._slots[device], []).append(device)
         return [
-            Holding(guest, provider, name, len(those), of_devices(those, self._cards))
+            Holding(guest, provider, name, len(those), _evidence(those))
             for (provider, name), those in sorted(held.items())
         ]
 
@@ -338,19 +335,8 @@ class _Cells:
         return f"{self._root}_NUMA{id_}"
 
 
-def of_devices(devices: Iterable[str], cards: Mapping[str, str]) -> str:
-    """
-    Return which devices a guest has.
-
-    ``devices`` are PCI addresses, uuids of mediated devices, or paths of namespaces. ``cards`` has the card of each
-    mediated device, as ``cards_of_mdevs`` returns it.
-    """
-    named = [f"mdev {one[:_UUID_SHOWN]}… on {cards[one]}" if one in cards else one for one in sorted(devices)]
+def _evidence(devices: Iterable[str]) -> str:
+    """Return which devices a guest has: PCI addresses, uuids of mediated devices, or paths of namespaces."""
+    named = sorted(devices)
     more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
     return f"has {', '.join(named[:_SHOWN])}{more}"
-
-
-def cards_of_mdevs(facts: HostFacts) -> dict[str, str]:
-    """Return the card of each mediated device by its uuid: the PCI address, or the name of a device that is not PCI."""
-    cards = {parent.name: str(parent.address or parent.name) for parent in facts.devices.mdev_parents}
-    return {mdev.uuid: cards.get(mdev.parent, mdev.parent) for mdev in facts.devices.mdevs}
