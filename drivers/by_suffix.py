@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from math import isclose
 
+from reportclient.names import HUGE
 from reportclient.ownership import MARKER
-from reportclient.settings import HUGE
 from reportclient.tree import ObservedProvider, ObservedTree
 
 

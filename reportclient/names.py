@@ -12,6 +12,11 @@ NO_DEVICES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})  # the host's o
 BANDWIDTH = frozenset({"NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC"})  # of a link, beside its devices
 SHARES = "MISC_SHARES_VIA_AGGREGATE"  # trait of a provider whose stock all in its aggregates may use
 ONE_TIME = "HW_PCI_ONE_TIME_USE"  # trait of devices that the first guest uses up
+CELL = "HW_NUMA_ROOT"  # trait of the provider of a cell
+PAGES = "CUSTOM_MEMORY_PAGE_SIZE_"  # begins the traits of a provider of pages
+SMALL = f"{PAGES}SMALL"  # trait of providers of small pages alone
+HUGE = f"{PAGES}LARGE"  # trait of providers that cannot be overcommitted
+OF_PAGES = (*(f"{PAGES}{digit}" for digit in "123456789"), SMALL, HUGE)  # other names are an operator's
 LONGEST = 255  # largest number of characters in a name
 FORM = re.compile(f"(?!CUSTOM_*$)[A-Z0-9_]{{1,{LONGEST}}}")  # names that placement's schema accepts
 

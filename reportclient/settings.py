@@ -5,12 +5,10 @@ from dataclasses import dataclass, replace
 from math import isclose
 from types import MappingProxyType
 
-from reportclient.names import BANDWIDTH, NO_DEVICES, ONE_TIME
+from reportclient.names import BANDWIDTH, HUGE, NO_DEVICES, ONE_TIME
 from reportclient.reserve import keep_trait, reserved_by_operator, without_classes
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
-SMALL = "CUSTOM_MEMORY_PAGE_SIZE_SMALL"  # trait of providers of small pages alone
-HUGE = "CUSTOM_MEMORY_PAGE_SIZE_LARGE"  # trait of providers that cannot be overcommitted
 _BANDWIDTH = "NET_BW_"  # prefix of the classes that count kbit/s
 _NONE: Mapping[str, Collection[str]] = MappingProxyType({})
 _OPTIONS = {"VCPU": "cpu_allocation_ratio", "MEMORY_MB": "ram_allocation_ratio", "DISK_GB": "disk_allocation_ratio"}

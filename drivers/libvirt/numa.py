@@ -27,10 +27,8 @@ from drivers.libvirt.host_inventories import (
 )
 from drivers.policy import Policy
 from drivers.reasons import Reason, Reasoned
+from reportclient.names import CELL, PAGES
 from reportclient.tree import Inventory
-
-CELL = "HW_NUMA_ROOT"  # trait of the provider of a cell
-PAGES = "CUSTOM_MEMORY_PAGE_SIZE_"  # begins the traits of a provider of pages
 
 
 def shape_cells(

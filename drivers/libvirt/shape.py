@@ -39,13 +39,13 @@ from drivers.libvirt.host_inventories import (
     reserved_cells_text,
     with_cpus,
 )
-from drivers.libvirt.numa import CELL, PAGES, shape_cells
+from drivers.libvirt.numa import shape_cells
 from drivers.libvirt.traits import emitted_traits, root_traits
 from drivers.policy import OF_CELLS, Policy
 from drivers.pools import SHARER
 from drivers.reasons import Explained, Reason, Reasoned
 from reportclient.allocations import Backing, Holdings, OddStock
-from reportclient.names import BANDWIDTH, device_address
+from reportclient.names import BANDWIDTH, CELL, OF_PAGES, device_address
 from reportclient.ownership import MARKER, SET, Names
 from reportclient.reserve import KEEP, LEFT, MARKS, reserved_by_operator_on
 from reportclient.tree import MAX_INT, Inventory, ObservedTree
@@ -54,7 +54,6 @@ LONGEST_NAME = 200  # characters of a provider's name, in placement's schema
 ROOT_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
 FLAT_CLASSES = BANDWIDTH | {"VGPU", "MEM_ENCRYPTION_CONTEXT", "SRIOV_NET_VF"}  # of a flat root, by the agent or nova
 
-OF_PAGES = tuple(f"{PAGES}{size}" for size in (*"123456789", "SMALL", "LARGE"))  # other names are an operator's
 BELOW = Names(traits=OF_DEVICES | {CELL}, prefixes=OF_PAGES)  # on a root they are an operator's
 EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | MARKS | {MARKER, SHARER}, (KEEP, LEFT, SET), BELOW)
 

@@ -6,9 +6,8 @@ from drivers.parcels import Parcel, Slot
 from drivers.strangers import without_host_classes
 from drivers.words import Words
 from reportclient.allocations import Holdings, Observed
-from reportclient.names import NO_DEVICES
+from reportclient.names import HUGE, NO_DEVICES
 from reportclient.reserve import UNHEALTHY, reserved_by_operator
-from reportclient.settings import HUGE
 from reportclient.tree import ObservedTree, ProviderTree
 
 

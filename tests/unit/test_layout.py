@@ -19,10 +19,9 @@ from drivers.libvirt.shape import EMITTED
 from drivers.policy import OF_CELLS, CpuPolicy, DevicePolicy, Layout, Policy
 from drivers.rules import parse_rule
 from hardware import card, host
-from reportclient.names import CPUS
+from reportclient.names import CPUS, HUGE, SMALL
 from reportclient.ownership import MARKER, OWNER_NOVA, Names
 from reportclient.reserve import HELD, LEFT
-from reportclient.settings import HUGE, SMALL
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 CELL = "HW_NUMA_ROOT"

@@ -48,9 +48,9 @@ from drivers.policy import (
 from fakes import FACTS, PC, offering
 from hardware import card, gpu, host, hosts, parent, plain, policies, rules
 from reportclient.allocations import Holding
+from reportclient.names import HUGE
 from reportclient.ownership import MARKER
 from reportclient.reserve import KEEP, UNHEALTHY
-from reportclient.settings import HUGE
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)

@@ -12,7 +12,7 @@ from reportclient.allocations import Consumer, Move
 from reportclient.diff import adopted, diff
 from reportclient.errors import PlacementError
 from reportclient.hold import is_used_up
-from reportclient.names import BANDWIDTH, ONE_TIME
+from reportclient.names import BANDWIDTH, HUGE, ONE_TIME
 from reportclient.ownership import MARKER, OWNER_NOVA, Names, Ownership
 from reportclient.plan import Operation, Reshape, SetInventories
 from reportclient.renaming import child_uuid
@@ -31,7 +31,7 @@ from reportclient.reserve import (
     with_reservations,
     without_classes,
 )
-from reportclient.settings import HUGE, lost_settings, set_back, with_limits
+from reportclient.settings import lost_settings, set_back, with_limits
 from reportclient.tree import MAX_INT, Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 CHANGES = Path(__file__).parents[1] / "changes"

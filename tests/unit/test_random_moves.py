@@ -11,10 +11,9 @@ from beds.golden import differences
 from drivers.moves import displaced, plan_moves
 from reportclient.allocations import Allocation, Float, GuestState, Holding, Holdings, Move, Observed, Undecided
 from reportclient.errors import Unplaceable
-from reportclient.names import BANDWIDTH
+from reportclient.names import BANDWIDTH, HUGE
 from reportclient.ownership import MARKER, Names, Ownership
 from reportclient.reserve import KEEP, UNHEALTHY
-from reportclient.settings import HUGE
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 GOLDEN = Path(__file__).parents[1] / "random" / "moves"

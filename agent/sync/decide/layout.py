@@ -4,15 +4,13 @@ from collections.abc import Iterable
 
 from agent.state.memory import NodeState
 from drivers.policy import OF_CELLS, Layout
-from reportclient.names import CPUS, NO_DEVICES
+from reportclient.names import CELL, CPUS, HUGE, NO_DEVICES, SMALL
 from reportclient.ownership import Names, is_marked, is_novas, others_marks
 from reportclient.reserve import HELD, classes_left
-from reportclient.settings import HUGE, SMALL
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
 
 ALIKE = 0.7  # the smaller of two amounts that may stand for the same hardware, as a part of the larger one
-_CELL = "HW_NUMA_ROOT"
-_OF_CELLS = frozenset({_CELL, SMALL, HUGE})
+_OF_CELLS = frozenset({CELL, SMALL, HUGE})
 _MEMORY = frozenset({"MEMORY_MB"})
 
 
@@ -77,7 +75,7 @@ def _with_cells(of_cells: Iterable[ObservedProvider], configured: Layout) -> Lay
     ``of_cells`` are our cells and pools of pages with stock; a cell has none where no CPU of it is for guests. A host
     has the same tree in both such layouts if all of its memory is in huge pages.
     """
-    if any(_CELL in seen.provider.traits and seen.provider.inventories.keys() >= _MEMORY for seen in of_cells):
+    if any(CELL in seen.provider.traits and seen.provider.inventories.keys() >= _MEMORY for seen in of_cells):
         return "cells"
     if any(SMALL in seen.provider.traits for seen in of_cells):
         return "numa"
