@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.goals import Goal, print_table
 from bench.lab import AGENT, HERE, run, write_config
-from drivers.fake.archives import write_host
+from drivers.fake import write_host
 
 RUNS = 10
 WALL_GOAL_S = 0.3

@@ -15,7 +15,7 @@ ROOMS = ("agent", "drivers", "reportclient", "inside_nova")
 FEWEST_WORDS = 3  # shorter strings are names, keys and options
 HELP = ("agent/command/verbs.py", "agent/command/verb_options.py", "agent/settings/options.py")
 # long strings of made-up hosts
-MADE_UP = ("drivers/fake/archives.py",)
+MADE_UP = ("drivers/fake.py",)
 HEAD = """\
 # Messages
 
@@ -35,7 +35,7 @@ AREAS = (  # title, advice, and beginnings of the paths of its files
             "agent/sync/provider_yaml.py",
             "agent/sync/yaml_file.py",
             "agent/connect/made_up.py",
-            "drivers/fake",
+            "drivers/fake.py",
         ),
     ),
     (

@@ -23,7 +23,7 @@ from agent.sync.node import ComputeNode
 from agent.sync.recorder import Recorder
 from drivers import FAKE, IRONIC
 from drivers.base import Driver, OnOperation, Survey, Watchable, untold
-from drivers.fake.archives import write_host
+from drivers.fake import write_host
 from drivers.host.archive import HostArchive
 from drivers.host.unpack import unpack
 from drivers.ironic.client import IronicClient

@@ -14,7 +14,7 @@ from keystoneauth1 import exceptions, loading
 from oslo_config import cfg, types
 
 from drivers import NAMES
-from drivers.fake.hosts import SHAPES
+from drivers.fake import SHAPES
 from drivers.policy import Layout
 
 NOVA_STATE = Path("/var/lib/nova")

@@ -32,7 +32,7 @@ class MadeUpHost:
     """The host that the fake driver makes up."""
 
     seed: int  # the same seed makes the same host
-    shape: str  # its hardware, a key of ``drivers.fake.hosts.SHAPES``
+    shape: str  # its hardware, a key of ``drivers.fake.SHAPES``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from beds.gpu_host import options_of
 from beds.process import BedError
 from beds.services import Services
 from beds.upgrades import write_config
-from drivers.fake.hosts import SHAPES
+from drivers.fake import SHAPES
 
 SECOND = re.compile(r"\[(\d+/\w+/\d+:\d+:\d+:\d+) ")
 LOOK_S = 0.5

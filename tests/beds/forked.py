@@ -19,7 +19,7 @@ PRELOADED = (
     "agent.command.host_verbs",
     "agent.connect.adapters",
     "agent.service.loop",
-    "drivers.fake.archives",
+    "drivers.fake",
     "drivers.libvirt.driver",
     "gunicorn.app.wsgiapp",
     "gunicorn.workers.gthread",

@@ -6,8 +6,7 @@ from pathlib import Path
 from uuid import uuid5
 
 from beds.upgrades import write_config
-from drivers.fake.archives import MDEV_TYPE, files_of
-from drivers.fake.hosts import NAMESPACE, Card, FakeHost, Shape
+from drivers.fake import MDEV_TYPE, NAMESPACE, Card, FakeHost, Shape, files_of
 from drivers.host.archive import HostArchive, with_index, write_files
 
 SHAPE = Shape(cells=2, cores=64, threads=1, memory_gib=512, disk_gib=4000, gpus=1)

@@ -14,7 +14,7 @@ from beds import proxy
 from beds.agents import Result, run_agent
 from beds.by_hand import ByHand
 from beds.placement import PlacementServer
-from drivers.fake.archives import write_host
+from drivers.fake import write_host
 
 pytestmark = pytest.mark.live
 

@@ -20,7 +20,7 @@ from beds.libvirtd import Libvirtd
 from beds.placement import PlacementServer
 from beds.process import free_port
 from beds.service import mounted, noauth
-from drivers.fake.archives import write_host
+from drivers.fake import write_host
 
 pytestmark = pytest.mark.live
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from drivers.base import Driver
-from drivers.fake.archives import MDEV_TYPE, write_host
-from drivers.fake.hosts import SHAPES
+from drivers.fake import MDEV_TYPE, SHAPES, write_host
 from drivers.host.archive import HostArchive
 from drivers.libvirt.shape import idle
 from drivers.load import DriverOptions, load_driver

@@ -8,7 +8,7 @@ import pytest
 
 from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import CpuMap
-from drivers.fake.archives import write_host
+from drivers.fake import write_host
 from drivers.host.archive import FORMAT, HostArchive, write_files
 from drivers.libvirt.connection import HOST_CPU
 from drivers.libvirt.driver import Connection

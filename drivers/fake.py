@@ -1,19 +1,96 @@
-"""Make a host up from a seed, and write it as a host archive: what its libvirt would answer."""
+"""The fake driver: a host that is made up from a seed, as a host archive with what its libvirt would answer."""
 
 import json
 import random
+import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from drivers.devices.inventories import libvirt_name
-from drivers.fake.hosts import SHAPES, Card, CardKind, FakeHost, Shape
 from drivers.host.archive import HostArchive, with_index, write_files
 from drivers.pci import parse_pci_address
 
+NAMESPACE = uuid.UUID("5b2f0c3e-8f0c-4c57-9d0f-6a52a6f2a7b1")
 HUGE_KIB = 2048
 MDEV_TYPE = "nvidia-222"  # that each GPU can make
 FEATURES = ("aes", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "sse4.1", "sse4.2", "ssse3")
 PARTS = (8, 16)  # how many VFs or mediated devices a card can have
+CardKind = Literal["nic", "gpu"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The hardware of a generated host, which has once or twice this memory and disk."""
+
+    cells: int
+    cores: int  # of one cell
+    threads: int  # of one core
+    memory_gib: int  # of one cell
+    disk_gib: int  # of the host
+    huge_gib: int = 0  # pages of 2 MiB of one cell
+    nics: int = 0  # cards with VFs
+    gpus: int = 0  # cards that make mediated devices
+
+    @property
+    def cpus(self) -> tuple[range, ...]:
+        """The CPUs of each cell."""
+        each = self.cores * self.threads
+        return tuple(range(cell * each, (cell + 1) * each) for cell in range(self.cells))
+
+
+SHAPES = {
+    "small": Shape(cells=1, cores=4, threads=1, memory_gib=16, disk_gib=200),
+    "medium": Shape(cells=2, cores=16, threads=2, memory_gib=128, disk_gib=2000),
+    "large": Shape(cells=4, cores=32, threads=2, memory_gib=256, disk_gib=8000),
+    "network": Shape(2, 16, 2, memory_gib=64, disk_gib=2000, huge_gib=16, nics=2),
+    "gpu": Shape(2, 32, 2, memory_gib=128, disk_gib=4000, gpus=4),
+    "mixed": Shape(2, 16, 2, memory_gib=64, disk_gib=4000, huge_gib=16, nics=2, gpus=2),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """An SR-IOV NIC or a GPU; its slot decides its address and its cell."""
+
+    kind: CardKind
+    slot: int
+    cell: int
+    parts: int  # VFs of a NIC, or mediated devices that a GPU can make
+
+    @property
+    def address(self) -> str:
+        """The PCI address of the card, of a NIC that of its PF."""
+        return f"0000:{0x10 + self.slot:02x}:00.0"
+
+    @property
+    def vfs(self) -> tuple[str, ...]:
+        """The addresses of a NIC's VFs."""
+        count = self.parts if self.kind == "nic" else 0
+        return tuple(f"0000:{0x10 + self.slot:02x}:{2 + number // 8:02x}.{number % 8}" for number in range(count))
+
+    @property
+    def libvirt_name(self) -> str:
+        """libvirt's name of the device."""
+        return libvirt_name(self.address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FakeHost:
+    """A host."""
+
+    name: str
+    shape: Shape
+    memory_gib: int  # of one cell
+    disk_gib: int
+    features: tuple[str, ...]  # of its CPU
+    cards: tuple[Card, ...] = ()  # by slot
+
+    @property
+    def identity(self) -> str:
+        """The uuid of its root provider."""
+        return str(uuid.uuid5(NAMESPACE, self.name))
 
 
 def write_host(folder: Path, *, seed: int, shape: str) -> HostArchive:
@@ -33,20 +110,17 @@ def make_host(*, seed: int, shape: str) -> FakeHost:
 
     Seeds differ in memory, disk, CPU features and cards, as the hosts of a cloud that grew over years.
     """
-    return _make(f"fake-{seed}-{shape}", SHAPES[shape])
-
-
-def _make(name: str, shape: Shape) -> FakeHost:
+    name, of = f"fake-{seed}-{shape}", SHAPES[shape]
     dice = random.Random(name)
-    kinds: tuple[tuple[CardKind, int], ...] = (("nic", shape.nics), ("gpu", shape.gpus))
+    kinds: tuple[tuple[CardKind, int], ...] = (("nic", of.nics), ("gpu", of.gpus))
     slots = enumerate(kind for kind, count in kinds for _ in range(count))
     return FakeHost(
         name=name,
-        shape=shape,
-        disk_gib=shape.disk_gib * dice.choice((1, 2)),
+        shape=of,
+        disk_gib=of.disk_gib * dice.choice((1, 2)),
         features=FEATURES[: dice.randint(4, len(FEATURES))],
-        memory_gib=shape.memory_gib * dice.choice((1, 2)),
-        cards=tuple(Card(kind, slot, slot % shape.cells, dice.choice(PARTS)) for slot, kind in slots),
+        memory_gib=of.memory_gib * dice.choice((1, 2)),
+        cards=tuple(Card(kind, slot, slot % of.cells, dice.choice(PARTS)) for slot, kind in slots),
     )
 
 
