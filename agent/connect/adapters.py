@@ -3,7 +3,6 @@
 import os
 import threading
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import Any
 
 import requests
@@ -18,7 +17,6 @@ from agent import VERSION
 from agent.connect.guarded import GuardedSession
 from agent.connect.tokens import look_after
 from agent.errors import ConfigError
-from agent.form_errors import most_alike
 from agent.settings.options import register_secrets
 from agent.settings.read import Settings
 from agent.settings.values import place
@@ -260,35 +258,27 @@ def _settle(session: Any, name: str) -> None:
 
 def _check_login(conf: cfg.ConfigOpts, group: str) -> None:
     """
-    Refuse an unknown way to log in, and one that lacks options.
-
-    keystoneauth names only some of the missing options, and fails for the others at the first request.
+    Refuse an unknown way to log in, and one that lacks options, for some of which keystoneauth fails at a request only.
 
     Raises:
-        ConfigError: with the option, and the name that is meant, or all options that are missing.
+        ConfigError: with the option, or all options that are missing.
     """
-    secrets = {option for _, option in register_secrets(conf, group)}
+    register_secrets(conf, group)
     section = conf[group].auth_section or group
     kind = conf[section].auth_type if "auth_type" in conf[section] else None
-    if not kind:
-        return
-    where = place(conf, section, "auth_type")
+    where = f"{place(conf, section, 'auth_type')}[{section}] auth_type = {kind}"
     try:
-        options = loading.get_auth_plugin_conf_options(kind)
+        options = loading.get_auth_plugin_conf_options(kind) if kind else ()
     except exceptions.NoMatchingPlugin as error:
-        ways = [one.name for one in entry_points(group="keystoneauth1.plugin")]  # without loading what they name
-        near = most_alike(kind, ways)
-        meant = f"is {near} meant?" if near else "use password, v3applicationcredential or none"
-        raise ConfigError(f"{where}[{section}] auth_type = {kind} is no way to log in: {meant}") from error
+        raise ConfigError(f"{where} is no way to log in: use password, v3applicationcredential or none") from error
     needed = [option.dest for option in options if option.required or (option.secret and option.dest in NEEDED)]
     if kind in BY_NAME and conf[section].user_id is None:
         needed.append("username")
     if missing := [name for name in needed if conf[section][name] is None]:
-        secret = next((name for name in missing if name in secrets), "")
-        credential = f"LoadCredential={group}-{secret.replace('_', '-')}:FILE"
-        hidden = f", or for {secret} put {credential} into the systemd unit" if secret else ""
-        them = "it" if len(missing) == 1 else "them"
-        raise ConfigError(f"{where}[{section}] auth_type = {kind} needs {', '.join(missing)}: set {them}{hidden}")
+        raise ConfigError(
+            f"{where} needs {', '.join(missing)}: set each, or give secrets by LoadCredential= in the systemd unit "
+            f"(docs/service.md)"
+        )
 
 
 def _catalog(conf: cfg.ConfigOpts, group: str) -> str:

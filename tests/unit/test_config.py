@@ -378,9 +378,9 @@ def test_a_nova_conf_of_a_real_deployment_is_accepted_as_it_is() -> None:
 def test_a_secret_comes_from_systemd_or_is_asked_for(
     login: str, credential: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "agent.conf"
+    path, name = tmp_path / "agent.conf", credential.replace("-", "_")
     path.write_text(f"[placement]\n{login}\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=f"placement-{credential}"):
+    with pytest.raises(ConfigError, match=f"needs .*{name}: set each"):
         open_placement(load_settings([path]))
     (tmp_path / f"placement-{credential}").write_text("secret\n", encoding="utf-8")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
@@ -388,7 +388,7 @@ def test_a_secret_comes_from_systemd_or_is_asked_for(
     settings = load_settings([path])
 
     assert open_placement(settings)
-    assert settings.apis.source.placement[credential.replace("-", "_")] == "secret"
+    assert settings.apis.source.placement[name] == "secret"
 
 
 @pytest.mark.parametrize("secret", ["plain", "a$$b", "Tr0ub4$dor", "x$username", r"a\$b", "$", "${agent.interval}"])
@@ -409,7 +409,7 @@ def test_novas_login_is_optional_and_its_secret_may_come_from_systemd(
     absent = load_settings([path])
     path.write_text("[nova]\nauth_type = password\nusername = u\nauth_url = http://k/v3\n", encoding="utf-8")
     (tmp_path / "nova-password").write_text("secret\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="LoadCredential=nova-password:FILE"):
+    with pytest.raises(ConfigError, match="needs password: set each"):
         nova_adapter(load_settings([path]))
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
 
@@ -715,21 +715,16 @@ def test_a_wrong_configuration_is_refused_with_its_slips(tmp_path: Path, wrong: 
 @pytest.mark.parametrize(
     ("login", "told"),
     [
-        pytest.param(
-            {"auth_type": "pasword"}, "auth_type = pasword is no way to log in: is password meant?", id="near"
-        ),
-        pytest.param({"auth_type": "tea-leaves"}, "is no way to log in: use password, v3app", id="near none"),
+        pytest.param({"auth_type": "pasword"}, "pasword is no way to log in: use password, v3app", id="no such way"),
         pytest.param(
             {"auth_type": "password"},
-            "auth_type = password needs auth_url, password, username: set them, or for password put "
-            "LoadCredential=GROUP-password:FILE into the systemd unit",
+            "auth_type = password needs auth_url, password, username: set each, or give secrets by LoadCredential=",
             id="all that is missing",
         ),
-        pytest.param({"auth_type": "password", "password": "p", "user_id": "u"}, "needs auth_url: set it", id="URL"),
+        pytest.param({"auth_type": "password", "password": "p", "user_id": "u"}, "needs auth_url: set each", id="URL"),
         pytest.param(
             {"auth_type": "v3applicationcredential", "auth_url": "http://k/v3", "application_credential_id": "i"},
-            "needs application_credential_secret: set it, or for application_credential_secret put LoadCredential="
-            "GROUP-application-credential-secret:FILE into the systemd unit",
+            "needs application_credential_secret: set each, or give secrets by LoadCredential=",
             id="secret",
         ),
         pytest.param(
@@ -753,7 +748,7 @@ def test_a_login_that_cannot_work_is_told_with_its_options(
     with pytest.raises(ConfigError) as caught:
         (open_placement if group == "placement" else open_ironic)(settings)
 
-    assert told.replace("GROUP", group) in str(caught.value)
+    assert told in str(caught.value)
     assert f"[{group}] " in str(caught.value)
 
 
