@@ -76,14 +76,9 @@ def rule_of(parent: MdevParent, rules: Iterable[MdevRule]) -> MdevRule | None:
 
 def idle_types(facts: HostFacts, rules: Iterable[MdevRule]) -> tuple[str, ...]:
     """Return a sentence for each enabled type without a card on this host, and for each listed card that is none."""
-    rules = tuple(rules)
-    makers: dict[str, list[MdevParent]] = {rule.type: [] for rule in rules}
-    for parent in facts.devices.mdev_parents:
-        for kind in parent.types:
-            makers.setdefault(kind.id, []).append(parent)
     found = []
     for rule in rules:
-        able = makers[rule.type]
+        able = [one for one in facts.devices.mdev_parents if any(kind.id == rule.type for kind in one.types)]
         if not able:
             found.append(
                 f"[devices] enabled_mdev_types has {rule.type}, which no card of this host can make: correct it or "
