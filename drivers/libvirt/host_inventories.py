@@ -89,10 +89,11 @@ def one_class(
     ratio: Ratio,
     standing: BySuffix,
     *suffixes: str,
+    reason: Reason,
     step: int = 1,
-) -> Inventory | None:
+) -> dict[str, Entry]:
     """
-    Return the inventory of one class; None for a total of 0, which placement refuses.
+    Return the inventory of one class with its reason; empty for a total of 0, which placement refuses.
 
     Without a configured ratio, the one in placement is kept; a new inventory gets the initial one. ``suffixes`` are of
     the provider, and then of the one that has the same stock in another layout.
@@ -101,7 +102,7 @@ def one_class(
         PolicyError: more is reserved than there is, or placement would refuse the inventory.
     """
     if total == 0:
-        return None
+        return {}
     if reserved > total:
         refuse_reserve(name, total, reserved)
     chosen = ratio.configured
@@ -109,9 +110,10 @@ def one_class(
         stands = standing.ratio(name, *suffixes)
         chosen = ratio.initial if stands is None else stands
     try:
-        return Inventory(total=total, reserved=reserved, max_unit=total, step_size=step, allocation_ratio=chosen)
+        stock = Inventory(total=total, reserved=reserved, max_unit=total, step_size=step, allocation_ratio=chosen)
     except ValueError as error:
         raise PolicyError(f"{name} cannot be reported: {error}") from error
+    return {name: (stock, reason)}
 
 
 def refuse_reserve(name: str, total: int, reserved: int) -> None:
@@ -123,11 +125,6 @@ def refuse_reserve(name: str, total: int, reserved: int) -> None:
     """
     option = RESERVE_OPTIONS.get(name, "what is reserved")
     raise PolicyError(f"{reserved} {name} are to be reserved for the host, and it has {total}: lower {option}")
-
-
-def present_only(stock: Mapping[str, tuple[Inventory | None, Reason]]) -> dict[str, Entry]:
-    """Drop the classes that have no inventory."""
-    return {name: (inventory, reason) for name, (inventory, reason) in stock.items() if inventory}
 
 
 def with_cpus(reason: Reason, cpus: frozenset[int]) -> Reason:
@@ -177,5 +174,4 @@ def disk_stock(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[str
         if disk.image_cache_bytes:
             reserved_gib += -(-disk.image_cache_bytes // GIB)
             rule += f", and {disk.image_cache_bytes} bytes for nova's image cache"
-    stock = one_class("DISK_GB", total_gib, reserved_gib, policy.ratios.disk, standing, "")
-    return present_only({"DISK_GB": (stock, Reason(fact, rule))})
+    return one_class("DISK_GB", total_gib, reserved_gib, policy.ratios.disk, standing, "", reason=Reason(fact, rule))

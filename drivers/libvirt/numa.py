@@ -20,7 +20,6 @@ from drivers.libvirt.host_inventories import (
     guest_cpus,
     kept_text,
     one_class,
-    present_only,
     refuse_reserve,
     reserved_cells_text,
     with_cpus,
@@ -28,7 +27,6 @@ from drivers.libvirt.host_inventories import (
 from drivers.policy import Policy
 from drivers.reasons import Reason, Reasoned
 from reportclient.names import CELL, PAGES
-from reportclient.tree import Inventory
 
 
 def shape_cells(
@@ -58,8 +56,7 @@ def shape_cells(
             if cell == id_
         ]
         own = [pages for pages in mine if pages.is_small and policy.layout == "cells"]
-        memory = present_only({"MEMORY_MB": own[0].stock(policy, standing)}) if own else {}
-        stock = {**cpus[id_], **memory}
+        stock = {**cpus[id_], **(own[0].stock(policy, standing) if own else {})}
         if stock or mine or any(device.cell == id_ for device in devices):
             traits = {CELL: place, **MARK}
             providers.append(Reasoned(name=names[id_], parent=root, inventories=stock, traits=traits))
@@ -90,7 +87,7 @@ class _Pages:
         """What libvirt reports, for people."""
         return f"libvirt's capabilities: {self.mib} MiB in pages of {self.size_kib} KiB in cell {self.cell}"
 
-    def stock(self, policy: Policy, standing: BySuffix) -> tuple[Inventory | None, Reason]:
+    def stock(self, policy: Policy, standing: BySuffix) -> dict[str, Entry]:
         """
         Return MEMORY_MB of these pages.
 
@@ -98,19 +95,11 @@ class _Pages:
         """
         ratio = policy.ratios.ram if self.is_small else FIXED
         cell = f"NUMA{self.cell}"
-        suffix, other = (cell, self.suffix) if policy.layout == "cells" else (self.suffix, cell)
-        stock = one_class(
-            "MEMORY_MB",
-            self.mib,
-            self.reserved_mib,
-            ratio,
-            standing,
-            suffix,
-            other,
-            step=max(1, self.size_kib // 1024),
-        )
+        places = (cell, self.suffix) if policy.layout == "cells" else (self.suffix, cell)
         kept = kept_text(self.reserved_mib, "memory_mb or reserved_huge_pages, in pages of this size")
-        return stock, Reason(self.fact, reserved_cells_text(policy) if self.whole else kept)
+        reason = Reason(self.fact, reserved_cells_text(policy) if self.whole else kept)
+        step = max(1, self.size_kib // 1024)
+        return one_class("MEMORY_MB", self.mib, self.reserved_mib, ratio, standing, *places, reason=reason, step=step)
 
     def provider(self, root: str, policy: Policy, standing: BySuffix) -> Reasoned:
         """Return the provider of these pages, below their cell."""
@@ -119,7 +108,7 @@ class _Pages:
         return Reasoned(
             name=f"{root}_{self.suffix}",
             parent=f"{root}_NUMA{self.cell}",
-            inventories=present_only({"MEMORY_MB": self.stock(policy, standing)}),
+            inventories=self.stock(policy, standing),
             traits={f"{PAGES}{self.size_kib}": reason, kind: reason, **MARK},
         )
 
@@ -145,7 +134,6 @@ def _cpus_by_cell(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[
         shares = apportion(reserved, {-1: len(homeless), **{id_: len(ids) for id_, ids in placed.items()}})
         for id_, ids in [(None, homeless), *placed.items()]:
             suffix, share = ("", shares[-1]) if id_ is None else (f"NUMA{id_}", shares[id_])
-            stock = one_class(name, len(ids), share, ratio, standing, suffix)
-            if stock:
-                found[id_][name] = stock, with_cpus(cpus.because[name], ids)
+            reason = with_cpus(cpus.because[name], ids)
+            found[id_] |= one_class(name, len(ids), share, ratio, standing, suffix, reason=reason)
     return found

@@ -35,7 +35,6 @@ from drivers.libvirt.host_inventories import (
     guest_cpus,
     kept_text,
     one_class,
-    present_only,
     reserved_cells_text,
     with_cpus,
 )
@@ -266,33 +265,26 @@ def _with_own(root: Reasoned, devices: Iterable[DeviceStock], standing: BySuffix
 
 def _whole_host(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[str, Entry]:
     """Return the inventories of the host itself, for a root without cells below it."""
-    cpus = guest_cpus(facts.cpu_map, policy.cpus)
-    own = {
-        "VCPU": (
-            one_class("VCPU", len(cpus.shared), policy.cpus.reserved, policy.ratios.cpu, standing, ""),
-            with_cpus(cpus.because["VCPU"], cpus.shared),
-        ),
-        "PCPU": (
-            one_class("PCPU", len(cpus.dedicated), 0, FIXED, standing, ""),
-            with_cpus(cpus.because["PCPU"], cpus.dedicated),
-        ),
-        "MEMORY_MB": _whole_memory(facts, policy, standing),
+    cpus, reserved = guest_cpus(facts.cpu_map, policy.cpus), policy.cpus.reserved
+    shared, dedicated = with_cpus(cpus.because["VCPU"], cpus.shared), with_cpus(cpus.because["PCPU"], cpus.dedicated)
+    return {
+        **one_class("VCPU", len(cpus.shared), reserved, policy.ratios.cpu, standing, "", reason=shared),
+        **one_class("PCPU", len(cpus.dedicated), 0, FIXED, standing, "", reason=dedicated),
+        **_whole_memory(facts, policy, standing),
+        **disk_stock(facts, policy, standing),
     }
-    return {**present_only(own), **disk_stock(facts, policy, standing)}
 
 
-def _whole_memory(facts: HostFacts, policy: Policy, standing: BySuffix) -> tuple[Inventory | None, Reason]:
+def _whole_memory(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[str, Entry]:
     """Return all memory of the host, or the files that stand for it, less what is kept for the host."""
     kept_mib, rule = policy.reserved_memory_mib, kept_text(policy.reserved_memory_mib, "memory_mb")
     if policy.file_backed_mib:
-        stock = one_class("MEMORY_MB", policy.file_backed_mib, kept_mib, policy.ratios.ram, standing, "")
-        return stock, Reason("[libvirt] file_backed_memory", rule)
-    if whole_mib := cells_mib(facts, reserved_cells(facts, policy)):
-        kept_mib, rule = kept_mib + whole_mib, f"{rule}; {whole_mib} MiB more, as {reserved_cells_text(policy)}"
-    total_mib = facts.whole_memory_mib or memory_mib(facts.cells)
-    return one_class("MEMORY_MB", total_mib, kept_mib, policy.ratios.ram, standing, ""), Reason(
-        _memory_text(facts), rule
-    )
+        total_mib, fact = policy.file_backed_mib, "[libvirt] file_backed_memory"
+    else:
+        total_mib, fact = facts.whole_memory_mib or memory_mib(facts.cells), _memory_text(facts)
+        if whole_mib := cells_mib(facts, reserved_cells(facts, policy)):
+            kept_mib, rule = kept_mib + whole_mib, f"{rule}; {whole_mib} MiB more, as {reserved_cells_text(policy)}"
+    return one_class("MEMORY_MB", total_mib, kept_mib, policy.ratios.ram, standing, "", reason=Reason(fact, rule))
 
 
 def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], policy: Policy, standing: BySuffix) -> Reasoned:
