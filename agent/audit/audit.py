@@ -16,6 +16,7 @@ from agent.state.memory import NodeState
 from agent.sync.decide.beside import left_to_nova
 from agent.sync.decide.features.boot import awaited
 from agent.sync.decide.owner import NOVA_COMPUTE, disputed
+from agent.sync.decide.shaped import ownership
 from agent.sync.node import ComputeNode
 from drivers.base import Survey
 from drivers.errors import PolicyError
@@ -201,7 +202,7 @@ def _snapshot(
     except PolicyError:  # the policy fits only the configured layout: then no provider of this tree is a ghost
         desired, holdings = node.driver.shape(survey, policy, tree)
         present |= tree.by_name.keys()
-    ours = node.ownership(survey, desired, tree, left)
+    ours = ownership(node.driver, survey, desired, tree, left)
     present |= {provider.name for provider in desired}
     if any(ours.writes(seen) and seen.name not in present for seen in tree):
         present |= _of_any_layout(node, survey, tree)

@@ -17,7 +17,7 @@ from agent.service.cases import case_files
 from agent.service.status import read_status, record_of
 from agent.settings.read import Settings
 from agent.settings.saved import encode_options
-from agent.state.files import files_in
+from agent.state.files import state_files
 from drivers.host.unpack import unpack
 
 _CASES = 3  # the last ones
@@ -82,7 +82,7 @@ def _options(settings: Settings) -> str:
 def _provider_files(folder: Path) -> dict[str, str]:
     found = {
         f"provider_config/{path.name}": path.read_text(encoding="utf-8", errors="replace")  # a wrong byte is to be seen
-        for path in files_in(folder, ".yaml", ".yml")
+        for path in state_files(folder, ".yaml", ".yml")
     }
     if not found:
         raise FileNotFoundError(f"{folder} has none")

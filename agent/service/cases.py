@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agent.errors import StateError
 from agent.settings.read import Settings
-from agent.state.files import files_in, remove, replace_durably, state_files
+from agent.state.files import remove, replace_durably, state_files
 from agent.state.rights import owners_rights
 from agent.sync.case_archive import write_packed
 from agent.sync.recorder import Recorder, begin_anew, keep_state, packed_case
@@ -84,7 +84,7 @@ class KeptCases:
         """Write a case, with the highest number, if it is not too large; StateError, OSError: it cannot be written."""
         folder = self._settings.folders.state / _FOLDER
         with owners_rights(folder):
-            for old in files_in(folder, ".new"):  # left by a process that was killed
+            for old in state_files(folder, ".new"):  # left by a process that was killed
                 remove(old)
         packed = packed_case(recorder, self._settings, "plan", options)
         if len(packed) > MOST_BYTES:

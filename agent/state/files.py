@@ -161,20 +161,6 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def files_in(folder: Path, *suffixes: str) -> list[Path]:
-    """
-    Return the files of a folder whose names end so, by name; empty where there is no such folder.
-
-    Raises:
-        OSError: the folder cannot be read. (``Path.glob`` takes it for an empty one.)
-    """
-    try:
-        with owners_rights(folder), os.scandir(folder) as found:
-            return sorted(folder / one.name for one in found if one.name.endswith(suffixes))
-    except FileNotFoundError:
-        return []
-
-
 def sync_folder(folder: Path) -> None:
     """Wait until the names in a folder are on disk: a rename or link in it then outlasts a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
@@ -245,15 +231,18 @@ def remove_state(path: Path) -> None:
         raise StateError(f"cannot remove {path}: {error.strerror}: remove it by hand") from error
 
 
-def state_files(folder: Path, suffix: str) -> list[Path]:
+def state_files(folder: Path, *suffixes: str) -> list[Path]:
     """
-    Return the files of a folder of the state directory, as ``files_in``.
+    Return the files of a folder whose names end so, by name; empty where there is no such folder.
 
     Raises:
-        StateError: the folder cannot be read.
+        StateError: the folder cannot be read. (``Path.glob`` takes it for an empty one.)
     """
     try:
-        return files_in(folder, suffix)
+        with owners_rights(folder), os.scandir(folder) as found:
+            return sorted(folder / one.name for one in found if one.name.endswith(suffixes))
+    except FileNotFoundError:
+        return []
     except OSError as error:
         raise StateError(f"cannot read {folder}: {error.strerror}") from error
 

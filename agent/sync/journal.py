@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import StateError
-from agent.state.files import checksum, files_in, read_state, remove, state_files, write_state
+from agent.state.files import checksum, read_state, remove, state_files, write_state
 from agent.sync.decide.feature import Draft
 from agent.sync.json_form import encode_after, encode_observed_tree, encode_plan
 from agent.sync.node import ComputeNode
@@ -64,8 +64,8 @@ def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
         except StateError as error:
             raise StateError(f"{node.name} was converted, but that cannot be remembered: {error}") from error
     finally:
-        with suppress(OSError):
-            for old in files_in(folder, ".json")[:-_KEPT]:
+        with suppress(OSError, StateError):
+            for old in state_files(folder, ".json")[:-_KEPT]:
                 remove(old)
 
 

@@ -19,7 +19,6 @@ from agent.sync.decide.features.nova_root import taken_over
 from agent.sync.decide.layout import layout_of
 from agent.sync.decide.owner import NOVA_COMPUTE, against_handing, against_writing, only_audits, signs_of_nova
 from agent.sync.decide.plan import draft
-from agent.sync.decide.shaped import ownership
 from agent.sync.decide.view import Readings, SeenTree, Terms, Unread, View, Wishes
 from agent.sync.outcome import Condition, conditions_of
 from agent.sync.provider_yaml import read_additions
@@ -30,9 +29,9 @@ from drivers.looks import look
 from drivers.policy import Layout
 from reportclient.client import PlacementClient
 from reportclient.errors import TreeMismatch
-from reportclient.ownership import MANAGED, Ownership, is_marked
+from reportclient.ownership import MANAGED, is_marked
 from reportclient.reserve import with_marks_of, with_reservations
-from reportclient.tree import ObservedTree, ProviderTree
+from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
 
@@ -326,10 +325,6 @@ class ComputeNode:
             nova_compute=self.probe(NOVA_COMPUTE) if needs.nova_compute else readings.nova_compute,
             nova_record=self.nova(view.root_uuid) if needs.nova_compute and self.nova else readings.nova_record,
         )
-
-    def ownership(self, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState) -> Ownership:
-        """Return what was ours before this pass, and what nova made for devices of this host."""
-        return ownership(self.driver, survey, shaped, observed, memory)
 
 
 def conditions_left(settings: Settings, root_uuid: str, where: str) -> tuple[Condition, ...]:

@@ -16,7 +16,7 @@ import pytest
 from agent.errors import StateError
 from agent.state.audit_memory import AuditMemory, write_memory
 from agent.state.clock import probe_clock
-from agent.state.files import files_in, read_whole, remove, replace_durably, replace_quickly
+from agent.state.files import read_whole, remove, replace_durably, replace_quickly, state_files
 from agent.state.identity import keep_identity
 from agent.state.locks import locked
 from agent.state.memory import NodeState
@@ -98,7 +98,7 @@ ACTS: dict[str, Callable[[Path], object]] = {
     "replace_quickly": lambda folder: replace_quickly(folder / "file.json", "new", 0o644),
     "remove": lambda folder: remove(folder / "file.json"),
     "read": lambda folder: read_whole(folder / "file.json") and None,
-    "list": lambda folder: files_in(folder, ".json") and None,
+    "list": lambda folder: state_files(folder, ".json") and None,
     "packed": lambda folder: write_packed(folder / "file.json", b"new"),
     "state": lambda folder: StateFile(folder, "file").begin(NodeState(where="placement")),
     "audit": lambda folder: write_memory(folder, "file", AuditMemory(where="placement"), clock=probe_clock()),
