@@ -9,19 +9,17 @@ USERINFO = re.compile(r"(?<=://)(?:[^\s\"'<>?#]*@(?:[^\s\"'<>/]*@)?|[^\s\"'<>/]*
 """User and password in a URL, also with an unescaped /, @ or ? in the password; never the query of the URL."""
 MOST_URLS = 16
 _WORDS = re.compile(r"([\s\"'<>]+)")
-
-
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, and those that change the direction of text (Unicode's Bidi_Control) or begin a line."""
 
 
-def printable(text: str, *, lines: bool = False) -> str:
+def printable(text: str) -> str:
     """
     Return a text in which no character can move a cursor, hide what stands there, or begin a line.
 
-    Names and messages of other services come to terminals and logs. With ``lines`` newlines stay.
+    Names and messages of other services come to terminals and logs.
     """
-    return _UNPRINTABLE.sub(lambda one: one[0] if lines and one[0] == "\n" else ascii(one[0])[1:-1], text)
+    return _UNPRINTABLE.sub(lambda one: ascii(one[0])[1:-1], text)
 
 
 def mask(text: str) -> str:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from agent.records import clean
-from reportclient.errors import mask, printable, shorten
+from reportclient.errors import mask, shorten
 
 EVIL = "http://user:secret@there/ \x1b[2J\x9b\u202e\nERROR forged"
 
@@ -42,10 +42,6 @@ def test_a_long_text_of_beginnings_of_urls_is_masked_whole_and_at_once() -> None
     assert mask(f"before {hostile}x@host after") == "before *** after"
     assert mask("see http://user:pass@host/a and 'http://u:p@other'") == "see http://***@host/a and 'http://***@other'"
     assert [mask("http://a/" * number) for number in (16, 17)] == ["http://a/" * 16, "***"]
-
-
-def test_a_newline_stays_where_a_text_may_have_lines() -> None:
-    assert [printable("a\n\x1bb", lines=lines) for lines in (True, False)] == ["a\n\\x1bb", "a\\n\\x1bb"]
 
 
 def test_a_long_text_is_shortened_to_its_ends() -> None:
