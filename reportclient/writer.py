@@ -277,8 +277,17 @@ _Pairs = Iterable[tuple[SetInventories, Mapping[str, Inventory]]]  # each write 
 
 def _one_by_one(pairs: _Pairs) -> list[SetInventories]:
     """Return writes of single providers: first those that only take away, so that no device is offered twice."""
-    losses = [_loss(one, stands) for one, stands in pairs]
-    return [*filter(None, losses), *(one for one, stands in pairs if _gains(one, stands))]
+    losses: list[SetInventories] = []
+    gains: list[SetInventories] = []
+    for one, stands in pairs:
+        left = {
+            name: one.inventories[name] if one.inventories[name].total <= stock.total else stock
+            for name, stock in stands.items()
+            if name in one.inventories
+        }
+        losses += [replace(one, inventories=left)] if left != stands else []
+        gains += [one] if left != one.inventories else []
+    return losses + gains
 
 
 def _takes_reservations_along(pairs: _Pairs) -> bool:
@@ -293,22 +302,6 @@ def _takes_reservations_along(pairs: _Pairs) -> bool:
             lost |= {name} if total < was and reserved < theirs else set()
             gained |= {name} if total > was and reserved > theirs else set()
     return bool(lost & gained)
-
-
-def _loss(write: SetInventories, stands: Mapping[str, Inventory]) -> SetInventories | None:
-    """Return the part of a write that only takes away; None when it takes nothing away."""
-    left = {
-        name: write.inventories[name] if write.inventories[name].total <= stock.total else stock
-        for name, stock in stands.items()
-        if name in write.inventories
-    }
-    taken = left.keys() != stands.keys() or any(stands[name] != stock for name, stock in left.items())
-    return replace(write, inventories=left) if taken else None
-
-
-def _gains(write: SetInventories, stands: Mapping[str, Inventory]) -> bool:
-    """Return whether a write adds stock to a provider."""
-    return any(name not in stands or one.total > stands[name].total for name, one in write.inventories.items())
 
 
 def _totals(write: SetInventories) -> str:
