@@ -51,7 +51,6 @@ def test_services_that_never_started_are_stopped(fleet: Fleet) -> None:
 
 def test_services_that_died_are_told(fleet: Fleet) -> None:
     fleet.start()
-    fleet.wait_until_ready(PATIENCE_S)
     for process in processes():
         process.kill()
 
