@@ -455,7 +455,7 @@ def test_metrics_are_served_at_another_address_and_a_refused_pass_closes_the_str
 
 def test_check_finds_what_the_service_would_not_start_with(tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
-    policy.write_text("heal: [orphaned, guest-lost]", encoding="utf-8")
+    policy.write_text("heal: [everything]", encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         wrong = {
             "heal_policy": policy,
