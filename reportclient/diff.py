@@ -381,12 +381,4 @@ def _rewrite(uuid: str, moves: Iterable[Move], consumer: Consumer | None, identi
     final: dict[str, dict[str, int]] = {}
     for one in after:
         final.setdefault(one.provider, {})[one.resource_class] = one.amount
-    return Rewrite(
-        consumer=uuid,
-        generation=consumer.generation,
-        project=consumer.project,
-        user=consumer.user,
-        kind=consumer.kind,
-        before=consumer.slots,
-        after=final,
-    )
+    return Rewrite.of(consumer, final)

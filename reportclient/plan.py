@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import filterfalse
 from typing import assert_never
 
-from reportclient.allocations import Allocation, AllocationRequest, Move, Slots, usages
+from reportclient.allocations import Allocation, AllocationRequest, Consumer, Move, Slots, usages
 from reportclient.errors import UnsafePlan
 from reportclient.names import NO_DEVICES
 from reportclient.tree import Inventory, ObservedTree, total_of
@@ -99,6 +99,19 @@ class Rewrite:
     kind: str | None  # consumer type; None: unknown, and it stays as it is
     before: Slots
     after: Slots  # empty: the consumer is deleted
+
+    @classmethod
+    def of(cls, consumer: Consumer, after: Slots) -> "Rewrite":
+        """Return the rewrite of a consumer to another set; its project, user and type stay."""
+        return cls(
+            consumer=consumer.uuid,
+            generation=consumer.generation,
+            project=consumer.project,
+            user=consumer.user,
+            kind=consumer.kind,
+            before=consumer.slots,
+            after=after,
+        )
 
 
 @dataclass(frozen=True, slots=True)

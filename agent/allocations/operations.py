@@ -26,7 +26,6 @@ from agent.allocations.decide.sets import (
     moved_sets,
     replace_set,
     reverted_set,
-    rewrite,
 )
 from reportclient.allocations import AllocationRequest, Consumer, Slots
 from reportclient.client import PlacementClient
@@ -84,7 +83,7 @@ class Operations:
         """Replace what a guest has by the first of these requests that fits: a resize in place."""
 
         def make(guest: Consumer, request: Slots, sharing: frozenset[str]) -> AllocationWrite:
-            return ReplaceAllocations((rewrite(guest, replace_set(guest.slots, request, sharing)),))
+            return ReplaceAllocations((Rewrite.of(guest, replace_set(guest.slots, request, sharing)),))
 
         return self._rewrite(consumer, requests, make)
 
@@ -105,7 +104,7 @@ class Operations:
                     f"then correct the request or do not send it again"
                 )
                 return Ending(told=Result.CONFLICT, consumer=consumer, held=now.slots, note=note)
-            return ReplaceAllocations((rewrite(now, after),))
+            return ReplaceAllocations((Rewrite.of(now, after),))
 
         return self._first_fitting(consumer, requests, make, anew=True)
 
@@ -122,7 +121,7 @@ class Operations:
             kept, after = moved_sets(guest.slots, request, sharing)
             kind = MIGRATION if guest.kind else None
             begun = begin(migration, guest.project, guest.user, kind, kept)
-            return ReplaceAllocations((begun, rewrite(guest, after)))
+            return ReplaceAllocations((begun, Rewrite.of(guest, after)))
 
         return self._rewrite(consumer, requests, make)
 
@@ -160,14 +159,14 @@ class Operations:
             )
             return Ending(told=Result.CONFLICT, consumer=consumer, held=guest.slots, note=note)
         after = reverted_set(guest.slots, kept.slots, self.client.sharing())
-        return self.carry_out(consumer, (rewrite(kept, {}), rewrite(guest, after)))
+        return self.carry_out(consumer, (Rewrite.of(kept, {}), Rewrite.of(guest, after)))
 
     def release(self, consumer: str) -> Ending:
         """Release all that a guest has, unless another writer changed it meanwhile: delete, and shelve."""
         now = self.client.consumer(consumer)
         if now is None:
             return _absent(consumer)
-        return self.carry_out(consumer, (rewrite(now, {}),))
+        return self.carry_out(consumer, (Rewrite.of(now, {}),))
 
     def release_forced(self, consumer: str) -> Ending:
         """Release all that a guest has, whoever wrote it last."""

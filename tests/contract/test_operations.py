@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keystoneauth1 import exceptions
 
-from agent.allocations.decide.sets import merge_set, moved_sets, replace_set, reverted_set, rewrite
+from agent.allocations.decide.sets import merge_set, moved_sets, replace_set, reverted_set
 from agent.allocations.operations import TRIES, Ending, Operations, Result
 from beds.by_hand import ByHand, claim_body
 from beds.meddler import Act, Meddler, first, lost, raced
 from reportclient.allocations import AllocationRequest, Slots
 from reportclient.client import PlacementClient
 from reportclient.errors import Rejected, Unavailable, UnsafePlan
+from reportclient.plan import Rewrite
 from reportclient.transport import Transport
 
 pytestmark = pytest.mark.contract
@@ -144,7 +145,7 @@ def repair(operations: Operations, world: Claims) -> Ending:
     """What an audit read, with other amounts."""
     read = operations.client.consumer(world.i1)
     assert read is not None
-    return operations.carry_out(world.i1, [rewrite(read, world.slots(A=LARGE, C=DISK))])
+    return operations.carry_out(world.i1, [Rewrite.of(read, world.slots(A=LARGE, C=DISK))])
 
 
 @dataclass(frozen=True)

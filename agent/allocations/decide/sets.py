@@ -7,7 +7,7 @@ guest keeps what it has there, unless its new set requests the same class elsewh
 
 from collections.abc import Container
 
-from reportclient.allocations import Consumer, Slots
+from reportclient.allocations import Slots
 from reportclient.errors import UnsafePlan
 from reportclient.plan import Rewrite
 
@@ -79,19 +79,6 @@ def moved_sets(held: Slots, request: Slots, sharing: Container[str]) -> tuple[Sl
 def reverted_set(guest: Slots, migration: Slots, sharing: Container[str]) -> Slots:
     """Return what the migration kept, plus the guest's shared storage in classes that the migration does not have."""
     return replace_set(guest, migration, sharing)
-
-
-def rewrite(consumer: Consumer, after: Slots) -> Rewrite:
-    """Return the rewrite of one consumer to another set; its project, user and type stay."""
-    return Rewrite(
-        consumer=consumer.uuid,
-        generation=consumer.generation,
-        project=consumer.project,
-        user=consumer.user,
-        kind=consumer.kind,
-        before=consumer.slots,
-        after=after,
-    )
 
 
 def begin(consumer: str, project: str, user: str, kind: str | None, after: Slots) -> Rewrite:

@@ -9,7 +9,7 @@ for, a consumer that another service owns. A finding about one consumer hides no
 
 from collections.abc import Collection, Mapping
 
-from agent.allocations.decide.sets import INSTANCE, added, begin, replace_set, rewrite, settled
+from agent.allocations.decide.sets import INSTANCE, added, begin, replace_set, settled
 from agent.audit.decide.exchanges import joined_exchanges
 from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows, of_each_row
 from agent.audit.decide.providers import audit_providers
@@ -19,6 +19,7 @@ from agent.audit.decide.unknown_consumers import audit_strangers, explains, keep
 from agent.nova.answers import FINISHED, NovaMigration
 from reportclient.allocations import Consumer, GuestState
 from reportclient.names import NO_DEVICES
+from reportclient.plan import Rewrite
 
 
 def find_all(snapshot: Snapshot) -> tuple[Finding, ...]:
@@ -67,7 +68,7 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     text = f"set the allocations of guest {consumer.uuid} to what the guest really has"
     stays = surely_stays(snapshot, consumer.uuid) and not snapshot.elsewhere(consumer)
     misplaced = safe and stays and set(kinds.values()) == {Kind.WRONG_PROVIDER}
-    repair = Repair(text=text, rewrites=(rewrite(consumer, settled(slots)),), misplaced=misplaced)
+    repair = Repair(text=text, rewrites=(Rewrite.of(consumer, settled(slots)),), misplaced=misplaced)
     return [
         Finding(
             kind=kinds[name],
@@ -176,11 +177,11 @@ def _swap_back(snapshot: Snapshot, keeper: Consumer, guest: str) -> Repair:
     if consumer is None:
         back = begin(guest, keeper.project, keeper.user, INSTANCE if keeper.kind else None, keeper.slots)
     else:
-        back = rewrite(consumer, replace_set(snapshot.others(consumer), keeper.slots, snapshot.others(consumer)))
+        back = Rewrite.of(consumer, replace_set(snapshot.others(consumer), keeper.slots, snapshot.others(consumer)))
     return Repair(
         text=f"revert the migration: guest {guest} of project {back.project} and user {back.user} gets back what "
         f"migration {keeper.uuid} keeps",
-        rewrites=(rewrite(keeper, {}), back),
+        rewrites=(Rewrite.of(keeper, {}), back),
     )
 
 
@@ -240,6 +241,6 @@ def _claim_again(
     if disk_gb and not has_disk:
         slots.setdefault(root.uuid, {})["DISK_GB"] = disk_gb
     after = added(others, slots)
-    claim = rewrite(consumer, after) if consumer else begin(uuid, project, user, INSTANCE, after)
+    claim = Rewrite.of(consumer, after) if consumer else begin(uuid, project, user, INSTANCE, after)
     text = f"set the allocations of guest {uuid} of project {project} and user {user} to what the guest really has"
     return Repair(text=text, rewrites=(claim,))

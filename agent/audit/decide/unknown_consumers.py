@@ -7,12 +7,13 @@ user and allocations tell it in most cases; where a doubt is left, a person deci
 
 from dataclasses import replace
 
-from agent.allocations.decide.sets import INSTANCE, MIGRATION, rewrite
+from agent.allocations.decide.sets import INSTANCE, MIGRATION
 from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows, of_each_row
 from agent.audit.decide.snapshot import Snapshot
 from agent.audit.decide.testimony import is_migration_of, lives_elsewhere, why_undecided
 from agent.nova.answers import NovaServer
 from reportclient.allocations import Consumer
+from reportclient.plan import Rewrite
 
 _ALL = "remove all allocations of consumer {}"
 GUEST_TYPES = (None, INSTANCE, MIGRATION)  # consumers of other types belong to other services
@@ -88,7 +89,7 @@ def _take_away(snapshot: Snapshot, one: Consumer) -> Repair:
     rest = snapshot.besides(one) if snapshot.elsewhere(one) else {}  # its guest may need that on another host
     part = "on this host in classes that this agent reports; the rest stays"
     text = f"remove the allocations of consumer {one.uuid} {part}" if rest else _ALL.format(one.uuid)
-    return Repair(text=text, rewrites=(rewrite(one, rest),))
+    return Repair(text=text, rewrites=(Rewrite.of(one, rest),))
 
 
 def _stored(snapshot: Snapshot, one: Consumer) -> str:
