@@ -33,9 +33,8 @@ SERVICES = ("placement", "ironic", "nova")  # the requests to each with their an
 
 @dataclass(frozen=True, slots=True)
 class SavedLook:
-    """One look at a node: the number of its host archive. A look that failed is not saved, as it read nothing whole."""
+    """One look at the host: the number of its archive. A look that failed is not saved, as it read nothing whole."""
 
-    node: str
     host: int
 
 
@@ -70,7 +69,7 @@ class SavedRun:
 class SavedHost:
     """What was read of the host, without its archives: the other part of ``case.json``."""
 
-    nodes: tuple[str, ...]
+    nodes: tuple[str, ...]  # its name; empty: it could not be read
     looks: tuple[SavedLook, ...]
     processes: Mapping[str, tuple[int, ...]]  # of other services, by program
     units: Mapping[str, tuple[str, ...]]  # the same
@@ -135,27 +134,18 @@ class Case:
 
     def driver(self, load: Callable[[HostArchive], Watchable]) -> Watchable:
         """Return a driver that gives the saved looks in their order; ``load`` makes a driver from a host archive."""
-        looks = list(self.host.looks)
-        hosts = {one.host: load(HostArchive(self.folder / f"hosts/{one.host}")) for one in looks}
+        hosts = [load(HostArchive(self.folder / f"hosts/{one.host}")) for one in self.host.looks]
+        why = "the command that saved it could not read the host; see what that command printed"
 
         def name() -> str:
             if not self.host.nodes:
-                raise Unrecorded(
-                    "the case has no node: the command that saved it could not read its name; see what that command "
-                    "printed"
-                )
+                raise Unrecorded(f"the case has no node: {why}")
             return self.host.nodes[0]
 
         def look(node: str) -> Survey:
-            mine = [one for one in looks if one.node == node]
-            if not mine:
-                raise Unrecorded(
-                    f"the case has no data of node {node}: the command that saved it could not read them; see what "
-                    f"that command printed"
-                )
-            if len(mine) > 1:
-                looks.remove(mine[0])
-            return hosts[mine[0].host].survey(node)
+            if not hosts:
+                raise Unrecorded(f"the case has no data of node {node}: {why}")
+            return (hosts.pop(0) if len(hosts) > 1 else hosts[0]).survey(node)
 
         return SurveyedElsewhere(name, look, unwatched)
 

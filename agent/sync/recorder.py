@@ -40,8 +40,8 @@ class Recorder:
     clock: Clock = field(default_factory=lambda: _stopped())  # stands still
     state: Mapping[str, bytes] = field(default_factory=dict)  # by file name
     exchanges: Mapping[str, list[Exchange]] = field(default_factory=lambda: {name: [] for name in SERVICES})
-    nodes: tuple[str, ...] = ()
-    looks: list[tuple[str, Survey]] = field(default_factory=list)  # by node, without those that failed
+    node: str = ""  # the host's name; empty: it was not read
+    looks: list[Survey] = field(default_factory=list)  # without those that failed
     services: dict[str, ServiceSigns] = field(default_factory=dict)  # by program
     called: dict[str, str] = field(default_factory=dict)  # names of services, for messages and the memory
 
@@ -58,13 +58,12 @@ class Recorder:
         """Return the driver in a form that keeps its name and its looks."""
 
         def name() -> str:
-            self.nodes = (driver.name(),)
-            return self.nodes[0]
+            self.node = driver.name()
+            return self.node
 
         def look(node: str) -> Survey:
-            survey = driver.survey(node)
-            self.looks.append((node, survey))
-            return survey
+            self.looks.append(driver.survey(node))
+            return self.looks[-1]
 
         return SurveyedElsewhere(name, look, driver.watching)
 
@@ -75,7 +74,7 @@ def begin_anew(kept: Recorder) -> None:
         sent.clear()
     kept.looks.clear()
     kept.services.clear()
-    kept.clock, kept.state, kept.nodes = _stopped(), {}, ()
+    kept.clock, kept.state, kept.node = _stopped(), {}, ""
 
 
 def keep_state(kept: Recorder, settings: Settings) -> None:
@@ -128,8 +127,8 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
     """
     files = {f"state/{name}": data for name, data in kept.state.items()}
     files |= _files_of_operators(settings)
-    for number, (node, seen) in enumerate(kept.looks):
-        archive = archive_files(seen, node)
+    for number, seen in enumerate(kept.looks):
+        archive = archive_files(seen, kept.node)
         files |= {f"hosts/{number}/{name}": text.encode() for name, text in archive.items()}
     files["agent.conf"] = encode_options(settings).encode()
     files |= {f"{name}.jsonl": encode_exchanges(sent).encode() for name, sent in kept.exchanges.items()}
@@ -145,8 +144,8 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
         members=tuple(sorted(files)),
     )
     host = SavedHost(
-        nodes=kept.nodes,
-        looks=tuple(SavedLook(node, number) for number, (node, _) in enumerate(kept.looks)),
+        nodes=(kept.node,) if kept.node else (),
+        looks=tuple(map(SavedLook, range(len(kept.looks)))),
         processes={program: signs.processes for program, signs in kept.services.items()},
         units={program: signs.units for program, signs in kept.services.items()},
         hidden=any(signs.hidden for signs in kept.services.values()),

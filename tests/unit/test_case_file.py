@@ -55,8 +55,8 @@ def configured(tmp_path: Path) -> Settings:
 def whole(tmp_path: Path) -> dict[str, bytes]:
     """The files of a case with one look and one request, by name."""
     kept = Recorder()
-    kept.nodes, kept.called = ("host",), {"placement": "P", "where": "P"}
-    kept.looks.append(("host", Survey(FACTS, None, {})))
+    kept.node, kept.called = "host", {"placement": "P", "where": "P"}
+    kept.looks.append(Survey(FACTS, None, {}))
     kept.exchanges["placement"].append(Exchange(**ONE))
     save_case(tmp_path / "whole.tar.gz", kept, configured(tmp_path), "plan", {"rename_from": None})
     with tarfile.open(tmp_path / "whole.tar.gz") as tar:
@@ -164,10 +164,10 @@ def test_files_of_operators_are_kept_to_the_byte(tmp_path: Path) -> None:
     assert "provider_config/.hidden.yaml" not in files
 
 
-def test_a_case_from_before_the_nodes_were_listed_says_so(tmp_path: Path) -> None:
+def test_a_case_from_before_the_host_was_named_says_so(tmp_path: Path) -> None:
     unused: Any = None
 
-    with pytest.raises(Unrecorded, match="could not read its name"):
+    with pytest.raises(Unrecorded, match="the case has no node: the command"):
         opened(tmp_path, about_with(whole(tmp_path), nodes=[], looks=[]), lambda case: case.driver(unused).name())
 
 
@@ -181,9 +181,9 @@ def test_the_name_is_read_at_each_pass(tmp_path: Path) -> None:
     host: Any = Renamed()
     kept = Recorder()
     driver = kept.driver(host)
-    assert (driver.name(), kept.nodes) == ("one", ("one",))
+    assert (driver.name(), kept.node) == ("one", "one")
     host.called = "other"
-    assert (driver.name(), kept.nodes) == ("other", ("other",))
+    assert (driver.name(), kept.node) == ("other", "other")
 
 
 @pytest.mark.parametrize("service", ["placement", "ironic"])
@@ -215,7 +215,6 @@ def test_a_case_that_lost_a_file_is_refused(tmp_path: Path, name: str) -> None:
 WRONG: tuple[dict[str, object], ...] = (
     {"format": 2},
     {"options": []},
-    {"looks": [{"node": "host"}]},
     {"looks": [{"node": "host"}]},
     {"looks": [{"node": "host", "host": "../../../etc"}]},
     {"clock": {"boot": "b"}},
