@@ -1,14 +1,18 @@
-"""HTTP sessions that take a login to no other server, and no answer that is too large."""
+"""HTTP sessions that take a login to no other server, and no answer that is too large or comes too slowly."""
 
 import re
 import time
 from email.utils import formatdate
+from http.client import HTTPResponse
+from io import BufferedReader, RawIOBase
+from socket import socket
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import requests
 from keystoneauth1 import exceptions
 from keystoneauth1.session import TCPKeepAliveAdapter
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ReadTimeoutError
 
 from reportclient.json_text import check_values
@@ -29,14 +33,15 @@ class GuardedSession(requests.Session):
     """
     A session that follows redirects only within one server, as keystoneauth sends token and password along.
 
-    An answer has at most ``LIMIT_BYTES`` and ``MOST_VALUES``.
+    An answer has at most ``LIMIT_BYTES`` and ``MOST_VALUES``. It must be whole within the timeout of its request, which
+    the libraries below apply to each part of an answer only.
     """
 
     def __init__(self, connections: int = 10) -> None:
         """``connections`` to one server stay open, as that many threads send."""
         super().__init__()
         for scheme in _PORTS:
-            self.mount(scheme + "://", TCPKeepAliveAdapter(pool_maxsize=connections))
+            self.mount(scheme + "://", _Adapter(pool_maxsize=connections))
 
     def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
         """
@@ -101,3 +106,57 @@ def _check_values(answer: requests.Response) -> None:
         check_values(answer.content)
     except ValueError as error:
         raise UnusableAnswer(f"the answer of {answer.url} cannot be read: {error}") from error
+
+
+class _Until(RawIOBase):
+    """What is read from a socket, until the socket's timeout is over since this was made."""
+
+    def __init__(self, raw: RawIOBase, connection: socket) -> None:
+        self._raw, self._socket, self._limit_s = raw, connection, connection.gettimeout()
+        self._end_s = time.monotonic() + (self._limit_s or 0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read as ``RawIOBase``; TimeoutError once the time is over."""
+        if self._limit_s is None:
+            return self._raw.readinto(buffer)
+        left_s = self._end_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError(f"the answer was not whole in {self._limit_s:g} s")
+        self._socket.settimeout(left_s)
+        try:
+            return self._raw.readinto(buffer)
+        finally:
+            self._socket.settimeout(self._limit_s)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(HTTPResponse):
+    def __init__(self, sock: socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self.fp = BufferedReader(_Until(self.fp.detach(), sock))
+
+
+def _guarded(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
+    """Return a kind of pool whose connections read each answer as ``_Response``."""
+    connection = type("_Connection", (pool.ConnectionCls,), {"response_class": _Response})
+    return type("_Pool", (pool,), {"ConnectionCls": connection})
+
+
+_POOLS = {"http": _guarded(HTTPConnectionPool), "https": _guarded(HTTPSConnectionPool)}
+
+
+class _Adapter(TCPKeepAliveAdapter):
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
+        manager = super().proxy_manager_for(*args, **kwargs)
+        manager.pool_classes_by_scheme = _POOLS
+        return manager

@@ -1,4 +1,4 @@
-"""Servers that lead elsewhere, answer without an end, or ask for patience: what a request takes from them."""
+"""Servers that lead elsewhere, answer without an end, or too slowly: what a request takes from them."""
 
 import threading
 import time
@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from keystoneauth1 import exceptions
 from keystoneauth1.session import Session
 
 from agent.connect.guarded import GuardedSession, UnusableAnswer
@@ -81,6 +82,21 @@ def redirect(location: str, status: int = 307) -> Answer:
     return answer
 
 
+def drip(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    for _ in range(100):
+        handler.wfile.write(b" ")
+        time.sleep(0.1)
+
+
+def drip_headers(handler: BaseHTTPRequestHandler) -> None:
+    for letter in b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 100:
+        handler.wfile.write(bytes([letter]))
+        time.sleep(0.1)
+
+
 def get(url: str, *, timeout: float = 5.0) -> bytes:
     session = Session(session=GuardedSession(), timeout=timeout)
     return bytes(session.get(url, headers={"X-Auth-Token": "secret"}, authenticated=False).content)
@@ -107,6 +123,15 @@ def test_a_redirect_within_a_server_is_followed() -> None:
 def test_another_scheme_port_or_host_is_another_server(location: str) -> None:
     with served({"/": redirect(location)}) as server, pytest.raises(UnusableAnswer, match="another server"):
         get(f"{server.url}/")
+
+
+@pytest.mark.parametrize("answer", [drip, drip_headers])
+def test_an_answer_must_be_whole_in_the_time_of_its_request(answer: Answer) -> None:
+    began = time.monotonic()
+    with served({"/": answer}) as server, pytest.raises(exceptions.ConnectTimeout):
+        get(f"{server.url}/", timeout=0.5)
+
+    assert time.monotonic() - began < 5  # the answer takes 10 s
 
 
 @pytest.mark.parametrize("seconds", ["11", "1000000", "9" * 40, "-1"])
