@@ -22,10 +22,6 @@ class StateFile:
     def __init__(self, directory: Path, node_uuid: str) -> None:
         self._path = directory / f"{node_uuid}.json"
 
-    def exists(self) -> bool:
-        """Return whether something is remembered, of whichever placement."""
-        return self._path.exists()
-
     def read(self, where: str) -> NodeState:
         """
         Return what is remembered about this placement; an empty memory if no file can be trusted.

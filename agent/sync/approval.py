@@ -40,16 +40,15 @@ def approval_path(node: ComputeNode, root_uuid: str) -> Path:
     return node.settings.folders.state / _FOLDER / f"{root_uuid}.json"
 
 
-def approve(node: ComputeNode, draft: Draft) -> Path:
+def approve(node: ComputeNode, draft: Draft) -> None:
     """
-    Approve the plan of a draft and return the file; an earlier approval for the node is replaced.
+    Approve the plan of a draft; an earlier approval for the node is replaced.
 
     The caller holds the lock (``locked``).
 
     Raises:
         StateError: the approval cannot be written.
     """
-    path = approval_path(node, draft.root_uuid)
     approval = Approval(
         node=node.name,
         where=node.where,
@@ -57,8 +56,7 @@ def approve(node: ComputeNode, draft: Draft) -> Path:
         approved=datetime.now(UTC).isoformat(timespec="seconds"),
         outline=draft.plan.outline,
     )
-    _write(path, approval)
-    return path
+    _write(approval_path(node, draft.root_uuid), approval)
 
 
 def find_approval(node: ComputeNode, root_uuid: str) -> Approval | None:

@@ -41,8 +41,8 @@ class Reservation:
     least: int  # so many units are reserved at least; more than there are: all
     # True: what guests have stays unreserved, so that nova can move them; always so of CPUs, memory and disk
     spares_use: bool
-    kind: str  # as in ``Condition``
-    why: str  # a sentence, as in ``Condition``
+    kind: str = ""  # as in ``Condition``; empty: nobody is told
+    why: str = ""  # a sentence, as in ``Condition``
 
     @property
     def condition(self) -> Condition:

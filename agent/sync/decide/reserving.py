@@ -90,14 +90,7 @@ def _gone(
             left = shown[name].total - shown[name].reserved if name in shown else 0
             least = one.inventories[name].total - left
             if least > one.inventories[name].reserved:
-                yield Reservation(
-                    provider=one.name,
-                    resource_class=name,
-                    least=least,
-                    spares_use=True,
-                    kind="gone",
-                    why=f"this host has less {name}",
-                )
+                yield Reservation(provider=one.name, resource_class=name, least=least, spares_use=True)
 
 
 def _as_files_say(tree: ProviderTree, stands: ObservedTree, additions: Iterable[Addition]) -> ProviderTree:
