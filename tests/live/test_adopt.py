@@ -15,8 +15,6 @@ from beds.synthetic.model import Machine
 
 pytestmark = pytest.mark.live
 
-NAME = QUEENS_FIRST.name
-
 
 class Lab:
     """A host that reports itself, and then loses its identity."""

@@ -16,14 +16,12 @@ from beds.golden import HOSTS
 from beds.placement import PlacementServer
 from beds.trees import add_consumer, identity, lay_down
 from beds.upgrades import write_config
-from drivers.policy import DiskPolicy, Policy
 
 pytestmark = pytest.mark.live
 
 GIB = 1024**3
 FSID = "9f4e7c1a-6c0e-4f6f-8a55-2d9b3c1f7e10"
 POOL = f"ceph_{FSID}_vms"
-SHARING = Policy(disk=DiskPolicy(shared=POOL))
 POOL_UUID = str(uuid5(UUID(FSID), "vms"))
 NFS = "nfs"
 NAMES = ("first", "second", "third", "fourth")

@@ -38,7 +38,6 @@ from strategies import (
     observed_trees,
 )
 
-MADE_ONCE = EnsureClasses | EnsureTraits  # of names, not of a provider
 OURS = Ownership(emitted=Names(frozenset(OUR_CLASSES), frozenset({*OUR_TRAITS, MARKER})))
 
 

@@ -25,7 +25,6 @@ from reportclient.ownership import MANAGED
 
 GOLDEN = Path(__file__).parents[1] / "random" / "inside"
 SHAPER = SurveyedElsewhere(lambda: ("host",), lambda _: Survey(FACTS), lambda _: nullcontext())
-UUID = "22222222-2222-4222-8222-2222222222{:02}"
 
 
 class Nova:

@@ -17,7 +17,7 @@ from agent.state.locks import locked
 from agent.state.memory import NodeState, encode_state
 from agent.state.node_file import StateFile
 from reportclient.ownership import Names
-from reportclient.tree import ObservedProvider, ObservedTree, Provider
+from reportclient.tree import ObservedTree
 from strategies import observed_trees
 
 FULL = NodeState(
@@ -29,7 +29,6 @@ FULL = NodeState(
     smaller_seen=2,
     bodies={"strikes": 1, "struck_s": 1.5, "contested": ["somebody"], "used": ["d41f"]},
 )
-STANDS = ObservedTree((ObservedProvider(uuid="r", generation=1, provider=Provider(name="host")),))
 
 
 @settings(max_examples=25)
