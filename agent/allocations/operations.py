@@ -22,6 +22,7 @@ from typing import assert_never
 from agent.allocations.decide.sets import (
     MIGRATION,
     begin,
+    evacuated_set,
     merge_set,
     moved_sets,
     replace_set,
@@ -84,6 +85,26 @@ class Operations:
 
         def make(guest: Consumer, request: Slots, sharing: frozenset[str]) -> AllocationWrite:
             return ReplaceAllocations((Rewrite.of(guest, replace_set(guest.slots, request, sharing)),))
+
+        return self._rewrite(consumer, requests, make)
+
+    def evacuate(self, consumer: str, requests: Sequence[AllocationRequest]) -> Ending:
+        """
+        Claim the first of these requests that fits for a guest whose host is down, beside what the guest has there.
+
+        The host that is down removes its part when it is back. A guest that already has something on a requested
+        host, or on two hosts, was evacuated before: it is not claimed again.
+        """
+
+        def make(guest: Consumer, request: Slots, sharing: frozenset[str]) -> AllocationWrite | Ending:
+            there, asked = self._hosts(guest.slots.keys() - sharing), self._hosts(request.keys() - sharing)
+            if len(there) > 1 or there & asked:
+                note = (
+                    f"guest {consumer} has allocations on {' and '.join(sorted(there))} already: look with "
+                    f"compute-node-agent show whether the guest was evacuated before; if so, do not claim again"
+                )
+                return Ending(told=Result.EXISTS, consumer=consumer, held=guest.slots, note=note)
+            return ReplaceAllocations((rewrite(guest, evacuated_set(guest.slots, request, sharing)),))
 
         return self._rewrite(consumer, requests, make)
 
@@ -189,7 +210,7 @@ class Operations:
         self,
         consumer: str,
         requests: Sequence[AllocationRequest],
-        make: Callable[[Consumer, Slots, frozenset[str]], AllocationWrite],
+        make: Callable[[Consumer, Slots, frozenset[str]], AllocationWrite | Ending],
     ) -> Ending:
         """Read a guest once, and carry out the first request that fits; ``make`` also gets the shared providers."""
         sharing = self.client.sharing()
@@ -302,6 +323,16 @@ class Operations:
             if not (written if after else now is None):
                 return False
         return True
+
+    def _hosts(self, providers: Iterable[str]) -> set[str]:
+        """Return the roots of these providers, as name and uuid; a provider that is gone by its uuid alone."""
+        found: dict[str, str] = {}  # the root of each provider of the trees that were read
+        for uuid in sorted(providers):
+            if uuid not in found:
+                tree = self.client.tree_of(uuid)
+                root = next((f"{name} {own}" for own, (name, parent) in tree.items() if parent is None), uuid)
+                found |= dict.fromkeys((uuid, *tree), root)
+        return {found[uuid] for uuid in providers}
 
     def _ending(self, told: Result, consumer: str, note: str) -> Ending:
         now = self.client.consumer(consumer)

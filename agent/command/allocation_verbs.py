@@ -123,6 +123,8 @@ def _claim(options: argparse.Namespace, operations: Operations, requests: list[A
     consumer = options.consumer
     if options.replace:
         return operations.replace(consumer, requests)
+    if options.evacuate:
+        return operations.evacuate(consumer, requests)
     if options.merge:
         return operations.merge(consumer, requests, _read(options.instead_of) if options.instead_of else None)
     return operations.spawn(consumer, project=options.project, user=options.user, kind=options.type, requests=requests)
@@ -130,7 +132,7 @@ def _claim(options: argparse.Namespace, operations: Operations, requests: list[A
 
 def _others(options: argparse.Namespace, client: PlacementClient) -> Ending | None:
     """Refuse an existing guest whose project or user differs from --project or --user; None: they agree."""
-    exists = getattr(options, "project", None) and (options.replace or options.merge)
+    exists = getattr(options, "project", None) and (options.replace or options.evacuate or options.merge)
     now = client.consumer(options.consumer) if exists else None
     if now is None or (now.project, now.user) == (options.project, options.user or now.user):
         return None

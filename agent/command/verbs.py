@@ -299,6 +299,7 @@ _TABLE = (
             (
                 Option("--replace", "replace all that the guest has: a resize in place"),
                 Option("--merge", "keep what others claimed for the guest"),
+                Option("--evacuate", "keep what the guest has on a host that is down"),
             ),
             Option(
                 "--instead-of", "with --merge: the request that the caller claimed before", metavar="FILE", type=Path
@@ -307,7 +308,10 @@ _TABLE = (
         ),
         contradictions=(
             (
-                lambda options: not (options.replace or options.merge) and not (options.project and options.user),
+                lambda options: (
+                    not (options.replace or options.merge or options.evacuate)
+                    and not (options.project and options.user)
+                ),
                 "a new guest needs --project and --user",
             ),
             needs(

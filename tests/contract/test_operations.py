@@ -176,6 +176,10 @@ ROWS: dict[str, Row] = {
         lambda ops, world: ops.merge(world.i1, [world.request(B=LARGE)], world.request(A=SMALL)),
         HERE, NOTHING, {"B": LARGE, "C": DISK}, NOTHING, changed=Result.DONE,
     ),
+    "evacuate": Row(
+        lambda ops, world: ops.evacuate(world.i1, [world.request(B=SMALL, C=DISK)]),
+        HERE, NOTHING, {"A": SMALL, "B": SMALL, "C": DISK}, NOTHING,
+    ),
     "move": Row(
         lambda ops, world: ops.move(world.i1, world.migration, [world.request(B=SMALL, C=DISK)]),
         HERE, NOTHING, THERE, {"A": SMALL},
@@ -266,7 +270,7 @@ def test_others_write_on_its_providers_without_end(row: Row, world: Claims) -> N
     assert "try again later" in ending.note
 
 
-@pytest.mark.parametrize("operation", ["spawn", "replace", "merge", "move"])
+@pytest.mark.parametrize("operation", ["spawn", "replace", "merge", "evacuate", "move"])
 def test_its_target_has_no_room_any_more(operation: str, world: Claims) -> None:
     row = ROWS[operation]
     target = "A" if operation == "replace" else "B"
@@ -326,6 +330,36 @@ def test_a_guest_is_not_its_own_migration(world: Claims) -> None:
     assert operations.move(world.i1, world.i1, [world.request(B=SMALL)]).told is Result.CONFLICT
     assert operations.revert(world.i1, world.i1).told is Result.CONFLICT
     assert world.held(world.i1) == {"A": SMALL}
+
+
+def test_a_guest_is_evacuated_to_a_host_once(world: Claims) -> None:
+    world.give(world.i1, world.slots(A=SMALL, C=DISK))
+    request = world.request(B=SMALL)
+
+    tolds = [world.operations().evacuate(world.i1, [request]).told for _ in range(2)]
+
+    assert tolds == [Result.DONE, Result.EXISTS]
+    assert world.held(world.i1) == {"A": SMALL, "B": SMALL, "C": DISK}
+
+
+def test_a_guest_that_was_evacuated_is_not_evacuated_to_another_host_too(world: Claims) -> None:
+    world.give(world.i1, world.slots(A=SMALL, C=DISK))
+
+    endings = [world.operations().evacuate(world.i1, [world.request(**{name: SMALL})]) for name in ("B", "D")]
+
+    assert [ending.told for ending in endings] == [Result.DONE, Result.EXISTS]
+    assert all(f"{name} {world.rp[name]}" in endings[1].note for name in ("A", "B"))
+    assert world.held(world.i1) == {"A": SMALL, "B": SMALL, "C": DISK}
+
+
+def test_a_guest_is_not_evacuated_to_another_cell_of_a_host_that_it_is_on(world: Claims) -> None:
+    for name in ("B0", "B1"):
+        world.add(name, HOST, parent="B")
+    world.give(world.i1, world.slots(B0=SMALL))
+
+    ending = world.operations().evacuate(world.i1, [world.request(B1=SMALL)])
+
+    assert (ending.told, world.held(world.i1)) == (Result.EXISTS, {"B0": SMALL})
 
 
 @dataclass
@@ -439,6 +473,7 @@ def test_whoever_is_not_there_is_told_so(world: Claims) -> None:
     endings = [
         operations.replace(nobody, [world.request(B=SMALL)]),
         operations.merge(nobody, [world.request(B=SMALL)]),
+        operations.evacuate(nobody, [world.request(B=SMALL)]),
         operations.move(nobody, world.migration, [world.request(B=SMALL)]),
         operations.confirm(nobody),
         operations.revert(world.i1, nobody),

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.allocations.decide.sets import (
+    evacuated_set,
     merge_set,
     moved_sets,
     replace_set,
@@ -56,6 +57,22 @@ def test_a_merge_takes_away_what_the_caller_had_and_leaves_the_rest(
 def test_a_merge_of_more_than_there_is_fails(place: str, amount: int) -> None:
     with pytest.raises(ValueError, match=f"it has less than {amount} VCPU on provider {place}"):
         merge_set(HELD, {place: {"VCPU": amount}}, {})
+
+
+@pytest.mark.parametrize(
+    ("request_", "after"),
+    [
+        pytest.param(
+            {THERE: {"VCPU": 2}, STORAGE: {"DISK_GB": 20}},
+            {HERE: {"VCPU": 2}, STORAGE: {"DISK_GB": 20}, THERE: {"VCPU": 2}},
+            id="its shared disk is not taken twice",
+        ),
+        pytest.param({THERE: {"VCPU": 2}}, {**HELD, THERE: {"VCPU": 2}}, id="its shared disk stays"),
+        pytest.param({HERE: {"VCPU": 1}}, {HERE: {"VCPU": 3}, STORAGE: {"DISK_GB": 20}}, id="sums on one provider"),
+    ],
+)
+def test_an_evacuated_guest_keeps_what_it_has_on_the_host_that_is_down(request_: Slots, after: Slots) -> None:
+    assert evacuated_set(HELD, request_, SHARED) == after
 
 
 @pytest.mark.parametrize(

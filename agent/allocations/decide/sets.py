@@ -45,6 +45,16 @@ def merge_set(held: Slots, before: Slots, request: Slots) -> Slots:
     return added(kept, request)
 
 
+def evacuated_set(held: Slots, request: Slots, sharing: Container[str]) -> Slots:
+    """Return what the guest has on the host that is down, plus the request; shared storage is not counted twice."""
+    asked = {name for resources in request.values() for name in resources}
+    down = {
+        uuid: {name: amount for name, amount in resources.items() if uuid not in sharing or name not in asked}
+        for uuid, resources in held.items()
+    }
+    return added(down, request)
+
+
 def moved_sets(held: Slots, request: Slots, sharing: Container[str]) -> tuple[Slots, Slots]:
     """
     Return (the migration's set, the guest's set) of a move: ``reverted_set`` makes ``held`` of the two again.
