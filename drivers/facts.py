@@ -78,6 +78,7 @@ class DomainCapabilities:
     tpm_models: frozenset[str]
     tpm_versions: frozenset[str]
     encryption: OfferedEncryption = OfferedEncryption()
+    cpu_modes: frozenset[str] = frozenset()  # CPU modes that guests can have; empty: libvirt does not tell
     cpu_models: tuple[tuple[str, str], ...] = ()  # (CPU model, "yes", "no" or "unknown": whether this host can run it)
     withheld: frozenset[str] | None = None  # by cpu_mode = host-model, of its model's features; None: not told
 
@@ -341,6 +342,7 @@ class Hypervisor:
 
     versions: Versions
     domain_capabilities: tuple[DomainCapabilities, ...] = ()
+    refusals: tuple[str, ...] = ()  # a sentence on each option whose value libvirt refuses on this host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,7 +104,7 @@ class Operations:
                     f"compute-node-agent show whether the guest was evacuated before; if so, do not claim again"
                 )
                 return Ending(told=Result.EXISTS, consumer=consumer, held=guest.slots, note=note)
-            return ReplaceAllocations((rewrite(guest, evacuated_set(guest.slots, request, sharing)),))
+            return ReplaceAllocations((Rewrite.of(guest, evacuated_set(guest.slots, request, sharing)),))
 
         return self._rewrite(consumer, requests, make)
 

@@ -147,6 +147,7 @@ def _guests(values: Values) -> GuestPolicy:
         machine_types=values.parsed("libvirt", "hw_machine_type", _parse_machines) or {},
         tpm=values.value("libvirt", "swtpm_enabled"),
         tpm_secret_security=tuple(values.value("libvirt", "supported_tpm_secret_security")),
+        places=values.places("libvirt", cpu_model="cpu_models"),
         excluded_image_types=frozenset(values.value("compute", "image_type_exclude_list")) | _unusable_images(values),
     )
 

@@ -50,6 +50,14 @@ class Values:
         """Whether a file sets the option under its current name."""
         return any(mention == [group, name] for _, _, *mention, _ in mentions(self.conf))
 
+    def places(self, group: str, **renamed: str) -> dict[str, str]:
+        """Return FILE:LINE of each option of a group that files set, by its name now; ``renamed``: older names."""
+        return {
+            renamed.get(name, name): f"{path}:{line}"
+            for path, line, its, name, _ in mentions(self.conf)
+            if its == group
+        }
+
     def problem(self, group: str, name: str, text: str) -> None:
         """Note a problem; ``text`` follows the file, line and name of the option."""
         self.problems.append(f"{place(self.conf, group, name)}[{group}] {name} {text}")

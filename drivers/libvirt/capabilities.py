@@ -1,6 +1,6 @@
 """Parses libvirt's capabilities and domain capabilities (formatcaps.html, formatdomaincaps.html); what these refuse."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element, tostring
 
@@ -20,6 +20,8 @@ DEFAULT_MACHINES = {  # nova's machine type by architecture, where [libvirt] hw_
     "i686": "pc",
     "x86_64": "pc",
 }
+
+_SHOWN = 12  # names that a sentence lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ def parse_domain_capabilities(document: Document) -> DomainCapabilities:
                 tdx=root.find("features/tdx[@supported='yes']") is not None,
                 launch_security=_values(root, "features/launchSecurity[@supported='yes']/enum[@name='sectype']"),
             ),
+            cpu_modes=frozenset(str(mode.get("name")) for mode in root.iterfind("cpu/mode[@supported='yes']")),
             cpu_models=tuple(
                 (model.findtext(".", ""), model.get("usable", "unknown"))
                 for model in root.iterfind("cpu/mode[@name='custom']/model")
@@ -159,7 +162,7 @@ def check_virt_type(policy: GuestPolicy, capabilities: Capabilities) -> None:
     for guest in capabilities.guests:
         if guest.name == capabilities.arch and policy.virt_type not in dict(guest.emulators):
             raise PolicyError(
-                f"[libvirt] virt_type is {policy.virt_type}, and libvirt offers "
+                f"{policy.place('virt_type')}[libvirt] virt_type is {policy.virt_type}, and libvirt offers "
                 f"{', '.join(sorted(dict(guest.emulators)))} for {capabilities.arch} on this host: "
                 f"make /dev/kvm usable (see virt-host-validate), or set [libvirt] virt_type = qemu"
             )
@@ -181,7 +184,8 @@ def known_models(
     unknown = [model for model in policy.cpu_models if model.lower() not in known]
     if unknown and listed:
         raise PolicyError(
-            f"[libvirt] cpu_models: libvirt has no CPU model {', '.join(unknown)} for {arch}: see virsh cpu-models"
+            f"{policy.place('cpu_models')}[libvirt] cpu_models: libvirt has no CPU model {', '.join(unknown)} for "
+            f"{arch}: there are {shortened(known.values())} (virsh cpu-models {arch})"
         )
     return tuple(known.get(model.lower(), model) for model in policy.cpu_models)
 
@@ -232,3 +236,10 @@ def _parse_guest(arch: Element) -> GuestArch:
 
 def _values(root: Element, path: str) -> frozenset[str]:
     return frozenset(value.findtext(".", "") for value in root.iterfind(f"{path}/value"))
+
+
+def shortened(names: Iterable[str]) -> str:
+    """Return the first names of a list, and how many more there are, for a sentence."""
+    every = sorted(names, key=str.lower)
+    more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
+    return f"{', '.join(every[:_SHOWN])}{more}" if every else "none"

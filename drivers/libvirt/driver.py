@@ -30,6 +30,7 @@ from drivers.libvirt.connection import HOST_CPU, LiveConnection
 from drivers.libvirt.domains import machine_of, parse_guest
 from drivers.libvirt.nodedev import parse_devices
 from drivers.libvirt.recorded import RecordedConnection, expanded_file, recorded_files
+from drivers.libvirt.refusals import refusals
 from drivers.policy import GuestPolicy, Policy
 from reportclient.allocations import Holdings
 from reportclient.ownership import Names
@@ -152,7 +153,7 @@ class _Look:
         self.texts.update(recorded_files(versions, cpu_map, whole_memory_mib, document, documents, devices, domains))
         return HostFacts(
             hostname=name,
-            hypervisor=Hypervisor(versions, offered),
+            hypervisor=Hypervisor(versions, offered, refusals(self.guests, capabilities, offered)),
             cpu=Cpu(
                 capabilities.arch,
                 features or self._listed(capabilities),

@@ -191,7 +191,7 @@ def _named(root: str, suffix: str) -> str:
 
 def idle(facts: HostFacts, policy: Policy) -> tuple[str, ...]:
     """Return one sentence for each part of the policy that matches nothing on this host, or not all that it should."""
-    return (*idle_devices(facts, policy.devices), *unknown_cells(facts, policy))
+    return (*facts.hypervisor.refusals, *idle_devices(facts, policy.devices), *unknown_cells(facts, policy))
 
 
 def unknown_cells(facts: HostFacts, policy: Policy) -> tuple[str, ...]:

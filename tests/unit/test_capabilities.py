@@ -108,6 +108,7 @@ def test_domain_capabilities_tell_cpus_buses_models_firmware_tpm_and_encryption(
 
     assert parse_domain_capabilities(document(text)) == DomainCapabilities(
         arch="x86_64",
+        cpu_modes=frozenset({"host-passthrough", "host-model", "custom"}),
         disk_buses=frozenset({"virtio", "sata"}),
         video_models=frozenset({"vga"}),
         secure_boot=True,

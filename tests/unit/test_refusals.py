@@ -1,4 +1,4 @@
-"""Options whose value libvirt refuses: they promise nothing."""
+"""Options whose value libvirt refuses: each is told with its line and the values there are, and promises nothing."""
 
 import shutil
 from collections.abc import Callable
@@ -14,12 +14,15 @@ from drivers.errors import DiscoveryError, PolicyError
 from drivers.facts import GuestArch
 from drivers.host.archive import HostArchive
 from drivers.libvirt.capabilities import Capabilities, check_virt_type, known_models, offers, parse_capabilities
+from drivers.libvirt.refusals import refusals
+from drivers.libvirt.shape import idle
 from drivers.load import DriverOptions, load_driver
 from drivers.policy import GuestPolicy, Policy
 from fakes import PC
 
 CPU = "<cpu><model>m</model>{}</cpu>"
 FEATURES = "".join(f"<feature name='{name}'/>" for name in ("avx2", "avx512f", "avx512bw", "pni"))
+BEST = "".join(f"<feature name='{name}'/>" for name in ("avx2", "sha-ni", "pni"))  # of EPYC; QEMU emulates no sha-ni
 OFFERS = "libvirt/domcapabilities"
 Seen = tuple[Driver, Survey, Policy]
 Write = Callable[..., Path]
@@ -38,9 +41,8 @@ def archive(tmp_path: Path) -> Path:
 def look(archive: Path, config: Path) -> Seen:
     settings = load_settings([config])
     guests = settings.policy.guests
-    driver = load_driver(
-        DriverOptions(uri="", disk=settings.hypervisor.disk, guests=guests, archive=HostArchive(archive))
-    )
+    options = DriverOptions(uri="", disk=settings.hypervisor.disk, guests=guests, archive=HostArchive(archive))
+    driver = load_driver(options)
     return driver, driver.survey(driver.name()), settings.policy
 
 
@@ -48,6 +50,11 @@ def traits(seen: Seen) -> set[str]:
     driver, survey, policy = seen
     found = driver.shape(survey, policy, None)[0].root.traits
     return {name.removeprefix("HW_CPU_X86_") for name in found if name.startswith("HW_CPU_X86_")}
+
+
+def told(seen: Seen) -> str:
+    _, survey, policy = seen
+    return "\n".join(one for one in idle(survey.facts, policy) if "[libvirt]" in one)
 
 
 def with_kvm(archive: Path) -> None:
@@ -64,25 +71,38 @@ def test_sse3_is_pni_in_libvirt(archive: Path, write_config: Write) -> None:
 
 def test_a_model_that_this_host_cannot_run_gives_no_traits(archive: Path, write_config: Write) -> None:
     with_kvm(archive)
-    seen = look(archive, write_config(libvirt={"cpu_mode": "custom", "cpu_models": "skylake-server"}))
+    seen = look(archive, config := write_config(libvirt={"cpu_mode": "custom", "cpu_models": "skylake-server"}))
 
     assert traits(seen) == set()
+    assert told(seen).startswith(f"{config}:3: [libvirt] cpu_models: this host cannot run skylake-server, so no guest")
+    assert "there are 486, athlon, Conroe" in told(seen)
 
 
-def test_an_option_is_refused_by_what_libvirt_lists_of_its_architecture() -> None:
-    guests = (GuestArch("x86_64", (("kvm", "q"),), ("q35",)), GuestArch("aarch64", (("qemu", "q"),), ()))
+def test_an_option_is_refused_by_what_libvirt_lists_of_its_architecture_and_by_nothing_else() -> None:
+    guests = (
+        GuestArch("x86_64", (("kvm", "q"),), ("q35",), frozenset({"q35"})),
+        GuestArch("aarch64", (("qemu", "q"),), (), frozenset({"virt-7", "virt-8"})),
+        GuestArch("riscv64", (("qemu", "q"),), ()),
+    )
     host = Capabilities("x86_64", None, frozenset(), (), guests, "")
-    mine = replace(PC, cpu_models=(("m", "yes"), ("Haswell", "no")))
-    other = replace(PC, arch="aarch64", cpu_models=(("max", "yes"),))
-    policy = GuestPolicy(cpu_models=("haswell", "Penryn"))
+    models = (*((f"m{number}", "yes") for number in range(13)), ("Haswell", "no"))
+    mine = replace(PC, cpu_modes=frozenset({"custom"}), cpu_models=models)
+    other = replace(PC, arch="aarch64", cpu_modes=frozenset({"host-model"}), cpu_models=(("max", "yes"),))
+    machines = dict.fromkeys(("x86_64", "aarch64", "riscv64"), "vax")
+    policy = GuestPolicy(cpu_mode="host-model", cpu_models=("haswell", "Penryn"), machine_types=machines)
 
     check_virt_type(policy, host)
     with pytest.raises(PolicyError, match="virt_type is kvm, and libvirt offers qemu for aarch64"):
         check_virt_type(policy, replace(host, arch="aarch64"))
     assert known_models(policy, "x86_64", ["Penryn"], [mine, other]) == ("Haswell", "Penryn")
     assert known_models(policy, "x86_64", [], []) == policy.cpu_models
-    with pytest.raises(PolicyError, match="no CPU model Penryn for x86_64"):
+    with pytest.raises(PolicyError, match=r"no CPU model Penryn for x86_64: there are Haswell, m0, .* and 2 more \("):
         known_models(policy, "x86_64", [], [mine, other])
+    arm, pc, mode, model = refusals(policy, host, [mine, PC, other])
+    there = [one.rpartition(": there are ")[2] for one in (arm, pc, mode, model)]
+    assert there[:3] == ["virt-7, virt-8", "q35", "custom"]
+    assert there[3].endswith(" and 1 more (virsh domcapabilities)")
+    assert refusals(policy, host, []) == (arm, pc)
 
 
 def test_beside_a_model_that_runs_one_that_does_not_adds_nothing(archive: Path, write_config: Write) -> None:
@@ -98,16 +118,29 @@ def test_beside_a_model_that_runs_one_that_does_not_adds_nothing(archive: Path, 
 def test_without_kvm_a_model_that_qemu_emulates_in_part_gives_no_traits(archive: Path, write_config: Write) -> None:
     options = {"virt_type": "qemu", "cpu_mode": "custom", "cpu_models": "Skylake-Server"}
 
-    assert traits(look(archive, write_config(libvirt=options))) == set()
+    seen = look(archive, write_config(libvirt=options))
+
+    assert traits(seen) == set()
+    assert "QEMU emulates only a part of Skylake-Server" in told(seen)
 
 
-def test_a_model_that_libvirt_does_not_know_is_named(archive: Path, write_config: Write) -> None:
+def test_a_model_that_libvirt_does_not_know_is_named_with_its_line(archive: Path, write_config: Write) -> None:
     config = write_config(libvirt={"virt_type": "qemu", "cpu_mode": "custom", "cpu_models": "Pentium-IX"})
 
     with pytest.raises(PolicyError) as refused:
         look(archive, config)
 
-    assert "[libvirt] cpu_models: libvirt has no CPU model Pentium-IX for x86_64" in str(refused.value)
+    assert f"{config}:4: [libvirt] cpu_models: libvirt has no CPU model Pentium-IX for x86_64" in str(refused.value)
+    assert "there are 486, athlon" in str(refused.value)
+
+
+def test_a_machine_type_that_qemu_lacks_is_named_with_its_line(archive: Path, write_config: Write) -> None:
+    config = write_config(libvirt={"virt_type": "qemu", "hw_machine_type": "x86_64=vax"})
+
+    seen = look(archive, config)
+
+    assert told(seen).startswith(f"{config}:3: [libvirt] hw_machine_type: QEMU here has no machine type vax for x86_64")
+    assert told(seen).endswith(" there are pc, q35 and 58 more")
 
 
 @pytest.mark.parametrize("asked", ["vax", "pc"])
@@ -121,6 +154,15 @@ def test_libvirt_is_not_asked_for_a_machine_type_that_qemu_lacks(archive: Path, 
     assert [one.machine for one in found] == ["q35"]
 
 
+def test_a_cpu_mode_that_libvirt_does_not_offer_is_named_with_its_line(archive: Path, write_config: Write) -> None:
+    config = write_config(libvirt={"virt_type": "qemu", "cpu_mode": "host-passthrough"})
+
+    assert told(look(archive, config)) == (
+        f"{config}:3: [libvirt] cpu_mode: libvirt offers no host-passthrough for qemu guests of x86_64 on this host, "
+        f"so no guest can start: there are custom, host-model"
+    )
+
+
 def test_a_libvirt_older_than_those_that_are_supported_is_refused(archive: Path, write_config: Write) -> None:
     version = archive / "libvirt/version.json"
     version.write_text(version.read_text().replace("9000000", "8010000"))
@@ -129,7 +171,7 @@ def test_a_libvirt_older_than_those_that_are_supported_is_refused(archive: Path,
         look(archive, write_config(libvirt={"virt_type": "qemu"}))
 
 
-def test_a_virt_type_that_this_host_lacks_is_named(archive: Path, write_config: Write) -> None:
+def test_a_virt_type_that_this_host_lacks_is_named_with_its_line(archive: Path, write_config: Write) -> None:
     config = write_config(libvirt={"virt_type": "kvm"})
     capabilities = archive / "libvirt/capabilities.xml"
     capabilities.write_text(capabilities.read_text().replace("<domain type='kvm'/>", ""))
@@ -137,12 +179,13 @@ def test_a_virt_type_that_this_host_lacks_is_named(archive: Path, write_config: 
     with pytest.raises(PolicyError) as refused:
         look(archive, config)
 
-    assert str(refused.value).startswith("[libvirt] virt_type is kvm, and libvirt offers qemu")
+    assert str(refused.value).startswith(f"{config}:2: [libvirt] virt_type is kvm, and libvirt offers qemu")
 
 
-def test_a_model_that_this_host_runs_gives_its_traits(archive: Path, write_config: Write) -> None:
+def test_what_libvirt_offers_is_not_told(archive: Path, write_config: Write) -> None:
     penryn = {"virt_type": "qemu", "cpu_mode": "custom", "cpu_models": "penryn", "hw_machine_type": "x86_64=q35"}
 
     seen = look(archive, write_config(libvirt=penryn))
 
+    assert told(seen) == ""
     assert {"AVX2", "SSE3"} <= traits(seen)

@@ -7,7 +7,7 @@ import pytest
 from agent.command.check import check_pass
 from agent.errors import ConfigError
 from agent.sync.decide.additions import Addition
-from agent.sync.decide.unmatched import lost_entries, misspelt, resembling, unmatched
+from agent.sync.decide.unmatched import ignored, lost_entries, resembling, unmatched
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, OneHost
 from drivers.policy import DevicePolicy, Policy
@@ -147,10 +147,21 @@ def test_an_entry_matches_by_any_name_that_a_provider_has_or_is_to_have() -> Non
 def test_an_entry_that_begins_like_this_host_is_an_error_in_typing_whatever_follows() -> None:
     far, other = entry("host_is_where_this_name_begins_and_no_more"), entry("another")
 
-    for told in (misspelt((far, other), DESIRED), resembling((far, other), DESIRED, lambda _: False)):
+    for told in (ignored((far,), DESIRED), resembling((far, other), DESIRED, lambda _: False)):
         assert [one.partition(":")[2].split(": ")[0] for one in told] == [
             f" no provider of this host is called {far.provider}"
         ]
+
+
+def test_a_name_that_matches_nothing_is_told_at_each_pass(one: OneHost) -> None:
+    text = (one.settings.operator_files.folder / "own.yaml").read_text()
+    other = one.settings.operator_files.folder / "z.yaml"
+    other.write_text(text.replace(f"host_{NIC}", "elsewhere"))
+
+    assert [note for note in one.sync().notes if "elsewhere" in note] == [
+        f"entries of provider.yaml match no provider of this host, and are ignored: elsewhere ({other}): correct "
+        f"their names, unless they are other hosts'"
+    ]
 
 
 def test_what_the_files_never_gave_is_not_lost_with_an_entry() -> None:

@@ -10,7 +10,7 @@ from agent.sync.decide.laws import sentences
 from agent.sync.decide.layout import excused
 from agent.sync.decide.owner import advice, only_audits, open_stock, stranded
 from agent.sync.decide.undoing import Conversion, not_as_before
-from agent.sync.decide.unmatched import misspelt
+from agent.sync.decide.unmatched import ignored
 from agent.sync.outcome import Condition, Status
 from reportclient.errors import UnsafePlan
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Names, is_marked, is_novas
@@ -172,7 +172,7 @@ def conditions_on(draft: Draft) -> tuple[Condition, ...]:
     found += draft.held
     found += [Condition(kind="lost-names", text=text) for text in _lost_names(draft)]
     found += [Condition(kind="set-back", text=text) for text in set_back(draft.said, draft.desired)]
-    found += [Condition(kind="file", text=text) for text in misspelt(draft.wanted.strays, draft.desired)]
+    found += [Condition(kind="file", text=text) for text in ignored(draft.wanted.strays, draft.desired)]
     novas = () if draft.view.beside else stranded(draft.observed, draft.wanted.ours)
     found += [Condition(kind="novas", text=advice(seen), provider=seen.name) for seen in novas if open_stock(seen)]
     if draft.plan.left_out:

@@ -5,7 +5,7 @@ Several hosts may share a folder, so such an entry alone is no fault. It is a fa
 provider of this host that no entry names any more, and placement has no provider that the entry matches either.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from agent.form_errors import most_alike
 from agent.sync.decide.additions import COMPUTE_NODE, Addition, now_named
@@ -13,6 +13,7 @@ from reportclient.ownership import Names
 from reportclient.renaming import child_uuid
 from reportclient.tree import ObservedTree, ProviderTree
 
+_SHOWN = 3  # entries that a sentence lists
 ALIKE = 0.7  # similarity of difflib (0 to 1): a letter or two of a short host name; placement is asked after that
 
 
@@ -52,9 +53,16 @@ def lost_entries(
     return found
 
 
-def misspelt(unmatched: Iterable[Addition], desired: ProviderTree) -> tuple[str, ...]:
-    """Return a sentence on each unmatched entry that begins with this host's name."""
-    return tuple(_sentence(entry, desired) for entry in unmatched if _begins_alike(entry, desired))
+def ignored(unmatched: Collection[Addition], desired: ProviderTree) -> tuple[str, ...]:
+    """Return a sentence on each unmatched entry that begins with this host's name, and one on all others."""
+    others = sorted(f"{one.provider} ({one.source})" for one in unmatched if not _begins_alike(one, desired))
+    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+    told = (
+        f"entries of provider.yaml match no provider of this host, and are ignored: {', '.join(others[:_SHOWN])}{more}: "
+        f"correct their names, unless they are other hosts'"
+    )
+    slips = (_sentence(entry, desired) for entry in unmatched if _begins_alike(entry, desired))
+    return (*slips, *((told,) if others else ()))
 
 
 def resembling(unmatched: Iterable[Addition], desired: ProviderTree, exists: Callable[[str], bool]) -> tuple[str, ...]:
