@@ -58,8 +58,8 @@ def ignored(unmatched: Collection[Addition], desired: ProviderTree) -> tuple[str
     others = sorted(f"{one.provider} ({one.source})" for one in unmatched if not _begins_alike(one, desired))
     more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
     told = (
-        f"entries of provider.yaml match no provider of this host, and are ignored: {', '.join(others[:_SHOWN])}{more}: "
-        f"correct their names, unless they are other hosts'"
+        f"entries of provider.yaml match no provider of this host, and are ignored: {', '.join(others[:_SHOWN])}"
+        f"{more}: correct their names, unless they are other hosts'"
     )
     slips = (_sentence(entry, desired) for entry in unmatched if _begins_alike(entry, desired))
     return (*slips, *((told,) if others else ()))
