@@ -6,8 +6,6 @@ nothing and is tried again, with longer and longer waits in between.
 """
 
 import logging
-import os
-import sys
 import time
 
 from agent.audit.heal import HealPolicy, read_policy
@@ -38,11 +36,22 @@ class Daemon:
     def __init__(self, choice: Choice, notifier: Notifier | None = None) -> None:
         self._choice = choice
         self._wake_ups = WakeUps()
-        self.settings, policy = _read(choice)
-        self._reporter = Reporter(self.settings, notifier or Notifier())
-        self._pace = Pace(self.settings, lambda: self._pass((), regular=True))
-        self._passes = self._new_passes(self.settings, policy)
+        self._settings, policy = _read(choice)
+        self._reporter = Reporter(self._settings, notifier or Notifier())
+        self._pace = Pace(self._settings, lambda: self._pass((), regular=True))
+        self._passes = self._new_passes(self._settings, policy)
+        self._verbose = 0
         self._stopping = self._reloading = False
+
+    def set_up_log(self, verbose: int) -> None:
+        """
+        Open the log as the configuration says; ``verbose`` counts the options ``-v``.
+
+        Raises:
+            ConfigError: as the function.
+        """
+        self._verbose = verbose
+        set_up_log(self._settings.apis.source, verbose)
 
     def stop(self) -> None:
         """End the service when the current pass is over."""
@@ -50,7 +59,7 @@ class Daemon:
         self._wake_ups.interrupt()
 
     def reload(self) -> None:
-        """Begin anew with the configuration as it is now when the current pass is over; first see that it is right."""
+        """Read configuration and heal policy again, and reopen the log, when the current pass is over."""
         self._reloading = True
         self._wake_ups.interrupt()
 
@@ -59,29 +68,30 @@ class Daemon:
         """The status as of the last pass."""
         return self._reporter.status
 
-    def run(self) -> bool:
+    @property
+    def stop_timeout_s(self) -> int:
+        """Seconds after ``stop`` until a pass is abandoned, as configured now."""
+        return self._settings.service.stop_timeout_s
+
+    def run(self) -> None:
         """
-        Take passes until ``stop`` is called, or ``reload``; return whether the service begins anew.
+        Take passes until ``stop`` is called.
 
         Raises:
             ConfigError: the configuration is wrong at the start. StateError: another service uses the state directory.
         """
         self._passes.open()
-        with serving(self.settings.folders.state):
+        with serving(self._settings.folders.state):
             self._reporter.serve_metrics()
-            _warn_of_slips(self.settings)
+            _warn_of_slips(self._settings)
             self._reporter.notifier.ready("starting")
-            self._reporter.publish(self.settings.service.start_spread_s)
+            self._reporter.publish(self._settings.service.start_spread_s)
             try:
                 self._loop()
             finally:
                 self._passes.close_host()
-            if not self._stopping:
-                LOG.info("the configuration is read again")
-                return True
             self._reporter.notifier.stopping()
             LOG.info("stopped passes=%d", self.status.passes)
-            return False
 
     def _loop(self) -> None:
         LOG.info("the first pass comes in %.0f s", max(0.0, self._pace.rhythm.due - time.monotonic()))
@@ -91,8 +101,8 @@ class Daemon:
             self._pace.notice(events)
             if self._stopping:
                 return
-            if self._reloading and self._can_begin_anew():
-                return
+            if self._reloading:
+                self._reload()
             if self._pace.held_back_s:
                 continue
             if time.monotonic() >= self._pace.rhythm.due:
@@ -133,22 +143,40 @@ class Daemon:
         except Exception as error:  # also our own faults: the service goes on, and the log has their traceback
             return error  # outside this block, so that oslo.log does not append the traceback a second time
 
-    def _can_begin_anew(self) -> bool:
-        """Return whether configuration and heal policy can be read; if not, report why, and go on with the old ones."""
+    def _reload(self) -> None:
+        """Read configuration and heal policy again, and reopen logs; what cannot be read leaves the old in place."""
         self._reloading = False
         self._reporter.notifier.reloading()
         reason = ""
         try:
-            self._new_passes(*_read(self._choice)).open()
+            settings, policy = _read(self._choice)
+            _check_lasting(self._settings, settings)
+            forget_tokens()
+            passes = self._new_passes(settings, policy)
+            passes.open()
         except (ConfigError, StateError) as error:
             reason = " ".join(str(error).split())
-        if not reason:
-            forget_tokens()
-            return True
-        LOG.error("the configuration cannot be read again, the old one stays reason=%s", reason)
-        self._reporter.stays(f"the old one stays: {reason}")
+        if reason:
+            LOG.error("the configuration cannot be read again, the old one stays reason=%s", reason)
+            reason = f"the old one stays: {reason}"
+        else:
+            self._passes.close_host()
+            self._settings, self._passes = settings, passes
+            LOG.info("configuration read again")
+            _warn_of_slips(self._settings)
+        self._reporter.reloaded(self._settings, reason)
+        self._pace.restart(self._settings)
+        self._reopen_log()
         self._reporter.notifier.ready(self.status.sentence())
-        return False
+
+    def _reopen_log(self) -> None:
+        reason = ""
+        try:
+            self.set_up_log(self._verbose)
+        except ConfigError as error:
+            reason = str(error)
+        if reason:
+            LOG.error("the log cannot be reopened reason=%s", reason)
 
 
 def _read(choice: Choice) -> tuple[Settings, HealPolicy | None]:
@@ -165,6 +193,21 @@ def _read(choice: Choice) -> tuple[Settings, HealPolicy | None]:
     return settings, read_policy(settings.service.heal_policy)
 
 
+def _check_lasting(before: Settings, after: Settings) -> None:
+    """
+    Refuse changes that a running service cannot apply.
+
+    Raises:
+        ConfigError: such an option has another value than before.
+    """
+    lasting = {
+        "state_directory": before.folders.state != after.folders.state,
+        "metrics_port": before.metrics.port != after.metrics.port,
+    }
+    if changed := [name for name, differs in lasting.items() if differs]:
+        raise ConfigError(f"[agent] {changed[0]} has changed: restart the service to apply it")
+
+
 def _warn_of_slips(settings: Settings) -> None:
     values = Values(settings.apis.source)
     for slip in (*slips_of_the_pen(values), *types_left_out(values, settings.policy.devices.mdevs)):
@@ -173,13 +216,12 @@ def _warn_of_slips(settings: Settings) -> None:
 
 def run_service(choice: Choice, verbose: int) -> None:
     """
-    Run the service until a signal stops it: the verb ``run``. At SIGHUP the process executes itself anew.
+    Run the service until a signal stops it: the verb ``run``.
 
     Raises:
         ConfigError: the configuration is wrong at the start. StateError: another service uses the state directory.
     """
     daemon = Daemon(choice)
-    set_up_log(daemon.settings.apis.source, verbose)
-    with handled(daemon.stop, daemon.reload, daemon.settings.service.stop_timeout_s):
-        if daemon.run():  # inside the block: a signal that comes meanwhile waits for the new process
-            os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    daemon.set_up_log(verbose)
+    with handled(daemon.stop, daemon.reload, lambda: daemon.stop_timeout_s):
+        daemon.run()

@@ -67,6 +67,7 @@ class Pace:
 
     def __init__(self, settings: Settings, take_pass: Callable[[], object]) -> None:
         self._settings = settings
+        self._take_pass = take_pass
         self.deep = True  # whether the next audits read everything
         self.failures = 0  # failed passes since the last good one
         self._late = 0  # the last ones of these that got no answer in time
@@ -74,8 +75,10 @@ class Pace:
         self._hardware: frozenset[str] = frozenset()  # reported hardware; an event about its loss starts a look at once
         self._looks = PATIENCE  # looks at the host since it announced a loss
         self._soon = math.inf  # when the next of these looks is due
-        # Its first pass is due a part of ``[agent] start_spread`` from now.
-        self.rhythm = Rhythm(settings, take_pass=take_pass, read_everything=self._read_everything)
+        self.rhythm = self._new_rhythm()  # its first pass is due a part of ``[agent] start_spread`` from now
+
+    def _new_rhythm(self) -> Rhythm:
+        return Rhythm(self._settings, take_pass=self._take_pass, read_everything=self._read_everything)
 
     def _read_everything(self) -> None:
         self.deep = True
@@ -131,6 +134,14 @@ class Pace:
         )
         asked_s = unavailable.retry_after_s if unavailable else 0.0
         self._retry = time.monotonic() + asked_s + longest * random.uniform(0.5, 1.0)
+
+    def restart(self, settings: Settings) -> None:
+        """Begin new periods under new settings; forget the failures, and let the next audits read everything."""
+        self._settings = settings
+        due = min(self.rhythm.due, self._retry if self.failures else math.inf)
+        self.failures, self._late, self._retry, self.deep = 0, 0, 0.0, True
+        self.rhythm = self._new_rhythm()
+        self.rhythm.hurry(due)  # repeated reloads do not put off a pass
 
 
 def _doubled_s(failures: int) -> float:

@@ -128,9 +128,14 @@ class Reporter:
                 LOG.warning("degraded source=%s reason=%s%s", source, text, place)
             self._told.add((*kind, what))
 
-    def stays(self, reason: str) -> None:
-        """Report why the configuration cannot be read again."""
+    def reloaded(self, settings: Settings, reason: str) -> None:
+        """Report that the configuration was read again; ``reason``: why the old one stays, empty: it does not."""
+        self._settings = settings
         self._asked(CONFIGURATION, reason)
+        if not reason and STORAGE in self.status.sources:  # it may be no cluster any more; the next pass tells
+            self.status = self.status.without(STORAGE)
+            self._metrics.asked(STORAGE, 0.0, "")
+        self.status = replace(self.status, interval_s=settings.service.interval_s)
 
     def serve_metrics(self) -> None:
         """

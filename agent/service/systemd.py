@@ -65,7 +65,7 @@ class Notifier:
 
 
 @contextmanager
-def handled(stop: Callable[[], object], reload: Callable[[], object], bound_s: float) -> Iterator[None]:
+def handled(stop: Callable[[], object], reload: Callable[[], object], bound_s: Callable[[], float]) -> Iterator[None]:
     """
     Inside the context, a thread calls ``stop`` at SIGTERM and SIGINT, and ``reload`` at SIGHUP.
 
@@ -73,12 +73,12 @@ def handled(stop: Callable[[], object], reload: Callable[[], object], bound_s: f
 
     Python runs its own signal handlers in the main thread only, which may hang in a call of a library. So all threads
     block these signals but the one that waits for them; call it before others are started. A process that has not
-    stopped ``bound_s`` seconds after the signal ends at once: a pass may end anywhere without harm.
+    stopped ``bound_s()`` seconds after the signal ends at once: a pass may end anywhere without harm.
     """
 
     def end() -> None:
         stop()
-        bound = threading.Timer(bound_s, _abandon)
+        bound = threading.Timer(bound_s(), _abandon)
         bound.daemon = True
         bound.start()
 

@@ -34,6 +34,10 @@ class Rhythm:
         self._began = time.monotonic()
         self.due = self._began + self._place * settings.service.start_spread_s
 
+    def hurry(self, due: float) -> None:
+        """Let the next tick be due at ``due`` at the latest, or now if that is past."""
+        self.due = min(self.due, max(due, time.monotonic()))
+
     def tick(self) -> None:
         """
         Take the pass that is due, and the full audit if that is due too.

@@ -258,7 +258,7 @@ class Day:
         yield
         over = time.monotonic()
         passes_then = self.service.passes()
-        self.service.wait(lambda: self.service.passes() != passes_then and self.service.is_ready(), PATIENCE_S)
+        self.service.wait(lambda: self.service.passes() > passes_then and self.service.is_ready(), PATIENCE_S)
         seconds = time.monotonic() - over
         logged = self._lines()[len(lines) :] if len(self._lines()) >= len(lines) else self._lines()
         warnings = [line for line in logged if " WARNING " in line or " ERROR " in line]

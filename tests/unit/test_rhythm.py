@@ -119,3 +119,13 @@ def test_hosts_that_start_at_once_do_not_read_everything_all_at_once(settings: S
 
     assert max(minutes.values()) <= 200 / 8
     assert min(minutes) >= 35
+
+
+def test_who_begins_anew_again_and_again_puts_off_no_pass(settings: Settings, clock: Clock) -> None:
+    one = rhythm(settings, 1)
+    due = one.due
+    while clock.now < due:
+        clock.now += 1
+        one, before = rhythm(settings, 1), one.due
+        one.hurry(before)
+        assert one.due <= max(due, clock.now)

@@ -95,17 +95,39 @@ def test_a_service_notes_when_it_wrote_and_how_long_it_waits(tmp_path: Path) -> 
     assert (told.waits_s, told.age_s < 60) == (30.0, True)
 
 
-def test_metrics_go_into_the_file_that_is_configured(tmp_path: Path) -> None:
-    path = tmp_path / "a.prom"
-    reporter = Reporter(changed(keep_in(default_settings(), tmp_path), metrics={"textfile": path}), Notifier())
+def test_a_storage_that_is_no_longer_configured_does_not_fail_the_service(tmp_path: Path) -> None:
+    settings = keep_in(default_settings(), tmp_path)
+    reporter = Reporter(settings, Notifier())
+    taken = RoundResult(
+        outcomes={"host": "unchanged"}, notes=(), findings={}, desired={}, observed={}, storage="no answer"
+    )
+    reporter.done(taken, 1.0, again=False)
+    assert not reporter.status.is_ready
+
+    reporter.reloaded(settings, "")
+    reporter.done(replace(taken, storage=None), 1.0, again=False)
+
+    assert reporter.status.is_ready
+    assert reporter.status.sources.keys() == {"host", "placement", "own files", "configuration"}
+
+
+def test_metrics_go_into_the_file_that_a_reload_names(tmp_path: Path) -> None:
+    settings = keep_in(default_settings(), tmp_path)
+    reporter = Reporter(settings, Notifier())
+    taken = RoundResult(outcomes={"host": "unchanged"})
 
     reporter.serve_metrics()
-    reporter.operated("call", 0.1, True)
-    reporter.done(RoundResult(outcomes={"host": "unchanged"}), 1.0, again=False)
-    reporter.failed(ValueError("no"))
+    for path in (None, tmp_path / "a.prom"):
+        reporter.reloaded(changed(settings, metrics={"textfile": path}), "")
+        reporter.operated("call", 0.1, True)
+        reporter.done(taken, 1.0, again=False)
+        reporter.failed(ValueError("no"))
+        reporter.publish()
+    reporter.reloaded(changed(settings, metrics={"textfile": tmp_path / "b.prom"}), "")
     reporter.publish()
 
-    assert 'compute_node_agent_passes_total{outcome="unchanged"} 1.0' in path.read_text()
+    for name in ("a.prom", "b.prom"):
+        assert 'compute_node_agent_passes_total{outcome="unchanged"} 2.0' in (tmp_path / name).read_text()
 
 
 def test_a_status_is_read_as_it_was_written(tmp_path: Path) -> None:
