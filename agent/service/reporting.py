@@ -134,7 +134,7 @@ class Reporter:
         self._asked(CONFIGURATION, reason)
         if not reason and STORAGE in self.status.sources:  # it may be no cluster any more; the next pass tells
             self.status = self.status.without(STORAGE)
-            self._metrics.asked(STORAGE, 0.0, "")
+            self._metrics.asked(STORAGE, "")
         self.status = replace(self.status, interval_s=settings.service.interval_s)
 
     def serve_metrics(self) -> None:
