@@ -79,6 +79,9 @@ class Service:
     def threads(self) -> int:
         return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))
 
+    def descriptors(self) -> int:
+        return len(self._open())
+
     def lasting(self) -> dict[str, int]:
         """
         Its sockets, and its other descriptors: the fewest of several looks.
