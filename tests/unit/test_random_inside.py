@@ -24,7 +24,7 @@ from reportclient.errors import PlacementError
 from reportclient.ownership import MANAGED
 
 GOLDEN = Path(__file__).parents[1] / "random" / "inside"
-SHAPER = SurveyedElsewhere(lambda: ("host",), lambda _: Survey(FACTS), lambda _: nullcontext())
+SHAPER = SurveyedElsewhere(lambda: "host", lambda _: Survey(FACTS), lambda _: nullcontext())
 
 
 class Nova:
