@@ -14,7 +14,6 @@ from drivers.pci import PciAddress
 
 BINDING = ("strict", "restrictive")  # modes of numatune in which the kernel takes memory from the named cells only
 NOVA = ("http://openstack.org/xmlns/libvirt/nova/1.1", "http://openstack.org/xmlns/libvirt/nova/1.0")
-PLUGGED = ("dimm", "virtio-mem")  # models of memory devices that take memory of the host
 MIB = 1024**2
 MOST_PINS = 1 << 19  # CPUs in all different cpusets of a guest; libvirt runs at most 4,096 vCPUs
 DAX = "/dev/dax"  # begins the paths of namespaces of persistent memory in the mode devdax
@@ -214,28 +213,58 @@ def _some_off(domain: Element) -> bool:
 
 def _parse_memory(domain: Element) -> tuple[GuestMemory, ...]:
     """
-    Return the memory of each of the guest's cells, or all of it in one part where it has none.
+    Return the memory of each of the guest's cells, or all of it in one part where it has none; then its memory devices.
 
-    Empty where the domain does not say, or has memory plugged, which nova gives to no guest.
+    Empty where the domain does not say.
     """
-    whole, devices = domain.find("memory"), domain.findall("devices/memory")
-    if whole is None or any(device.get("model") in PLUGGED for device in devices):
+    whole = domain.find("memory")
+    if whole is None:
         return ()
     shown = {cell.get("id", str(index)): cell for index, cell in enumerate(domain.iterfind("cpu/numa/cell"))}
     bound, usual = _bindings(domain)
-    found = []
-    for id_, cell in shown.items():
-        huge, page_kib = _pages_of(domain, id_)
-        mib = bytes_of(attribute(cell, "memory"), cell.get("unit")) // MIB
-        found.append(GuestMemory(mib, bound.get(id_, usual), huge, page_kib))
+    devices = domain.findall("devices/memory")
     if not shown:
-        # <memory> includes devices that are no memory of the host: files, as persistent memory.
-        sizes = [size for device in devices if (size := device.find("target/size")) is not None]
-        of_files = sum(bytes_of(size.text, size.get("unit")) for size in sizes)
-        first = bytes_of(whole.text, whole.get("unit")) - of_files
+        # <memory> includes all memory devices, also the maximum of a virtio-mem, and devices that are not RAM.
+        plugged = sum(_size(device, "size") for device in devices)
+        first = bytes_of(whole.text, whole.get("unit")) - plugged
         huge, page_kib = _pages_of(domain, "0")
         found = [GuestMemory(max(0, first // MIB), usual, huge, page_kib)]
+    else:
+        found = []
+        for id_, cell in shown.items():
+            huge, page_kib = _pages_of(domain, id_)
+            mib = bytes_of(attribute(cell, "memory"), cell.get("unit")) // MIB
+            found.append(GuestMemory(mib, bound.get(id_, usual), huge, page_kib))
+    for device in devices:
+        node = device.findtext("target/node", "").strip()
+        found += _parse_memory_device(domain, device, node, bound.get(node, usual))
     return tuple(found)
+
+
+def _parse_memory_device(domain: Element, device: Element, node: str, cells: frozenset[int]) -> list[GuestMemory]:
+    """
+    Return the memory that a device takes from the host; empty for a device that takes none.
+
+    Its cells and pages are its own where it names some, else those of the guest's cell that it belongs to.
+    """
+    model = device.get("model")
+    if model == "virtio-mem":  # on the way from current to requested the guest may need either amount
+        amount = max(_size(device, "requested"), _size(device, "current"))
+    elif model == "dimm":
+        amount = _size(device, "size")
+    else:
+        return []  # nvdimm and virtio-pmem are files, and sgx-epc is not ordinary memory
+    huge, page_kib = _pages_of(domain, node or "0")
+    page, nodes = device.find("source/pagesize"), device.findtext("source/nodemask", "")
+    if page is not None:
+        huge, page_kib = True, bytes_of(page.text, page.get("unit")) // 1024
+    return [GuestMemory(amount // MIB, _cpus(nodes) or cells, huge, page_kib)] if amount else []
+
+
+def _size(device: Element, name: str) -> int:
+    """Return one of a memory device's sizes in bytes; 0 where its XML lacks it."""
+    size = device.find(f"target/{name}")
+    return bytes_of(size.text, size.get("unit")) if size is not None else 0
 
 
 def _bindings(domain: Element) -> tuple[Mapping[str, frozenset[int]], frozenset[int]]:

@@ -282,8 +282,9 @@ def test_a_guest_whose_device_cannot_be_understood_is_an_error() -> None:
 
 CELLS = """<cpu><numa><cell id='0' memory='2048' unit='MiB'/><cell id='1' memory='2048' unit='MiB'/></numa></cpu>
 <numatune><memnode cellid='1' mode='strict' nodeset='3'/></numatune>"""
-DIMM = "<memory model='dimm'><target><size unit='MiB'>1024</size></target></memory>"
-VIRTIO_MEM = "<memory model='virtio-mem'><target><size unit='MiB'>4096</size></target></memory>"
+DIMM = """<memory model='dimm'><target><size unit='MiB'>1024</size>{node}</target></memory>"""
+VIRTIO_MEM = """<memory model='virtio-mem'><target><size unit='MiB'>4096</size><node>1</node>
+<requested unit='MiB'>512</requested><current unit='MiB'>{current}</current></target></memory>"""
 HUGE = "<memoryBacking><hugepages><page size='2048' nodeset='{}'/></hugepages></memoryBacking>"
 NVDIMM = (
     """<memory model='nvdimm'><source><path>/f</path></source><target><size unit='MiB'>256</size></target></memory>"""
@@ -297,31 +298,64 @@ def guest_of(text: str) -> Guest:
 @pytest.mark.parametrize(
     ("text", "memory"),
     [
-        pytest.param(f"<memory>6291456</memory>{CELLS}<devices>{DIMM}</devices>", (), id="DIMM"),
-        pytest.param(f"<memory>9000000</memory><devices>{VIRTIO_MEM}</devices>", (), id="virtio-mem"),
         pytest.param(
-            f"<memory unit='MiB'>4352</memory><devices>{NVDIMM}</devices>",
-            (GuestMemory(4096),),
+            f"<memory>6291456</memory>{CELLS}<devices>{DIMM.format(node='<node>1</node>')}</devices>",
+            (GuestMemory(2048), GuestMemory(2048, frozenset({3})), GuestMemory(1024, frozenset({3}))),
+            id="a DIMM has the binding of its cell",
+        ),
+        pytest.param(
+            f"<memory>9000000</memory>{CELLS}<devices>{VIRTIO_MEM.format(current=0)}</devices>",
+            (GuestMemory(2048), GuestMemory(2048, frozenset({3})), GuestMemory(512, frozenset({3}))),
+            id="virtio-mem that grows",
+        ),
+        pytest.param(
+            f"<memory>9000000</memory>{CELLS}<devices>{VIRTIO_MEM.format(current=700)}</devices>",
+            (GuestMemory(2048), GuestMemory(2048, frozenset({3})), GuestMemory(700, frozenset({3}))),
+            id="virtio-mem that shrinks has yet what it gives back",
+        ),
+        pytest.param(
+            f"<memory unit='MiB'>5376</memory><devices>{DIMM.format(node='')}{NVDIMM}</devices>",
+            (GuestMemory(4096), GuestMemory(1024)),
             id="without cells libvirt counts all devices as memory, and a file is none",
         ),
         pytest.param(
-            f"<memory unit='MiB'>5120</memory>{HUGE.format(0)}",
-            (GuestMemory(5120, huge=True, page_kib=2048),),
+            f"<memory unit='MiB'>6144</memory><devices>{VIRTIO_MEM.format(current=512)}</devices>",
+            (GuestMemory(2048), GuestMemory(512)),
+            id="without cells the largest size of virtio-mem is not what it has",
+        ),
+        pytest.param(
+            f"<memory>6291456</memory>{CELLS}<devices><memory model='dimm'><source><pagesize>2048</pagesize>"
+            "<nodemask>5</nodemask></source><target><size>1048576</size><node>1</node></target></memory></devices>",
+            (
+                GuestMemory(2048),
+                GuestMemory(2048, frozenset({3})),
+                GuestMemory(1024, frozenset({5}), huge=True, page_kib=2048),
+            ),
+            id="a DIMM with pages and a cell of its own",
+        ),
+        pytest.param(
+            f"<memory>6291456</memory>{CELLS}{HUGE.format(1)}<devices>{DIMM.format(node='<node>1</node>')}</devices>",
+            (GuestMemory(2048), *(GuestMemory(mib, frozenset({3}), True, 2048) for mib in (2048, 1024))),
+            id="a DIMM has the pages of its cell",
+        ),
+        pytest.param(
+            f"<memory unit='MiB'>5120</memory>{HUGE.format(0)}<devices>{DIMM.format(node='')}</devices>",
+            (GuestMemory(4096, huge=True, page_kib=2048), GuestMemory(1024, huge=True, page_kib=2048)),
             id="without cells all is of the cell 0",
         ),
         pytest.param(
-            f"<memory>6291456</memory>{CELLS}{HUGE.format(1)}<devices>{NVDIMM}</devices>",
-            (GuestMemory(2048), GuestMemory(2048, frozenset({3}), huge=True, page_kib=2048)),
-            id="pages of one cell, and a file",
+            f"<memory>6291456</memory>{CELLS}<devices>{NVDIMM}<memory model='dimm'><target/></memory></devices>",
+            (GuestMemory(2048), GuestMemory(2048, frozenset({3}))),
+            id="a file and a DIMM of no size take no memory",
         ),
         pytest.param(
-            f"<memory unit='MiB'>128</memory><devices>{NVDIMM}</devices>",
-            (GuestMemory(0),),
+            f"<memory unit='MiB'>1024</memory><devices>{DIMM.format(node='') * 2}</devices>",
+            (GuestMemory(0), GuestMemory(1024), GuestMemory(1024)),
             id="without cells there may be less memory than its devices have",
         ),
     ],
 )
-def test_memory_is_unknown_where_some_is_plugged_and_files_are_none(text: str, memory: tuple[GuestMemory, ...]) -> None:
+def test_memory_devices_count_as_far_as_they_are_memory_of_the_host(text: str, memory: tuple[GuestMemory, ...]) -> None:
     assert guest_of(text).memory == memory
 
 
