@@ -62,7 +62,7 @@ def pack(
             if missing:
                 homeless.append(
                     f"consumer {demand.consumer} has {demand.amount} {demand.resource_class}, and {missing} of them "
-                    f"find no room on {', '.join(demand.places)}{_advice(demand, kept)}"
+                    f"find no room on {', '.join(demand.places)}{_advice(demand, left, limits, kept)}"
                 )
                 continue
             placed += _fill(demand, parts)
@@ -96,9 +96,15 @@ def limit(stock: Inventory, held: int = 0) -> Limit:
     return Limit(max(1, stock.min_unit - held), stock.max_unit - held, stock.step_size, held)
 
 
-def _advice(demand: Demand, kept: Mapping[Slot, str]) -> str:
+def _advice(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limit], kept: Mapping[Slot, str]) -> str:
     """Return what a person can do about a demand without room: the end of a sentence, or another sentence."""
-    ours = [kept[slot] for place in demand.places if (slot := (place, demand.resource_class)) in kept]
+    slots = [(place, demand.resource_class) for place in demand.places]
+    loose = {slot: replace(limits[slot], step=1) for slot in slots}
+    empty = dict.fromkeys(slots, demand.amount)
+    if any(_finds(demand, room, loose) and not _finds(demand, room, limits) for room in (left, empty)):
+        steps = ", ".join(str(step) for step in sorted({limits[slot].step for slot in slots}))
+        return f", which give it in steps of {steps} only: resize or move that guest first"
+    ours = [kept[slot] for slot in slots if slot in kept]
     return f". {ours[0]}" if ours else ": make room there, or raise the allocation ratio"
 
 
@@ -142,6 +148,11 @@ def _apart(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limit
             parts.append((place, most))
             rest -= most
     return parts
+
+
+def _finds(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limit]) -> bool:
+    """Return whether a demand finds room for all of it."""
+    return sum(amount for _, amount in _apart(demand, left, limits)) == demand.amount
 
 
 def _fits(place: str, name: str, amount: int, left: Mapping[Slot, int], limits: Mapping[Slot, Limit]) -> bool:

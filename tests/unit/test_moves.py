@@ -468,13 +468,17 @@ def test_advice_about_what_is_reserved_can_be_followed(traits: set[str], advice:
         moves(before, desired, known(Holding("a", CARD, "VGPU", 1)))
 
 
-def test_what_is_no_multiple_of_the_step_size_is_refused() -> None:
-    before = holding(Allocation("a", "host", "MEMORY_MB", 512), of=tree({"MEMORY_MB": 8192}))
+@pytest.mark.parametrize("others", [0, 4096], ids=["room", "no room either"])
+def test_what_is_no_multiple_of_the_step_size_is_refused_with_the_step_size(others: int) -> None:
+    rows = [Allocation("a", "host", "MEMORY_MB", 512)]
+    rows += [Allocation("b", "host", "MEMORY_MB", others)] if others else []
+    before = holding(*rows, of=tree({"MEMORY_MB": 8192}))
     pages = {"MEMORY_MB": Inventory(total=2048, step_size=1024)}
     desired = ProviderTree((*tree().providers, *(Provider(name=one, parent="host", inventories=pages) for one in BOTH)))
+    floats = tuple(Float(one.consumer, "MEMORY_MB", one.amount, BOTH, "its pages") for one in rows)
 
-    with pytest.raises(Unplaceable, match="find no room on"):
-        moves(before, desired, known(floats=(Float("a", "MEMORY_MB", 512, BOTH, "its pages"),)))
+    with pytest.raises(Unplaceable, match="which give it in steps of 1024 only: resize or move that guest first"):
+        moves(before, desired, known(floats=floats))
 
 
 def test_what_is_divided_is_divided_in_steps_up_to_the_largest_amount() -> None:
