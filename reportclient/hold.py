@@ -1,12 +1,15 @@
 """Keep what guests hold of devices that a host no longer offers, until they release it; no other guest gets it."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from reportclient.allocations import Allocation, usages
-from reportclient.names import BANDWIDTH, CELL, NO_DEVICES, OF_PAGES, ONE_TIME
+from reportclient.names import BANDWIDTH, CELL, NO_DEVICES, ONE_TIME, PAGES
 from reportclient.reserve import HELD, is_mark, keeps, reserved_by_operator_on
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
+
+_PAGES = re.compile(rf"{PAGES}(\d+|SMALL|LARGE)")  # other names are an operator's
 
 
 def hold(
@@ -139,7 +142,7 @@ def _placed(observed: ObservedTree, wanted: Collection[str], root: str) -> dict[
 
 def is_of_the_host(provider: Provider) -> bool:
     """Return whether a provider is a cell or a pool of pages, and so no device, whatever the operator's files add."""
-    return CELL in provider.traits or any(name.startswith(OF_PAGES) for name in provider.traits)
+    return CELL in provider.traits or any(map(_PAGES.fullmatch, provider.traits))
 
 
 def _without(seen: ObservedProvider, besides: Collection[str], kept: Provider | None) -> Provider:

@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -88,7 +89,8 @@ def handled(stop: Callable[[], object], reload: Callable[[], object], bound_s: C
         while True:
             doing[signal.Signals(signal.sigwait(doing))]()
 
-    faulthandler.register(signal.SIGUSR2)
+    if sys.stderr:  # None where the descriptor is closed
+        faulthandler.register(signal.SIGUSR2)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, doing)
     threading.Thread(target=receive, name="signals", daemon=True).start()
     try:

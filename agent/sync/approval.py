@@ -127,7 +127,7 @@ def tell_approval(path: Path, approval: Approval) -> str:
     waits = "was begun and is completed" if approval.begun else "is carried out"
     return (
         f"the plan {approval.digest} for {approval.node}, approved {approval.approved}, {waits} before the service "
-        f"starts the next time: reshape --withdraw takes that back ({path})"
+        f"starts the next time with {approval.where}: reshape --withdraw takes that back ({path})"
     )
 
 

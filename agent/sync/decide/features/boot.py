@@ -15,6 +15,7 @@ from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Shaper, View
 from agent.sync.outcome import Condition, Status
 from reportclient.names import BANDWIDTH, NO_DEVICES
+from reportclient.ownership import Names
 from reportclient.tree import ProviderTree
 
 AWAITED = "awaited"  # kind of its conditions
@@ -67,7 +68,8 @@ class Boot(Feature):
     def _other_form(self, draft: Draft) -> Refusal | None:
         """Refuse classes that come to the root while they may be what is awaited there, configured anew."""
         stands = draft.observed.root.provider.inventories.keys() if draft.observed.root else frozenset[str]()
-        came = sorted(draft.desired.root.inventories.keys() - stands - NO_DEVICES - BANDWIDTH)
+        files = draft.wanted.added.get(draft.desired.root.name, Names()).classes
+        came = sorted(draft.desired.root.inventories.keys() - stands - NO_DEVICES - BANDWIDTH - files)
         if not (came and self.unknown):
             return None
         why = (
