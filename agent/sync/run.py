@@ -47,8 +47,8 @@ def run_pass(
     Raises:
         as ``ComputeNode.draft``; Conflict: others wrote first at each of several attempts.
     """
-    attempts = Attempts(ATTEMPTS, node.settings.changes.reshape_timeout_s if wishes.reshape else 0.0)
     with nullcontext() if is_locked else locked(node.settings.folders.state):
+        attempts = Attempts(ATTEMPTS, node.settings.changes.reshape_timeout_s if wishes.reshape else 0.0)
         node.client.begin()
         one = _Pass(node, wishes, agree, _own_identity(node))
         try:
