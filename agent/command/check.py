@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from agent.audit.heal import read_policy
-from agent.command.doubts import doubtful_names
-from agent.command.open_files import open_files
+from agent.command.doubts import doubtful_names, open_files
 from agent.command.result import choice_of, settings_of
 from agent.command.results import Check
 from agent.connect.choice import Choice, asking_nova, open_client, open_driver, open_nova, read_host

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from agent.command.open_files import open_files
+from agent.command.doubts import open_files
 from agent.settings.read import load_settings
 
 OWN = "[placement]\nauth_type = password\npassword = s3cret\n"
