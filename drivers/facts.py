@@ -57,6 +57,15 @@ class GuestArch:
     machines: frozenset[str] = frozenset()  # names of all machine types; empty: libvirt lists none
 
 
+@dataclass(frozen=True, slots=True)
+class HostModel:
+    """The CPU of guests with cpu_mode = host-model, from ``<mode name=host-model>``; without KVM the best of QEMU."""
+
+    model: str
+    has: frozenset[str]  # features beyond the model's own
+    lacks: frozenset[str]  # features of the model that guests do not get
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedEncryption:
     """Kinds of memory encryption that guests can have."""
@@ -80,7 +89,7 @@ class DomainCapabilities:
     encryption: OfferedEncryption = OfferedEncryption()
     cpu_modes: frozenset[str] = frozenset()  # CPU modes that guests can have; empty: libvirt does not tell
     cpu_models: tuple[tuple[str, str], ...] = ()  # (CPU model, "yes", "no" or "unknown": whether this host can run it)
-    withheld: frozenset[str] | None = None  # by cpu_mode = host-model, of its model's features; None: not told
+    host_model: HostModel | None = None  # None: libvirt does not tell
 
 
 @dataclass(frozen=True, slots=True)

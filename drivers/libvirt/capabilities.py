@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element, tostring
 
 from drivers.errors import PolicyError
-from drivers.facts import DomainCapabilities, GuestArch, HostCpu, MemoryPages, NumaCell, OfferedEncryption
+from drivers.facts import DomainCapabilities, GuestArch, HostCpu, HostModel, MemoryPages, NumaCell, OfferedEncryption
 from drivers.host.archive import Document
 from drivers.host.parse import parse_cpu_set
 from drivers.libvirt.xml import attribute, bytes_of, number, parsed, require, text_of
@@ -99,7 +99,7 @@ def parse_domain_capabilities(document: Document) -> DomainCapabilities:
                 (model.findtext(".", ""), model.get("usable", "unknown"))
                 for model in root.iterfind("cpu/mode[@name='custom']/model")
             ),
-            withheld=_withheld(root),
+            host_model=_host_model(root),
         )
 
 
@@ -108,12 +108,12 @@ def _count(element: Element | None, name: str) -> int:
     return 0 if text is None else number(text)
 
 
-def _withheld(root: Element) -> frozenset[str] | None:
-    """Return the features of the host's model that guests with it do not get; None where no model is told."""
+def _host_model(root: Element) -> HostModel | None:
     mode = root.find("cpu/mode[@name='host-model'][@supported='yes']")
-    if mode is None or not mode.findtext("model"):
+    if mode is None or not (model := mode.findtext("model")):
         return None
-    return frozenset(attribute(one, "name") for one in mode.iterfind("feature[@policy='disable']"))
+    off = {attribute(one, "name") for one in mode.iterfind("feature[@policy='disable']")}
+    return HostModel(model, _features(mode), frozenset(off))
 
 
 def parse_cpu_features(document: Document) -> frozenset[str]:

@@ -203,19 +203,32 @@ class _Look:
         """
         Return the CPU features that guests can have; empty where libvirt expands no CPU.
 
-        With KVM no guest starts with a model that this host cannot run (qemu_process.c, qemuProcessUpdateGuestCPU), and
-        without it QEMU emulates only a part: such a model gives none.
+        With KVM no guest starts with a model that this host cannot run (qemu_process.c, qemuProcessUpdateGuestCPU).
+        Without it QEMU leaves out what it does not emulate.
         """
         arch = capabilities.arch
         custom = self.guests.cpu_mode == "custom"
         unusable = {f"{arch}-{name}" for name in unusable_models(arch, offered)} if custom else set[str]()
+        emulated = self._emulated(arch, offered) if unusable and self.guests.virt_type == "qemu" else frozenset[str]()
         found = frozenset[str]()
         for name, cpu in self._models(capabilities, offered).items():
             if name not in unusable:
-                document = self.connection.expand(name, cpu)
-                self.texts[expanded_file(name)] = document.text
-                found |= parse_cpu_features(document)
+                found |= self._expanded(name, cpu)
+            elif emulated:
+                found |= self._expanded(name, cpu) & emulated
         return found
+
+    def _emulated(self, arch: str, offered: tuple[DomainCapabilities, ...]) -> frozenset[str]:
+        """Return what QEMU emulates, which is the host-model of guests without KVM; empty: it is not told."""
+        best = next((one.host_model for one in offered if one.arch == arch and one.host_model), None)
+        if best is None or best.model not in self.connection.cpu_models(arch):
+            return frozenset()
+        return (self._expanded(f"{arch}-{best.model}", _model(arch, best.model)) | best.has) - best.lacks
+
+    def _expanded(self, name: str, cpu: str) -> frozenset[str]:
+        document = self.connection.expand(name, cpu)
+        self.texts[expanded_file(name)] = document.text
+        return parse_cpu_features(document)
 
     def _models(self, capabilities: Capabilities, offered: tuple[DomainCapabilities, ...]) -> dict[str, str]:
         """
@@ -236,11 +249,16 @@ class _Look:
             return {HOST_CPU: capabilities.cpu}
         else:
             return {}  # only features of x86 have traits, and libvirt can expand few other CPUs
-        return {f"{arch}-{model}": f"<cpu><arch>{arch}</arch><model>{model}</model></cpu>" for model in models}
+        return {f"{arch}-{model}": _model(arch, model) for model in models}
 
     def _listed(self, capabilities: Capabilities) -> frozenset[str]:
         """Return the features in the capabilities' ``<cpu>``; empty where guests get another CPU than the host's."""
         return frozenset() if self.guests.cpu_mode in ("custom", "none") else capabilities.features
+
+
+def _model(arch: str, name: str) -> str:
+    """Return a ``<cpu>`` of a model for libvirt to expand."""
+    return f"<cpu><arch>{arch}</arch><model>{name}</model></cpu>"
 
 
 def _placed(capabilities: Capabilities) -> frozenset[int]:

@@ -38,7 +38,7 @@ def refusals(
             f"this host cannot run {', '.join(cannot)}, so no guest can start with it, it gives no traits, and "
             f"nova-compute does not start"
             if policy.virt_type == "kvm"
-            else f"QEMU emulates only a part of {', '.join(cannot)}, so it gives no traits"
+            else f"QEMU emulates only a part of {', '.join(cannot)}, so the other part gives no traits"
         )
         sentences.append(
             f"{policy.place('cpu_models')}[libvirt] cpu_models: {what}: there are {shortened(usable)} (virsh "

@@ -129,10 +129,10 @@ def _withheld(facts: HostFacts, policy: GuestPolicy) -> frozenset[str]:
     Empty where libvirt does not tell the model of one of these. Without KVM QEMU emulates also what the
     host's CPU lacks.
     """
-    offered = [one.withheld for one in facts.hypervisor.domain_capabilities if one.arch == facts.cpu.arch]
-    if policy.virt_type != "kvm" or policy.cpu_mode not in (None, "host-model") or not offered:
+    models = [one.host_model for one in facts.hypervisor.domain_capabilities if one.arch == facts.cpu.arch]
+    if policy.virt_type != "kvm" or policy.cpu_mode not in (None, "host-model") or not models:
         return frozenset()
-    return frozenset.intersection(*(one or frozenset() for one in offered))
+    return frozenset.intersection(*(one.lacks if one else frozenset() for one in models))
 
 
 def _traits_of(feature: str, features: Collection[str], vendor: str) -> tuple[str, ...]:

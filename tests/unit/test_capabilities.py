@@ -3,7 +3,7 @@
 import pytest
 
 from drivers.errors import MalformedFact
-from drivers.facts import DomainCapabilities, GuestArch, HostCpu, MemoryPages, NumaCell, OfferedEncryption
+from drivers.facts import DomainCapabilities, GuestArch, HostCpu, HostModel, MemoryPages, NumaCell, OfferedEncryption
 from drivers.host.archive import Document
 from drivers.libvirt.capabilities import (
     Capabilities,
@@ -116,14 +116,14 @@ def test_domain_capabilities_tell_cpus_buses_models_firmware_tpm_and_encryption(
         tpm_versions=frozenset({"2.0"}),
         encryption=OfferedEncryption(sev_guests=100, sev_es_guests=15, tdx=True, launch_security=frozenset({"sev"})),
         cpu_models=(("Opteron", "no"), ("486", "unknown")),
-        withheld=frozenset({"svm"}),
+        host_model=HostModel("EPYC", frozenset({"x2apic"}), frozenset({"svm"})),
     )
     less = parse_domain_capabilities(
         document(text.replace("EPYC", "").replace("tdx supported='yes'", "tdx supported='no'"))
     )
-    assert (less.withheld, less.encryption.tdx) == (None, False)
+    assert (less.host_model, less.encryption.tdx) == (None, False)
     none = parse_domain_capabilities(document("<domainCapabilities><arch>x86_64</arch></domainCapabilities>"))
-    assert (none.withheld, none.encryption) == (None, OfferedEncryption())
+    assert (none.host_model, none.encryption) == (None, OfferedEncryption())
 
 
 def test_a_feature_that_the_model_has_and_the_host_lacks_is_none() -> None:

@@ -115,12 +115,18 @@ def test_beside_a_model_that_runs_one_that_does_not_adds_nothing(archive: Path, 
     assert traits(seen) == {"SSE3"}
 
 
-def test_without_kvm_a_model_that_qemu_emulates_in_part_gives_no_traits(archive: Path, write_config: Write) -> None:
-    options = {"virt_type": "qemu", "cpu_mode": "custom", "cpu_models": "Skylake-Server"}
+@pytest.mark.parametrize(("recorded", "expected"), [(True, {"AVX2", "SSE3"}), (False, set())])
+def test_without_kvm_a_model_gives_what_qemu_emulates(
+    archive: Path, write_config: Write, recorded: bool, expected: set[str]
+) -> None:
+    if recorded:
+        (archive / "libvirt/models/x86_64-EPYC.xml").write_text(CPU.format(BEST))
+    seen = look(
+        archive,
+        write_config(libvirt={"virt_type": "qemu", "cpu_mode": "custom", "cpu_models": "Skylake-Server"}),
+    )
 
-    seen = look(archive, write_config(libvirt=options))
-
-    assert traits(seen) == set()
+    assert traits(seen) == expected
     assert "QEMU emulates only a part of Skylake-Server" in told(seen)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from drivers.errors import MalformedFact, PolicyError
-from drivers.facts import Cpu, CpuMap, DiskSpace, DomainCapabilities, HostCpu, HostFacts, NumaCell, Versions
+from drivers.facts import Cpu, CpuMap, DiskSpace, DomainCapabilities, HostCpu, HostFacts, HostModel, NumaCell, Versions
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.libvirt.traits import CPU_FEATURES, DISK_BUSES, VIDEO_MODELS, emitted_traits, root_traits
 from drivers.policy import OF_CELLS, CpuPolicy, DiskPolicy, GuestPolicy, Layout, Policy, Ratio, Ratios
@@ -222,8 +222,9 @@ NO_AVX, NO_AES = (frozenset({"mpx", one}) for one in ("avx", "aes"))
 def test_features_that_guests_with_the_hosts_model_get_on_no_machine_type_give_no_trait(
     lacks: tuple[frozenset[str] | None, ...], policy: GuestPolicy, names: set[str]
 ) -> None:
-    arm = replace(PC, arch="aarch64", withheld=None)
-    found = traits(policy, hypervisor=offering(arm, *(replace(PC, withheld=one) for one in lacks)))
+    models = (None if one is None else HostModel("EPYC", frozenset(), one) for one in lacks)
+    arm = replace(PC, arch="aarch64", host_model=None)
+    found = traits(policy, hypervisor=offering(arm, *(replace(PC, host_model=one) for one in models)))
 
     assert {name for name in found if name.startswith("HW_CPU_")} == {f"HW_CPU_X86_{name}" for name in names}
 
