@@ -36,7 +36,8 @@ def reached(entry: str, top: Path = TOP) -> frozenset[str]:
 def source_of(module: str, top: Path = TOP) -> Path:
     """Return the file of one of our modules or packages."""
     path = top / module.replace(".", "/")
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    package = path / "__init__.py"  # a folder alone may be left of a package that became a module
+    return package if package.exists() else path.with_suffix(".py")
 
 
 def rewritten(text: str) -> str:
