@@ -1,1 +1,1 @@
-"""What a bug report needs, in one file: collected, without secrets, and masked if wanted."""
+"""What a bug report needs, in one file: collected, without secrets."""

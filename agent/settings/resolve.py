@@ -18,7 +18,7 @@ from agent.settings.values import is_registered, mentions, place
 LOGIN = ("auth_type", "auth_section")  # read first: they decide which other options exist
 DOLLAR = r"write a dollar sign itself as $$ or \$"
 UNRESOLVED = f"has a $ that refers to an option that no file gives; {DOLLAR}"
-SECRET = re.compile("pass|secret|token|key|credential")  # in an option's name: its value is not shown
+SECRET = re.compile("pass|secret|token|key|credential|^code$")  # in an option's name: its value is not shown
 
 
 def resolve(conf: cfg.ConfigOpts) -> None:
