@@ -73,6 +73,7 @@ class Reporter:
         for source in (HOST, PLACEMENT, OWN):
             self._asked(source, "")
         if taken.storage is not None:
+            self._tell_storage(taken.storage)
             self._asked(STORAGE, taken.storage)
         self.status = replace(
             self.status,
@@ -127,6 +128,14 @@ class Reporter:
             else:
                 LOG.warning("degraded source=%s reason=%s%s", source, text, place)
             self._told.add((*kind, what))
+
+    def _tell_storage(self, silence: str) -> None:
+        """Log once that the cluster with the guests' disks does not answer, and once that it does again."""
+        before = self.status.sources.get(STORAGE)
+        if silence and not (before and before.error):
+            LOG.warning("DISK_GB stays as it is in placement, and all else is reported reason=%s", silence)
+        elif not silence and before and before.error:
+            LOG.warning("the Ceph cluster answers again: DISK_GB is reported anew")
 
     def reloaded(self, settings: Settings, reason: str) -> None:
         """Report that the configuration was read again; ``reason``: why the old one stays, empty: it does not."""

@@ -146,7 +146,9 @@ def test_the_service_tells_it_and_reports_anew_within_a_pass(lab: Lab) -> None:
             service.wait(lambda: "DISK_GB stays" in service.lines())
             service.wait_for_passes(2)
             assert lab.stock()["DISK_GB"]["total"] == len(lab.cluster.disks) * DISK_GIB
-        service.wait_for_passes(2)
+        service.wait(lambda: "answers again" in service.lines())
+        text = service.lines()
+        assert text.count("DISK_GB stays") == text.count("answers again") == 1
         assert lab.stock()["DISK_GB"]["total"] == len(lab.cluster.disks) * DISK_GIB
 
 

@@ -95,6 +95,20 @@ def test_a_service_notes_when_it_wrote_and_how_long_it_waits(tmp_path: Path) -> 
     assert (told.waits_s, told.age_s < 60) == (30.0, True)
 
 
+def test_a_cluster_that_does_not_answer_is_logged_once_and_once_that_it_does_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reporter = Reporter(keep_in(default_settings(), tmp_path), Notifier())
+
+    for storage in ("", "no answer", "no answer", "", ""):
+        reporter.done(RoundResult(outcomes={"host": "unchanged"}, storage=storage), 1.0, again=False)
+
+    assert [one.message for one in caplog.records if "DISK_GB" in one.message] == [
+        "DISK_GB stays as it is in placement, and all else is reported reason=no answer",
+        "the Ceph cluster answers again: DISK_GB is reported anew",
+    ]
+
+
 def test_a_storage_that_is_no_longer_configured_does_not_fail_the_service(tmp_path: Path) -> None:
     settings = keep_in(default_settings(), tmp_path)
     reporter = Reporter(settings, Notifier())
