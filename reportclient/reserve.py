@@ -8,7 +8,7 @@ While an amount changes, the old and the new one stand there: the new trait come
 the old one goes after that.
 """
 
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from reportclient.names import LONGEST, NO_DEVICES, is_name
@@ -78,16 +78,13 @@ def reserved_by_operator(provider: Provider) -> dict[str, int]:
     return {name: stock.reserved for name, stock in provider.inventories.items() if stock.reserved}
 
 
-def with_reservations(
-    observed: ObservedTree, besides: Mapping[str, Collection[str]], contested: Container[str] = ()
-) -> ObservedTree:
+def with_reservations(observed: ObservedTree, besides: Mapping[str, Collection[str]]) -> ObservedTree:
     """
     Return the tree with KEEP traits for what operators reserved under a mark of ours since the last write.
 
-    ``besides`` has, by provider name, classes that the operator's files add; ``contested`` are the uuids of providers
-    that another service writes: what is reserved there is no operator's.
+    ``besides`` has, by provider name, classes that the operator's files add.
     """
-    found = (seen if seen.uuid in contested else _with_amounts(seen, besides.get(seen.name, ())) for seen in observed)
+    found = (_with_amounts(seen, besides.get(seen.name, ())) for seen in observed)
     return replace(observed, providers=tuple(found))
 
 
@@ -159,6 +156,15 @@ def without_classes(provider: Provider, classes: Collection[str]) -> Provider:
     return replace(provider, inventories=left, traits=provider.traits - gone)
 
 
+def with_operators(provider: Provider, amounts: Mapping[str, int]) -> Provider:
+    """Return a provider under our marks that remembers at least these amounts of devices as an operator's."""
+    if not is_reserved_by_us(provider.traits):
+        return provider
+    theirs = _remembered(provider.traits)
+    more = {name: max(amount, theirs.get(name, 0)) for name, amount in amounts.items() if name not in NO_DEVICES}
+    return _remembering(provider, more)
+
+
 def keep_trait(provider: Provider, name: str) -> str:
     """Return the trait that remembers how much of a class an operator reserved."""
     return f"{KEEP}{_remembered(provider.traits)[name]}_{name}"
@@ -216,9 +222,13 @@ def _with_amounts(seen: ObservedProvider, besides: Collection[str]) -> ObservedP
     amounts = _reserved_besides(seen.provider, besides) if ours else {}
     if not amounts:
         return seen
-    others = frozenset(name for name in seen.provider.traits if not name.startswith(KEEP))
-    kept = keeps({**_remembered(seen.provider.traits), **amounts})
-    return replace(seen, provider=replace(seen.provider, traits=others | kept))
+    return replace(seen, provider=_remembering(seen.provider, amounts))
+
+
+def _remembering(provider: Provider, amounts: Mapping[str, int]) -> Provider:
+    """Return a provider with KEEP traits for these amounts too; another amount of a class is forgotten."""
+    others = frozenset(name for name in provider.traits if not name.startswith(KEEP))
+    return replace(provider, traits=others | keeps({**_remembered(provider.traits), **amounts}))
 
 
 def _remembered(traits: Collection[str]) -> dict[str, int]:

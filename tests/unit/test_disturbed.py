@@ -171,14 +171,14 @@ def test_a_child_that_another_writer_makes_meanwhile_under_its_name_is_taken_int
     assert one.stock(B) == {"SRIOV_NET_VF": (4, 0)}
 
 
-def test_what_a_second_writer_reserves_does_not_count_at_a_later_attempt_either(one: Living) -> None:
+def test_what_a_second_writer_reserves_of_devices_stays_so_at_a_later_attempt_too(one: Living) -> None:
     one.set_by_hand(A, "SRIOV_NET_VF", total=3, reserved=2)
     one.sender.before = {"/reshaper": lambda: one.touch(A)}
 
     outcome = one.sync(facts=vfs(4, 3))  # the loss of one VF is no reason to refuse
 
     assert not one.sender.before
-    assert (outcome.status, one.stock(A), one.strikes) == (Status.CHANGED, {"SRIOV_NET_VF": (4, 0)}, 1)
+    assert (outcome.status, one.stock(A), one.strikes) == (Status.CHANGED, {"SRIOV_NET_VF": (4, 2)}, 1)
 
 
 def test_a_lost_card_that_a_person_deletes_while_it_is_reserved_is_no_error(one: Living) -> None:

@@ -137,7 +137,7 @@ def reserved(chance: Random) -> Iterator[str]:
     besides = {one.name: some(chance, "CUSTOM_X", "GPU") for one in tree}
     least = {(one.name, name): chance.randrange(9) for one in tree for name in one.inventories if chance.random() < 0.5}
     trees = {
-        "reservations": with_reservations(seen, besides, some(chance, ROOT_UUID)),
+        "reservations": with_reservations(seen, besides),
         "marks": with_marks_of(seen, chance.choice((left, left, left, None))),
     }
     for what, found in trees.items():

@@ -643,7 +643,7 @@ def test_without_the_reshapers_role_no_reservation_is_lost_between_two_writes(tm
     assert stock["SRIOV_NET_VF"] == (4, 2)
 
 
-def test_what_another_service_writes_is_no_operators_reservation(start: Start) -> None:
+def test_what_another_service_writes_gives_no_operators_reservation_back(start: Start) -> None:
     one = start(*nic(), devices=VFS)
     one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=2)
     one.sync(facts=host(*nic(state="down")))
@@ -653,6 +653,24 @@ def test_what_another_service_writes_is_no_operators_reservation(start: Start) -
     one.sync(facts=host(*nic()))
 
     assert one.stock(NIC) == {"SRIOV_NET_VF": (4, 2)}
+
+
+def test_what_a_hand_reserved_beside_our_mark_stays_though_another_service_writes(start: Start) -> None:
+    """Also where the memory is of before the mark."""
+    one = start(*nic(), plain(), devices=NAMED, layout="flat")
+    earlier = {path: path.read_bytes() for path in one.folder.rglob("*.json")}
+    one.sync(facts=host(*nic(state="down"), plain()))
+    one.set_by_hand("", "CUSTOM_CARD", reserved=1)
+    one.set_by_hand("", "MEMORY_MB", total=1024)
+    for path, saved in earlier.items():
+        path.write_bytes(saved)
+
+    outcome = one.sync()
+
+    assert "second-writer" in {each.kind for each in outcome.conditions}
+    assert (one.stock()["CUSTOM_CARD"], one.stock()["CUSTOM_FAST"]) == ((1, 1), (4, 4))
+    one.sync(facts=host(*nic(), plain()))
+    assert (one.stock()["CUSTOM_CARD"], one.stock()["CUSTOM_FAST"]) == ((1, 1), (4, 0))
 
 
 def test_a_pass_that_an_event_asked_for_is_none_of_the_three_that_want_a_smaller_host(tmp_path: Path) -> None:
@@ -717,25 +735,24 @@ OTHERS = frozenset({UNHEALTHY, "CUSTOM_T", f"{LEFT}2_VF"})
 
 
 @pytest.mark.parametrize(
-    ("traits", "besides", "contested", "after"),
+    ("traits", "besides", "after"),
     [
-        pytest.param(KEPT | OTHERS, {}, (), OTHERS | {f"{KEEP}3_VF"}, id="another amount than we left"),
-        pytest.param(KEPT | {f"{LEFT}3_VF"}, {}, (), None, id="what we left"),
-        pytest.param(KEPT | OTHERS | {f"{KEEP}3_VF"}, {}, (), None, id="what an operator had reserved"),
-        pytest.param(KEPT, {}, (), None, id="no trait says what we left"),
-        pytest.param((KEPT | OTHERS) - {UNHEALTHY}, {}, (), None, id="no mark of ours"),
-        pytest.param(KEPT | OTHERS, {"nic": {"VF"}}, (), None, id="a class of the operator's files"),
-        pytest.param(KEPT | OTHERS, {}, ("uuid",), None, id="another service writes the provider"),
-        pytest.param(OTHERS | {f"{KEEP}4_GPU"}, {"nic": {"VF"}}, (), OTHERS, id="nothing any more"),
+        pytest.param(KEPT | OTHERS, {}, OTHERS | {f"{KEEP}3_VF"}, id="another amount than we left"),
+        pytest.param(KEPT | {f"{LEFT}3_VF"}, {}, None, id="what we left"),
+        pytest.param(KEPT | OTHERS | {f"{KEEP}3_VF"}, {}, None, id="what an operator had reserved"),
+        pytest.param(KEPT, {}, None, id="no trait says what we left"),
+        pytest.param((KEPT | OTHERS) - {UNHEALTHY}, {}, None, id="no mark of ours"),
+        pytest.param(KEPT | OTHERS, {"nic": {"VF"}}, None, id="a class of the operator's files"),
+        pytest.param(OTHERS | {f"{KEEP}4_GPU"}, {"nic": {"VF"}}, OTHERS, id="nothing any more"),
     ],
 )
 def test_under_our_mark_an_operator_reserved_what_we_did_not_leave(
-    traits: frozenset[str], besides: dict[str, set[str]], contested: tuple[str, ...], after: frozenset[str] | None
+    traits: frozenset[str], besides: dict[str, set[str]], after: frozenset[str] | None
 ) -> None:
     stock = {name: Inventory(total=8, reserved=amount) for name, amount in (("VF", 3), ("VCPU", 3), ("GPU", 0))}
     nic = Provider(name="nic", inventories=stock, traits=traits)
 
-    (found,) = with_reservations(observed_as(nic), besides, contested)
+    (found,) = with_reservations(observed_as(nic), besides)
 
     assert found.provider.traits == (traits if after is None else after)
 

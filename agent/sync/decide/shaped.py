@@ -1,6 +1,5 @@
 """Second step of a draft: what the host gives."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from agent.state.memory import NodeState
@@ -32,19 +31,12 @@ class Shaped:
         return name not in self.present or name in self.holdings.backing.silent
 
 
-def shape_host(
-    view: View, shaper: Shaper, standing: Standing, observed: ObservedTree, contested: Collection[str] = ()
-) -> Shaped:
-    """
-    Return the tree that the host gives.
-
-    Ratios and reservations are those of ``observed``, the standing tree, by default with what a second writer changed;
-    ``contested`` are the uuids of providers whose reservations do not count.
-    """
+def shape_host(view: View, shaper: Shaper, standing: Standing, observed: ObservedTree) -> Shaped:
+    """Return the tree that the host gives, with the ratios and reservations of ``observed``, the standing tree."""
     memory = standing.memory
 
     def as_said(tree: ObservedTree) -> ObservedTree:
-        return with_reservations(with_marks_of(tree, memory.observed), standing.files, contested)
+        return with_reservations(with_marks_of(tree, memory.observed), standing.files)
 
     said = without(as_said(observed), standing.named)
     tree, holdings = shaper.shape(view.survey, view.policy, said)

@@ -11,8 +11,10 @@ from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Shaper, View
 from agent.sync.outcome import Condition, Status
 from reportclient.json_text import decode_as, encode
+from reportclient.names import NO_DEVICES
 from reportclient.ownership import Contest, contest
-from reportclient.tree import ObservedTree
+from reportclient.reserve import reserved_by_operator, with_operators
+from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
 FORGIVEN = 10  # quiet passes, and intervals, after which strikes of a second writer no longer count
 _STOP = "stop that service on this host"
@@ -35,14 +37,14 @@ class SecondWriter(Feature):
     contest: Contest | None = None  # None: no sign
 
     def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["SecondWriter", Shaped]:
-        """Ratios and reservations of a second writer do not count."""
+        """Ratios of a second writer do not count; what is reserved of devices does, as a hand may have reserved it."""
         left, observed = standing.memory.observed, standing.observed
         found = contest(left, observed, shaped.tree, shaped.ours, view.policy.ratios.free, tried=view.seen.tried)
         if found is None:
             return self, shaped
-        before = {seen.uuid: seen for seen in left or () if seen.uuid in found.uuids}
-        as_left = ObservedTree(tuple(before.get(seen.uuid, seen) for seen in observed))
-        again = shape_host(view, shaper, standing, as_left, found.uuids)
+        before = {seen.uuid: seen.provider for seen in left or () if seen.uuid in found.uuids}
+        as_left = (_as_left(seen, before[seen.uuid]) if seen.uuid in before else seen for seen in shaped.stands)
+        again = shape_host(view, shaper, standing, ObservedTree(tuple(as_left)))
         return SecondWriter(contest=found), replace(again, ours=shaped.ours)
 
     def again(self, earlier: Feature) -> "SecondWriter":
@@ -97,6 +99,17 @@ class SecondWriter(Feature):
         )
         counted = (0, 0) if forgiven else (before.strikes, before.quiet + 1)
         return Strikes(strikes=counted[0], struck_s=before.struck_s, quiet=counted[1])
+
+
+def _as_left(seen: ObservedProvider, left: Provider) -> ObservedProvider:
+    """Return a contested provider as it was ``left``, with the larger of what operators reserved of devices."""
+    devices = {name: one for name, one in seen.provider.inventories.items() if name not in NO_DEVICES}
+    stock = {
+        name: replace(one, reserved=max(one.reserved, devices[name].reserved)) if name in devices else one
+        for name, one in left.inventories.items()
+    }
+    merged = replace(seen.provider, inventories={**devices, **stock})
+    return replace(seen, provider=with_operators(merged, reserved_by_operator(left)))
 
 
 def strikes_of(memory: NodeState) -> Strikes:
