@@ -104,12 +104,16 @@ class SecondWriter(Feature):
 def _as_left(seen: ObservedProvider, left: Provider) -> ObservedProvider:
     """Return a contested provider as it was ``left``, with the larger of what operators reserved of devices."""
     devices = {name: one for name, one in seen.provider.inventories.items() if name not in NO_DEVICES}
+    theirs = reserved_by_operator(left)
+    now = {name: one.reserved for name, one in devices.items()}
     stock = {
-        name: replace(one, reserved=max(one.reserved, devices[name].reserved)) if name in devices else one
+        name: one
+        if name in NO_DEVICES
+        else replace(one, reserved=min(one.total, max(theirs.get(name, 0), now.get(name, 0))))
         for name, one in left.inventories.items()
     }
     merged = replace(seen.provider, inventories={**devices, **stock})
-    return replace(seen, provider=with_operators(merged, reserved_by_operator(left)))
+    return replace(seen, provider=with_operators(merged, theirs))
 
 
 def strikes_of(memory: NodeState) -> Strikes:
