@@ -12,7 +12,7 @@ from drivers.devices import device_stock, idle_devices, present
 from drivers.devices.away import away, withdrawn
 from drivers.devices.inventories import DeviceStock, inherit, other_forms
 from drivers.devices.odd import odd_sentences, set_apart, undecided_slots, undecided_units
-from drivers.devices.silence import shown, silent, untyped
+from drivers.devices.silence import shown, silent, silent_devices, untyped
 from drivers.errors import PolicyError
 from drivers.facts import (
     Devices,
@@ -188,8 +188,10 @@ class World:
 
     def told(self) -> list[str]:
         """Return all that the planner takes from it."""
-        facts, policy, standing = self.facts, self.policy, self.standing
+        policy, standing = self.policy, self.standing
         try:
+            odd = silent_devices(self.facts, policy, standing)
+            facts = replace(self.facts, devices=set_apart(self.facts.devices, odd)) if odd else self.facts
             idle, devices = idle_devices(facts, policy), device_stock(facts, policy, standing)
         except PolicyError as error:
             return [str(error)]

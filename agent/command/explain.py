@@ -15,7 +15,7 @@ from agent.sync.outcome import Condition
 from agent.sync.provider_yaml import read_additions
 from drivers.devices.inventories import libvirt_name
 from drivers.devices.odd import odd_sentence
-from drivers.libvirt.shape import shape, without_doubled
+from drivers.libvirt.shape import shape, without_undecided
 from drivers.reasons import Explained, Reason, Reasoned
 from reportclient.names import spelled
 from reportclient.ownership import Names, set_on
@@ -38,7 +38,7 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> ExplainedPr
         node, survey = read_host(driver, choice)
         asked = choice.embedded or settings.apis.placement_chosen
         observed, conditions = _standing(settings, choice, node) if asked else (None, ())
-        facts = without_doubled(survey.facts, settings.policy, observed)
+        facts = without_undecided(survey.facts, settings.policy, observed)
         shaped = shape(facts, settings.policy, observed)
         provider = find(shaped, name)
         if provider is None:

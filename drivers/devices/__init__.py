@@ -31,7 +31,7 @@ def device_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> 
         PolicyError: the policy contradicts itself or this host.
     """
     whole = pci_stock(facts, policy, standing)
-    divided = mdev_stock(facts, policy.mdevs, standing, {name for one in whole for name in one.members})
+    divided = mdev_stock(facts, policy.mdevs, standing)
     _check_forms(whole, divided)
     return (*whole, *divided, *encryption_stock(facts, policy, standing), *pmem_stock(facts, policy))
 

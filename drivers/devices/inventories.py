@@ -4,10 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from drivers.by_suffix import BySuffix
-from drivers.facts import PciFunction
 from drivers.reasons import Reason
 from reportclient.names import spelled
-from reportclient.ownership import is_marked, others_marks
 from reportclient.reserve import HELD, UNHEALTHY, is_reserved_by_us, keeps, reserved_by_operator_on
 from reportclient.tree import Inventory
 
@@ -123,30 +121,6 @@ def _with_reserved(device: DeviceStock, name: str, amount: int) -> DeviceStock:
         inventories={**device.inventories, name: (kept, Reason(f"{reason.fact}; {amount} reserved", reason.rule))},
         traits={**device.traits, **traits},
     )
-
-
-def silenced(suffix: str, function: PciFunction, standing: BySuffix) -> list[DeviceStock]:
-    """
-    Return the stock that a card had before its driver went, all reserved until the driver is back; empty: no stock.
-
-    Other traits are not copied: they stay as they are, and a copy would make other people's traits ours.
-    """
-    stands = standing.provider(suffix)
-    if stands is None or not is_marked(stands) or others_marks(stands) or not stands.provider.inventories:
-        return []
-    why = f"{function.address} has no driver, so the types that it offers are unknown"
-    stood = stands.provider.inventories
-    return [
-        DeviceStock(
-            suffix=suffix,
-            cell=function.cell,
-            hardware=frozenset({str(function.address)}),
-            inventories={name: (replace(one, reserved=one.total), Reason(why, RULE)) for name, one in stood.items()},
-            traits=marks(why, reserved_by_operator_on(stands)),
-            ill=why,
-            novas=True,
-        )
-    ]
 
 
 RULE = "unhealthy devices are reserved until they are healthy again"

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from drivers.by_suffix import BySuffix
 from drivers.devices.health import ills
-from drivers.devices.inventories import DeviceStock, libvirt_name, marks, short, silenced
+from drivers.devices.inventories import DeviceStock, libvirt_name, marks, short
 from drivers.devices.odd import undecided_units
 from drivers.facts import HostFacts, Mdev, MdevParent, PciFunction
 from drivers.policy import MdevRule
@@ -15,15 +15,8 @@ from reportclient.reserve import reserved_by_operator_on
 from reportclient.tree import Inventory
 
 
-def mdev_stock(
-    facts: HostFacts, rules: tuple[MdevRule, ...], standing: BySuffix, whole: Collection[str] = ()
-) -> list[DeviceStock]:
-    """
-    Return a provider for each parent that offers an enabled type.
-
-    A card without a driver keeps the stock that it had, all reserved, unless no rule applies to it or guests get it
-    whole. ``whole`` are the addresses of functions that are offered whole.
-    """
+def mdev_stock(facts: HostFacts, rules: tuple[MdevRule, ...], standing: BySuffix) -> list[DeviceStock]:
+    """Return a provider for each parent that offers an enabled type."""
     if not rules:
         return []
     functions = {function.address: function for function in facts.devices.functions}
@@ -38,12 +31,6 @@ def mdev_stock(
             pf = functions.get(function.pf) if function and function.pf else None
             why = ills(function, pf) if function else None
             found.append(_mdev_provider(parent, rule, function, total, made[parent.name], why, standing))
-    speaking = {parent.name for parent in facts.devices.mdev_parents}
-    for function in facts.devices.functions:
-        name = libvirt_name(str(function.address))
-        awaited = _rule_for({name, str(function.address)}, rules) and str(function.address) not in whole
-        if function.driver is None and name not in speaking and awaited:
-            found += silenced(name, function, standing)
     return found
 
 
@@ -71,7 +58,7 @@ def _made(
 
 def rule_of(parent: MdevParent, rules: Iterable[MdevRule]) -> MdevRule | None:
     """Return the rule that enables a type on a card; None: no type is enabled there."""
-    return _rule_for({parent.name, str(parent.address)}, rules)
+    return rule_for({parent.name, str(parent.address)}, rules)
 
 
 def idle_types(facts: HostFacts, rules: Iterable[MdevRule]) -> tuple[str, ...]:
@@ -95,7 +82,7 @@ def idle_types(facts: HostFacts, rules: Iterable[MdevRule]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _rule_for(names: Collection[str], rules: Iterable[MdevRule]) -> MdevRule | None:
+def rule_for(names: Collection[str], rules: Iterable[MdevRule]) -> MdevRule | None:
     """Return the rule that lists a card by address or libvirt's name, else the first rule that lists no cards."""
     by_address = next((rule for rule in rules if not rule.addresses.isdisjoint(names)), None)
     return by_address or next((rule for rule in rules if not rule.addresses), None)
@@ -118,7 +105,7 @@ def _out_of_sight(
     here |= {name for name in undecided_units(facts.devices) if ":" not in name}
     found = {rule.type: 0 for rule in rules}
     for name in here - speaking:
-        rule, seen = _rule_for({name, device_address(name) or name}, rules), standing.provider(name)
+        rule, seen = rule_for({name, device_address(name) or name}, rules), standing.provider(name)
         if rule and seen and (stock := seen.provider.inventories.get(rule.resource_class)):
             found[rule.type] += stock.total
     return found

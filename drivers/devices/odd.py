@@ -50,7 +50,8 @@ def set_apart(devices: Devices, odd: Iterable[OddDevice]) -> Devices:
     ]
     bad |= {one.address for one in hanging if one.address}
     cards = {one.card for one in own.values()} | {one.name for one in devices.mdev_parents if one.address in bad}
-    return Devices(
+    return replace(
+        devices,
         functions=tuple(one for one in devices.functions if one.address not in bad),
         mdev_parents=tuple(one for one in devices.mdev_parents if one.name not in cards),
         mdevs=tuple(one for one in devices.mdevs if one.parent not in cards),

@@ -6,16 +6,14 @@ from itertools import chain
 
 from drivers.by_suffix import BySuffix
 from drivers.devices.health import ills, unseen_use
-from drivers.devices.inventories import RULE, DeviceStock, marks, nova_name, short
+from drivers.devices.inventories import DeviceStock, marks, nova_name, short
 from drivers.devices.match import (
     Match,
-    Ruled,
     by_itself,
     find_rules,
     listed,
     offered_together,
     rule_text,
-    traits_by,
     traits_of,
     unknown_cards,
 )
@@ -23,10 +21,10 @@ from drivers.devices.ports import functions_by_interface, passed_through, unbook
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts, PciFunction
 from drivers.pci import PciAddress
-from drivers.policy import Bandwidth, DevicePolicy, DeviceRule
+from drivers.policy import Bandwidth, DevicePolicy
 from drivers.reasons import Reason
 from drivers.rules import matches
-from reportclient.ownership import MANAGED, others_marks
+from reportclient.ownership import MANAGED
 from reportclient.reserve import reserved_by_operator_on
 from reportclient.tree import Inventory, ObservedProvider
 
@@ -66,17 +64,11 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> lis
             groups.setdefault(function.counted_on, []).append(match)
     together = {address: offered_together(address, matched, facts) for address, matched in sorted(groups.items())}
     use = _use_of(facts, chain.from_iterable(together.values()))
-    stock = {
-        address: _pci_provider(address, matched, functions, use, policy, standing)
+    return [
+        _pci_provider(address, matched, functions, use, policy, standing)
         for address, matched in together.items()
         if matched
-    }
-    for address, silent in _silent(ruled, hidden).items() if policy.report else ():
-        rule = ruled.rules.get(silent[0].address) or hidden[silent[0].address]
-        kept = _with_silent_functions(stock.get(address), address, silent, rule, standing)
-        if kept:
-            stock[address] = kept
-    return [stock[address] for address in sorted(stock)]
+    ]
 
 
 def _pci_provider(
@@ -272,66 +264,6 @@ def _neutrons_bandwidth(pf: PciFunction, standing: BySuffix) -> str:
                     f"resource_provider_bandwidths"
                 )
     return ""
-
-
-def _silent(ruled: Ruled, hidden: Iterable[PciAddress]) -> dict[PciAddress, list[PciFunction]]:
-    """
-    Return, by provider, the functions that do not show what their rule asks for.
-
-    That is the file that gives the class, which a PF never has, or the serial number of the card (``hidden``).
-    """
-    found: dict[PciAddress, list[PciFunction]] = {}
-    for address, rule in sorted(ruled.rules.items()):
-        function = ruled.functions[address]
-        if not rule.class_attribute or function.is_pf:
-            continue
-        if rule.class_attribute not in dict(function.attributes):
-            found.setdefault(function.counted_on, []).append(function)
-    for address in sorted(hidden):
-        found.setdefault(ruled.functions[address].counted_on, []).append(ruled.functions[address])
-    return found
-
-
-def _with_silent_functions(
-    stock: DeviceStock | None, address: PciAddress, silent: list[PciFunction], rule: DeviceRule, standing: BySuffix
-) -> DeviceStock | None:
-    """
-    Return a provider's stock with the earlier stock of functions that show no class now, which is reserved.
-
-    A missing file differs from a file with 0: the driver may come back with its vGPUs. Traits come from the ``rule``: a
-    copy of those in placement would make other people's traits ours.
-    """
-    stands = standing.provider(nova_name(str(address)))
-    if stands is None or others_marks(stands) - rule.traits:
-        return stock
-    lacks = "its card does not show its serial number" if rule.remote_managed else "its driver does not show its type"
-    why = f"{silent[0].address}: {lacks}"
-    inventories = dict(stock.inventories) if stock else {}
-    left = len(silent)
-    for name, stood in sorted(stands.provider.inventories.items()):
-        if name in (EGRESS, INGRESS):
-            continue  # belongs to the PF, and is not counted in VFs
-        now = inventories[name][0] if name in inventories else None
-        missing = min(left, stood.total - (now.total if now else 0))
-        if missing > 0:
-            total = missing + (now.total if now else 0)
-            kept = missing + (now.reserved if now else 0)
-            inventories[name] = Inventory(total=total, max_unit=total, reserved=kept), Reason(why, RULE)
-            left -= missing
-    if left == len(silent):  # they were not on offer
-        return stock
-    traits = stock.traits if stock else dict.fromkeys(traits_by(rule), Reason(why, RULE))
-    return DeviceStock(
-        suffix=nova_name(str(address)),
-        cell=silent[0].cell,
-        inventories=inventories,
-        traits={**traits, **marks(why, reserved_by_operator_on(stands))},
-        members=stock.members if stock else {},
-        hardware=frozenset({str(address), *(str(one.address) for one in silent), *(stock.hardware if stock else ())}),
-        once=bool(stock and stock.once),
-        ill=why,
-        novas=bool(stock and stock.novas),
-    )
 
 
 def _refuse_turning_off(standing: BySuffix) -> None:

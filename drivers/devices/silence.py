@@ -1,12 +1,55 @@
 """Find cards that are on the host and show none of their VFs or mediated devices, as after a reload of the driver."""
 
+from collections import Counter
 from collections.abc import Iterable
 
+from drivers.by_suffix import BySuffix
 from drivers.devices.inventories import libvirt_name, nova_name
-from drivers.devices.match import by_rule, find_rules
-from drivers.devices.mdev import rule_of
-from drivers.facts import HostFacts, MdevParent
+from drivers.devices.match import by_rule, find_rules, unknown_cards
+from drivers.devices.mdev import rule_for, rule_of
+from drivers.facts import HostFacts, MdevParent, OddDevice
 from drivers.policy import DevicePolicy, MdevRule
+from reportclient.hold import device_classes
+
+
+def silent_devices(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> list[OddDevice]:
+    """
+    Return the devices that are on offer and do not show now what their rule asks for, each as odd.
+
+    These are VFs without the file that gives their class, VFs whose card does not show its serial number, and cards
+    without a driver that had mediated devices. A missing file differs from a file with 0: the driver may come back.
+    """
+    ruled = find_rules(facts.devices, policy)
+    offered = ruled.rules if policy.report else {}
+    mute = dict.fromkeys(
+        unknown_cards(ruled, policy) if policy.report else (), "its card does not show its serial number"
+    )
+    for address, rule in offered.items():
+        function = ruled.functions[address]
+        if rule.class_attribute and not function.is_pf and rule.class_attribute not in dict(function.attributes):
+            mute[address] = "its driver does not show its type"
+    groups = ruled.groups if policy.report else {}
+    found = []
+    for address, why in sorted(mute.items()):
+        function = ruled.functions[address]
+        shown = Counter(match.resource_class for match in groups.get(function.counted_on, ()))
+        if _stock(nova_name(str(function.counted_on)), standing) - shown:
+            found.append(OddDevice(str(address), why, address=address, pf=function.pf))
+    parents = {parent.name for parent in facts.devices.mdev_parents}
+    whole = {match.function.address for matched in groups.values() for match in matched}
+    for address, function in ruled.functions.items():
+        name = libvirt_name(str(address))
+        is_awaited = rule_for({name, str(address)}, policy.mdevs) and address not in whole and name not in parents
+        if function.driver is None and is_awaited and _stock(name, standing):
+            found.append(OddDevice(str(address), "it has no driver, so its types are unknown", address=address))
+    return found
+
+
+def _stock(suffix: str, standing: BySuffix) -> Counter[str]:
+    """Return how many devices of each class placement has of a provider."""
+    stands = standing.provider(suffix)
+    stock = stands.provider.inventories if stands else {}
+    return Counter({name: stock[name].total for name in device_classes(stock)})
 
 
 def untyped(facts: HostFacts, policy: DevicePolicy) -> frozenset[str]:

@@ -20,7 +20,7 @@ from drivers.devices.away import away, withdrawn
 from drivers.devices.inventories import RULE, DeviceStock, inherit, marks, other_forms, short
 from drivers.devices.match import OF_DEVICES, offered_twice
 from drivers.devices.odd import odd_sentences, set_apart, undecided_slots, undecided_units
-from drivers.devices.silence import shown, silent, untyped
+from drivers.devices.silence import shown, silent, silent_devices, untyped
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts
 from drivers.host.parse import format_cpu_set
@@ -73,7 +73,7 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Ex
         raise MalformedFact(f"libvirt reports neither NUMA cells nor memory of {facts.hostname}: see virsh nodeinfo")
     standing = BySuffix(observed)
     try:
-        shaped = _shape(without_doubled(facts, policy, observed), policy, standing)
+        shaped = _shape(without_undecided(facts, policy, observed), policy, standing)
     except ValueError as error:
         raise MalformedFact(f"cannot compute the inventory of {facts.hostname}: {error}") from error
     if standing.root is None and (off := cpus_off(facts.cpu_map, policy.cpus)):
@@ -86,14 +86,11 @@ def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Ex
     return shaped
 
 
-def without_doubled(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> HostFacts:
-    """
-    Return the facts in which a PF is odd that is on offer whole and that rules offer as its VFs too.
-
-    Where it is not on offer whole the rules are wrong, and refused as in nova.
-    """
-    doubled = offered_twice(facts, policy.devices, BySuffix(observed))
-    return replace(facts, devices=set_apart(facts.devices, doubled)) if doubled else facts
+def without_undecided(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> HostFacts:
+    """Return the facts in which devices are odd that the rules offer twice, or that do not show what rules ask for."""
+    standing = BySuffix(observed)
+    odd = *offered_twice(facts, policy.devices, standing), *silent_devices(facts, policy.devices, standing)
+    return replace(facts, devices=set_apart(facts.devices, odd)) if odd else facts
 
 
 def _shape(facts: HostFacts, policy: Policy, standing: BySuffix) -> Explained:

@@ -421,9 +421,11 @@ TYPED = DeviceRule(number=1, vendor_id="10de", product_id="1515", class_attribut
 
 
 def typed(boot: str, *types: str) -> HostFacts:
-    """A host with a card whose VFs have these types, as a boot of this id shows it."""
+    """A host with a card whose VFs have these types (empty: no file tells it), as a boot of this id shows it."""
     pf, *vfs = card(NIC, len(types))
-    given = (replace(vf, ids=NVIDIA, attributes=((KIND, kind),)) for vf, kind in zip(vfs, types, strict=True))
+    given = (
+        replace(vf, ids=NVIDIA, attributes=((KIND, kind),) if kind else ()) for vf, kind in zip(vfs, types, strict=True)
+    )
     return replace(host(replace(pf, ids=NVIDIA), *given), boot=boot)
 
 
@@ -453,6 +455,19 @@ def test_types_that_a_person_takes_away_without_a_boot_go_at_once(start: Start) 
     assert one.sync(facts=typed("first", "0", "0")).status is Status.CHANGED
 
     assert one.stock(NIC) == {}
+
+
+def test_a_vf_that_does_not_show_its_type_is_reserved_beside_what_a_person_reserved(start: Start) -> None:
+    one = start("devices", typed("first", "600", "600", "600"), DevicePolicy(report=True, rules=(TYPED,)))
+    one.set_by_hand(NIC, "CUSTOM_NVIDIA_600", reserved=1)
+    one.sync()
+
+    done = one.sync(facts=typed("first", "", "600", "600"))
+    assert one.stock(NIC) == {"CUSTOM_NVIDIA_600": (3, 2)}
+    assert "0000:81:10.0 is undecided, as its driver does not show its type" in " ".join(done.notes)
+    one.sync(facts=typed("first", "600", "600", "600"))
+
+    assert one.stock(NIC) == {"CUSTOM_NVIDIA_600": (3, 1)}
 
 
 @pytest.mark.parametrize(

@@ -404,17 +404,6 @@ def test_a_vf_that_is_a_parent_of_mediated_devices_is_as_well_as_its_pf() -> Non
     assert offered(host(silent, vf, parents=(parent(vf, a=1),)), policy) == {name: {"VGPU": (1, 1)}}
 
 
-def test_a_silent_vf_is_reserved_beside_what_a_person_reserved() -> None:
-    attribute = "nvidia/current_vgpu_type"
-    pf, *vfs = card(vfs=3, vendor="10de", net_devices=())
-    silent, *typed = (replace(vf, ids=NVIDIA) for vf in vfs)
-    speaking = (replace(one, attributes=((attribute, "1428"),)) for one in typed)
-    policy = rules(DeviceRule(number=1, vendor_id="10de", product_id="1515", class_attribute=attribute))
-    before = standing("0000:81:00.0", CUSTOM_NVIDIA_1428=Inventory(total=3, reserved=1))
-
-    assert offered(host(pf, silent, *speaking), policy, before) == {"0000:81:00.0": {"CUSTOM_NVIDIA_1428": (3, 2)}}
-
-
 def test_a_pf_never_shows_what_its_vfs_are_and_is_not_missed() -> None:
     """A rule of nothing but the vendor means the PF too; a VF that was made no vGPU on purpose is not kept for it."""
     attribute = "nvidia/current_vgpu_type"
@@ -425,13 +414,6 @@ def test_a_pf_never_shows_what_its_vfs_are_and_is_not_missed() -> None:
     before = standing("0000:81:00.0", CUSTOM_NVIDIA_1428=Inventory(total=2))
 
     assert offered(host(pf, one, other), policy, before) == {"0000:81:00.0": {"CUSTOM_NVIDIA_1428": (1, 0)}}
-
-
-def test_a_plain_device_whose_driver_shows_nothing_stays_and_is_ill() -> None:
-    policy = rules(DeviceRule(number=1, product_id="1533", class_attribute="vendor/kind"))
-    before = standing("0000:05:00.0", CUSTOM_VENDOR_7=Inventory(total=1))
-
-    assert offered(host(plain()), policy, before) == {"0000:05:00.0": {"CUSTOM_VENDOR_7": (1, 1)}}
 
 
 def test_what_a_person_reserved_counts_beside_what_is_ill_as_it_names_no_device() -> None:
