@@ -114,8 +114,9 @@ def test_each_of_several_faults_is_found_under_its_name_and_healed_where_certain
 def test_a_server_that_nova_lost_has_what_its_guest_uses_until_the_guest_is_gone(
     lab: Lab, policy: Path, servers: Callable[[str, str], str]
 ) -> None:
+    """A nova-compute that runs takes the allocations of such a server itself, within one of its periods."""
     gone = servers("gone", "active")
-    with lab.cloud.forgotten(gone):
+    with lab.stopped(), lab.cloud.forgotten(gone):
         assert lab.findings() == []  # what is allocated is in use
         lab.undefine(gone)
         assert set(lab.findings()) == {("orphaned", gone)}

@@ -56,19 +56,9 @@ def running(_lab: Lab) -> Iterator[None]:
 
 
 @contextmanager
-def stopped(lab: Lab) -> Iterator[None]:
-    """nova-compute does not run, and starts just after us."""
-    lab.compute.stop()
-    try:
-        yield
-    finally:
-        lab.restart_nova()
-
-
-@contextmanager
 def enabled(lab: Lab) -> Iterator[None]:
     """nova-compute does not run, and its unit is enabled."""
-    with units_of_its_own(lab.host) as enable, stopped(lab):
+    with units_of_its_own(lab.host) as enable, lab.stopped():
         enable("nova-compute.service")
         yield
 
@@ -85,7 +75,7 @@ def disabled(lab: Lab) -> Iterator[None]:
 
 STATES: dict[str, Callable[[Lab], AbstractContextManager[None]]] = {
     "running": running,
-    "stopped": stopped,
+    "stopped": Lab.stopped,
     "enabled": enabled,
     "disabled": disabled,
 }

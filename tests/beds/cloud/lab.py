@@ -131,6 +131,15 @@ class Lab:
         self.compute.start(DEFAULT={**PACE, **(more or {})}, devices=self.gpus, **groups)
         return began
 
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """nova-compute does not run, and is started anew at the end."""
+        self.compute.stop()
+        try:
+            yield
+        finally:
+            self.restart_nova()
+
     def is_up_since(self, began: datetime) -> bool:
         """Whether the nova-compute that was started then has told nova that it is up."""
         return self.cloud.last_report(self.host.machine.name) > began + timedelta(seconds=1)
