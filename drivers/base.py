@@ -22,12 +22,12 @@ class Event:
     gone: str = ""  # the hardware that went away: a PCI address, cpu3, memory40; empty: none, or unknown
 
 
-OnOperation = Callable[[str, float, bool], None]  # gets an operation's name, its seconds, and whether it succeeded
+OnOperation = Callable[[], None]  # called after each call of libvirt and each request, so that progress is seen
 Wake = Callable[[Event], None]  # may be called from any thread; returns at once
 
 
-def untold(_operation: str, _seconds: float, _served: bool) -> None:
-    """Discard the timings of operations: the default callback."""
+def untold() -> None:
+    """Do nothing: the default callback."""
 
 
 @dataclass(frozen=True, slots=True)

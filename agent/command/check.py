@@ -37,7 +37,6 @@ from reportclient.client import PlacementClient
 
 SKEW_LIMIT_S = 10
 UNASKED = "not asked, as no file sets [nova] auth_type: repairs that only nova's word makes certain are not made"
-METRICS_BYTES = 16 * 1024  # approximate size of a textfile of metrics
 
 
 class CheckFailed(Exception):
@@ -114,13 +113,6 @@ def _check_service(settings: Settings) -> str:
     """Check what only ``run`` needs; skip the metrics port while the service runs, because the service holds it."""
     if settings.service.heal_policy:
         read_policy(settings.service.heal_policy)
-    textfile = settings.metrics.textfile
-    if textfile and not os.access(textfile if textfile.exists() else textfile.parent, os.W_OK):
-        raise CheckFailed(
-            f"[agent] metrics_textfile: {textfile} cannot be written: create its folder, or let this user write there"
-        )
-    if textfile:
-        _try_room(textfile.parent, METRICS_BYTES, "make room or set [agent] metrics_textfile")
     address, port = settings.metrics.address, settings.metrics.port
     if port and not _is_running(settings.folders.state):
         try:
@@ -129,7 +121,7 @@ def _check_service(settings: Settings) -> str:
             raise CheckFailed(
                 f"[agent] metrics_port: port {port} of {address} cannot be used: {error.strerror}"
             ) from error
-    return "policy file, metrics port and textfile are usable"
+    return "policy file and metrics port are usable"
 
 
 def _is_running(directory: Path) -> bool:
@@ -151,22 +143,24 @@ def _check_state(settings: Settings) -> str:
     folder = settings.folders.state
     place = next(path for path in (folder, *folder.parents) if os.path.exists(path))
     inside = tuple(folder.iterdir()) if os.path.isdir(folder) and os.access(folder, os.R_OK) else ()
-    _try_room(place, RESERVE_BYTES, f"run as its owner, make room, or set {settings.folders.option}")
+    _try_room(place, settings.folders.option)
     barred = [path for path in inside if not os.access(path, os.W_OK)]
     if barred:
         raise CheckFailed(f"{barred[0]} cannot be written: run as its owner, or set {settings.folders.option}")
     return f"{folder} can be written"
 
 
-def _try_room(folder: Path, size: int, advice: str) -> None:
-    """Write a temporary file of this size to the disk; nothing of it remains."""
+def _try_room(folder: Path, option: str) -> None:
+    """Write a temporary file of ``RESERVE_BYTES`` to the disk, of which nothing remains; ``option`` names it."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(b" " * size)
+            file.write(b" " * RESERVE_BYTES)
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise CheckFailed(f"{size // 1024} KiB cannot be written below {folder}: {error.strerror}: {advice}") from error
+        advice = f"run as its owner, make room, or set {option}"
+        kib = RESERVE_BYTES // 1024
+        raise CheckFailed(f"{kib} KiB cannot be written below {folder}: {error.strerror}: {advice}") from error
 
 
 def _check_approvals(settings: Settings) -> list[Check]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from agent.bare_metal.context import BareMetalNodes
 from agent.connect.adapters import EMBEDDED_URL, nova_adapter, open_embedded, open_ironic, open_placement
-from agent.connect.senders import MeteredSender, Trace, TracedSender, operation, served
+from agent.connect.senders import MeteredSender, Trace, TracedSender
 from agent.errors import ConfigError, StateError
 from agent.nova.answers import NovaRecord, essential
 from agent.nova.client import NovaClient
@@ -164,9 +164,7 @@ def open_nodes(settings: Settings, choice: Choice, *, told: OnOperation = untold
     """
     sender, where = _open_service(choice, "ironic", partial(open_ironic, settings))
     ours = settings.ironic
-    metered = MeteredSender(
-        sender, lambda method, path, code, seconds: told(operation(method, path), seconds, served(code))
-    )
+    metered = MeteredSender(sender, lambda *_: told())
     return IronicDriver(IronicClient(metered, where, shard=ours.shard, conductor_group=ours.conductor_group))
 
 

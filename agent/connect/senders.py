@@ -1,21 +1,15 @@
 """Senders around another one: with the trace of the run in each request, and with a report on each answer."""
 
 import math
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
 from reportclient.keystone import PassOver, Sender
 
 Requested = Callable[[str, str, int, float], None]  # called with method, path, status (0: no answer) and seconds
-UUID = re.compile(r"(?<=/)[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?=/|$)")
-_NAME = re.compile(r"^/(traits|resource_classes)/[A-Z0-9_]+$")
-ONE_NAME = r"/\1/{name}"
-ANSWERS = (404, 406, 409)  # refusals that a service in order gives, and that the agent can go on with
 PASS_S = 1800.0  # a pass of the service sends no request after this time; it holds the lock, and others wait for it
 HEADER = "X-OpenStack-Request-ID"  # oslo.middleware logs it as global_request_id, in each service that is asked
 
@@ -35,18 +29,6 @@ class MeteredSender:
             return answer
         finally:
             self._told(method, url, code, time.monotonic() - began)
-
-
-@lru_cache(64)
-def operation(method: str, path: str) -> str:
-    """Return the kind of a request, for instance ``GET /resource_providers/{uuid}/inventories``."""
-    route = UUID.sub("{uuid}", path.partition("?")[0])
-    return f"{method} {_NAME.sub(ONE_NAME, route)}"
-
-
-def served(code: int) -> bool:
-    """Whether an answer with this status shows a service in order: success, or one of ``ANSWERS``."""
-    return 0 < code < 400 or code in ANSWERS
 
 
 def _new_id() -> str:

@@ -23,7 +23,7 @@ class Stock:
     total: int
     reserved: int
     allocation_ratio: float
-    used: int  # by the allocations that the audit knows
+    usage: int  # by the allocations that the audit knows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

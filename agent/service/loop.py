@@ -117,7 +117,7 @@ class Daemon:
             policy,
             wake=self._wake_ups.wake,
             metered=self._reporter.meter,
-            told=self._reporter.operated,
+            told=self._reporter.progress,
         )
 
     def _pass(self, events: tuple[Event, ...], *, regular: bool = False) -> None:

@@ -4,12 +4,10 @@ import logging
 import os
 import time
 import traceback
-from collections import Counter
 from dataclasses import replace
 
 from agent import VERSION
-from agent.audit.decide.findings import Kind
-from agent.connect.senders import MeteredSender, operation, served
+from agent.connect.senders import MeteredSender
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.service.metrics import Metrics, serve
 from agent.service.pass_result import RoundResult
@@ -22,7 +20,6 @@ from reportclient.errors import PlacementError
 from reportclient.keystone import Sender
 
 LOG = logging.getLogger(__name__)
-_KINDS = tuple(kind.value for kind in Kind)
 HOST, PLACEMENT, OWN, CONFIGURATION, STORAGE = "host", "placement", "own files", "configuration", "storage"
 
 
@@ -32,7 +29,7 @@ class Reporter:
     def __init__(self, settings: Settings, notifier: Notifier) -> None:
         self._settings = settings
         self.notifier = notifier
-        self._metrics = Metrics()
+        self._metrics = Metrics(lambda: self.status)
         self.status = ServiceStatus(
             process=ServiceProcess(VERSION, os.getpid(), time.time()), interval_s=settings.service.interval_s
         )
@@ -48,17 +45,11 @@ class Reporter:
     def meter(self, sender: Sender) -> Sender:
         """Return a sender that also counts and times the requests to placement."""
 
-        def told(method: str, path: str, code: int, seconds: float) -> None:
+        def told(method: str, _path: str, code: int, seconds: float) -> None:
             self._metrics.requested(method, code, seconds)
-            self._metrics.operated(PLACEMENT, operation(method, path), seconds, served(code))
             self.progress()
 
         return MeteredSender(sender, told)
-
-    def operated(self, name: str, seconds: float, succeeded: bool) -> None:
-        """Count one operation on the host; called by the thread that takes the passes."""
-        self._metrics.operated(HOST, name, seconds, succeeded)
-        self.progress()
 
     def done(self, taken: RoundResult, seconds: float, *, again: bool) -> None:
         """Report a pass over all nodes; ``again``: the next is at once."""
@@ -85,16 +76,8 @@ class Reporter:
             conditions={**stay, **taken.conditions},
             findings={kind: count for kind, count in taken.findings.items() if count},
         )
-        if not failed:  # else the sums would lack a node
-            self._metrics.found({kind: taken.findings.get(kind, 0) for kind in _KINDS})
-            self._metrics.stocked(desired=taken.desired, observed=taken.observed)
-            self._metrics.held(taken.stocks)
-        for law in taken.broken:
-            self._metrics.broke(law)
-        self._metrics.conditions(Counter(one.kind for each in self.status.conditions.values() for one in each))
-        self._metrics.done()
+        self._metrics.passed(taken, seconds)
         for node, outcome in taken.outcomes.items():
-            self._metrics.passed(outcome, seconds)
             if before.outcomes.get(node) != outcome and outcome not in WELL and not again:
                 notes = taken.notes_of.get(node, taken.notes)
                 LOG.warning("pass node=%s outcome=%s notes=%s", node, outcome, "; ".join(notes))
@@ -110,12 +93,11 @@ class Reporter:
         if source == PLACEMENT:  # the host was read before placement was asked
             self._asked(HOST, "")
         self._asked(source, text)
-        self._metrics.passed("failed", 0.0)
+        self._metrics.passed(RoundResult(outcomes={source: Status.FAILED.value}), 0.0)
 
     def _asked(self, source: str, error: str) -> None:
         """Note the last try of a source; ``error`` is why it failed, empty if it served."""
         self.status = self.status.seen(source, error, time.time())
-        self._metrics.asked(source, error)
 
     def _log_failure(self, source: str, error: Exception, text: str) -> None:
         what = text.partition(" answered ")[0].partition(" (")[0]  # without the request that happened to fail
@@ -143,7 +125,6 @@ class Reporter:
         self._asked(CONFIGURATION, reason)
         if not reason and STORAGE in self.status.sources:  # it may be no cluster any more; the next pass tells
             self.status = self.status.without(STORAGE)
-            self._metrics.asked(STORAGE, "")
         self.status = replace(self.status, interval_s=settings.service.interval_s)
 
     def serve_metrics(self) -> None:
@@ -158,7 +139,7 @@ class Reporter:
             return
 
         try:
-            port = serve(self._metrics, address, self._settings.metrics.port, lambda: self.status, self._is_lively)
+            port = serve(self._metrics, address, self._settings.metrics.port, self._is_lively)
         except OSError as error:
             raise ConfigError(
                 f"[agent] metrics_port: cannot listen on port {self._settings.metrics.port} of {address}: "
@@ -172,19 +153,13 @@ class Reporter:
 
     def publish(self, waits_s: float = 0.0) -> None:
         """
-        Write ``status.json`` and the textfile of metrics, and tell systemd; a failure is logged once.
+        Write ``status.json``, and tell systemd; a failure is logged once.
 
         No pass begins in the next ``waits_s`` seconds.
         """
         self.status = replace(self.status, written_s=time.time(), waits_s=waits_s)
         self.notifier.status(self.status.sentence())
-        untold, textfile = "", self._settings.metrics.textfile
-        try:
-            if textfile:
-                self._metrics.write(textfile)
-        except OSError as error:
-            untold = f"[agent] metrics_textfile: {textfile} cannot be written: {error.strerror}"
-            self.status = self.status.seen(OWN, untold, time.time())
+        untold = ""
         try:
             write_status(self._settings.folders.state, self.status)
         except StateError as error:

@@ -224,8 +224,6 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.IPOpt("bind_address", default="127.0.0.1",
                   help="Address at which metrics_port is opened. Whoever reaches it can read metrics and status: there "
                        "is neither a login nor TLS. Put a proxy before an address that others reach."),
-        cfg.StrOpt("metrics_textfile",
-                   help="File to which the service writes its metrics, for the node exporter's textfile collector."),
         cfg.IntOpt("node_workers", default=8, min=1, max=64,
                    help="Number of requests to placement that are under way at the same time: reads of providers and "
                         "consumers, writes of bare-metal nodes. A placement in this process gets one at a time."),

@@ -88,7 +88,6 @@ class MetricsSettings:
 
     address: str  # numeric
     port: int | None  # 0: a free port; None: no port
-    textfile: Path | None  # None: no file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +230,6 @@ def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
         metrics=MetricsSettings(
             address=values.value("agent", "bind_address"),
             port=values.value("agent", "metrics_port"),
-            textfile=_path(values.value("agent", "metrics_textfile")),
         ),
         apis=ApiSettings(
             source=values.conf,

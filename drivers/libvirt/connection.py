@@ -57,9 +57,9 @@ class LiveConnection:
         """
         Prepare a connection to ``uri``; nothing is opened yet.
 
-        ``told`` is called after each operation with the name of libvirt's call; several calls may count as one
-        operation. ``opening_s`` limits the seconds that libvirtd may take to accept a connection. ``borrow`` returns an
-        open ``virConnect`` that belongs to the caller, whose process runs libvirt's event loop; None: open one.
+        ``told`` is called after each operation, which may be several calls of libvirt. ``opening_s`` limits the
+        seconds that libvirtd may take to accept a connection. ``borrow`` returns an open ``virConnect`` that belongs to
+        the caller, whose process runs libvirt's event loop; None: open one.
         """
         self.uri = uri
         self._completed: tuple[str, str] | None = None  # the kernel's host name, and libvirt's; None: not known
@@ -80,31 +80,31 @@ class LiveConnection:
         completed = self._completed
         if completed and completed[0] == kernels:
             return completed[1]
-        with self._explained("the host name", "virConnectGetHostname"):
+        with self._explained("the host name"):
             name = str(self._libvirt.getHostname())
         self._completed = (kernels, name) if name != kernels or "." in name else None
         return name
 
     def versions(self) -> Versions:
         """Return the versions of libvirt and of the hypervisor."""
-        with self._explained("the versions of libvirt and the hypervisor", "virConnectGetVersion"):
+        with self._explained("the versions of libvirt and the hypervisor"):
             connection = self._libvirt
             return Versions(connection.getLibVersion(), connection.getVersion(), connection.getType())
 
     def cpu_map(self) -> CpuMap:
         """Return which logical CPUs exist, and which of them are online."""
-        with self._explained("the CPU map", "virNodeGetCPUMap"):
+        with self._explained("the CPU map"):
             total, online, _ = self._libvirt.getCPUMap()
         return CpuMap(total, frozenset(cpu for cpu in range(total) if online[cpu]))
 
     def memory_mib(self) -> int:
         """Return the memory of the whole host in MiB, which libvirt tells also where it lists no NUMA cell."""
-        with self._explained("the host's memory", "virNodeGetInfo"):
+        with self._explained("the host's memory"):
             return int(self._libvirt.getInfo()[1])
 
     def capabilities(self) -> Document:
         """Return the XML of the host's capabilities (formatcaps.html)."""
-        with self._explained("the host's capabilities", "virConnectGetCapabilities"):
+        with self._explained("the host's capabilities"):
             return self._document("capabilities", self._libvirt.getCapabilities())
 
     def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[tuple[str, Document], ...]:
@@ -113,19 +113,19 @@ class LiveConnection:
 
     def _offered(self, offer: Offer) -> Document:
         what = f"the capabilities of {offer.virt_type} guests of {offer.arch} {offer.machine}"
-        with self._explained(what, "virConnectGetDomainCapabilities"):
+        with self._explained(what):
             connection = self._libvirt
             text = connection.getDomainCapabilities(offer.emulator, offer.arch, offer.machine, offer.virt_type, 0)
         return self._document(f"domain capabilities of {offer.arch} {offer.machine}", text)
 
     def cpu_models(self, arch: str) -> tuple[str, ...]:
         """Return the names of the CPU models that libvirt can expand, in libvirt's spelling."""
-        with self._explained(f"the CPU models of {arch}", "virConnectGetCPUModelNames"):
+        with self._explained(f"the CPU models of {arch}"):
             return tuple(self._libvirt.getCPUModelNames(arch))
 
     def expand(self, name: str, cpu: str) -> Document:
         """Return a ``<cpu>`` with all features that its model implies; messages and archives call it ``name``."""
-        with self._explained(f"the features of CPU {name}", "virConnectBaselineCPU"):
+        with self._explained(f"the features of CPU {name}"):
             text = self._libvirt.baselineCPU([cpu], libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES)
         return self._document(f"features of CPU {name}", text)
 
@@ -152,8 +152,7 @@ class LiveConnection:
     def _devices(self, kinds: int) -> tuple[tuple[str, Document], ...]:
         """Return name and XML of the node devices of these kinds, as ``_listed``."""
         devices = self._listed(kinds)
-        with self._timed("virNodeDeviceGetXMLDesc"):
-            return tuple((name, self._dump(device, name)) for device in devices for name in (device.name(),))
+        return tuple((name, self._dump(device, name)) for device in devices for name in (device.name(),))
 
     def _listed(self, kinds: int) -> list[Any]:
         """
@@ -161,7 +160,7 @@ class LiveConnection:
 
         Only devices that exist: a mediated device that is only defined takes nothing of its card.
         """
-        with self._explained("the node devices", "virConnectListAllNodeDevices"):
+        with self._explained("the node devices"):
             active = libvirt.VIR_CONNECT_LIST_NODE_DEVICES_ACTIVE
             return list(self._libvirt.listAllDevices(kinds | active))
 
@@ -189,7 +188,7 @@ class LiveConnection:
         Raises:
             Vanished: a domain went away after it was listed and before its XML was read.
         """
-        with self._explained("the domains", "virConnectListAllDomains"):
+        with self._explained("the domains"):
             found = [self._domain(domain) for domain in self._libvirt.listAllDomains(0)]
         return tuple(sorted(found, key=lambda domain: domain.uuid))
 
@@ -212,7 +211,7 @@ class LiveConnection:
             DiscoveryError: libvirt cannot be reached now.
         """
         with ExitStack() as stack:
-            with self._explained("events", "virConnectNodeDeviceEventRegisterAny"):
+            with self._explained("events"):
                 event_loop().start()
                 stack.enter_context(Listener(self.uri, wake).listening())
             try:
@@ -250,9 +249,9 @@ class LiveConnection:
             aside(made.close)
 
     @contextmanager
-    def _explained(self, what: str, operation: str) -> Iterator[None]:
+    def _explained(self, what: str) -> Iterator[None]:
         """
-        Time the block as one operation, and turn a libvirt error into ours with advice.
+        Tell the end of the block, and turn a libvirt error into ours with advice.
 
         Raises:
             DiscoveryError: libvirt failed, or its Python package is not installed.
@@ -264,8 +263,7 @@ class LiveConnection:
             )
         started = time.monotonic()
         try:
-            with self._timed(operation):
-                yield
+            yield
             LOG.info("read %s from libvirt seconds=%.1f", what, time.monotonic() - started)
         except libvirt.libvirtError as error:
             advice = _advice(str(error)) if self._open is None else "see libvirtd's log"
@@ -274,16 +272,8 @@ class LiveConnection:
             if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_NO_NODE_DEVICE):
                 raise Vanished(f"{where}: {said}: the domain or device was removed while the host was read") from error
             raise DiscoveryError(f"cannot read {what} from {where}: {said}: {advice}") from error
-
-    @contextmanager
-    def _timed(self, operation: str) -> Iterator[None]:
-        """Report the seconds of the block, and whether it succeeded, to the callback."""
-        started, served = time.monotonic(), False
-        try:
-            yield
-            served = True
         finally:
-            self._told(operation, time.monotonic() - started, served)
+            self._told()
 
     def _document(self, what: str, text: str) -> Document:
         """Return a text with its source, as messages name it."""

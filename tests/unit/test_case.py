@@ -186,7 +186,6 @@ device_addresses = 0000:86:00.0
 max_instances = 6
 [agent]
 root_traits = CUSTOM_ROOT
-metrics_textfile = /hidden
 [placement]
 auth_type = password
 password = hidden

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.connect.senders import operation, served
 from agent.errors import StateError
 from agent.service.audits import Stock
 from agent.service.metrics import Metrics
@@ -23,7 +22,6 @@ from agent.service.systemd import Notifier
 from agent.settings.read import keep_in
 from agent.sync.outcome import Condition
 from beds.one_host import default_settings
-from configured import changed
 
 ROOT = Path(__file__).parents[2]
 STATUS = ServiceStatus(process=ServiceProcess("1", 1, 0.0))
@@ -31,7 +29,7 @@ STATUS = ServiceStatus(process=ServiceProcess("1", 1, 0.0))
 
 def names() -> set[str]:
     """All that can be asked for of what is told."""
-    metrics = list(Metrics().registry.collect())
+    metrics = list(Metrics(lambda: STATUS).registry.collect())
     return {f"{metric.name}{end}" for metric in metrics for end in ("", "_total", "_sum", "_count", "_info")}
 
 
@@ -125,25 +123,6 @@ def test_a_storage_that_is_no_longer_configured_does_not_fail_the_service(tmp_pa
     assert reporter.status.sources.keys() == {"host", "placement", "own files", "configuration"}
 
 
-def test_metrics_go_into_the_file_that_a_reload_names(tmp_path: Path) -> None:
-    settings = keep_in(default_settings(), tmp_path)
-    reporter = Reporter(settings, Notifier())
-    taken = RoundResult(outcomes={"host": "unchanged"})
-
-    reporter.serve_metrics()
-    for path in (None, tmp_path / "a.prom"):
-        reporter.reloaded(changed(settings, metrics={"textfile": path}), "")
-        reporter.operated("call", 0.1, True)
-        reporter.done(taken, 1.0, again=False)
-        reporter.failed(ValueError("no"))
-        reporter.publish()
-    reporter.reloaded(changed(settings, metrics={"textfile": tmp_path / "b.prom"}), "")
-    reporter.publish()
-
-    for name in ("a.prom", "b.prom"):
-        assert 'compute_node_agent_passes_total{outcome="unchanged"} 2.0' in (tmp_path / name).read_text()
-
-
 def test_a_status_is_read_as_it_was_written(tmp_path: Path) -> None:
     write_status(tmp_path, STATUS.seen("host", "gone", 5.0))
 
@@ -186,42 +165,35 @@ def test_without_systemd_nothing_is_told_and_the_watchdog_is_its_own_process_alo
     Notifier({"NOTIFY_SOCKET": "/nonexistent/socket"}).ready("up")
 
 
-def test_what_changes_is_told_and_what_is_gone_is_not() -> None:
-    metrics = Metrics()
+def test_metrics_tell_the_last_pass_in_which_no_node_failed() -> None:
+    metrics = Metrics(lambda: STATUS)
+
+    def told(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(name, labels)
+
+    def of(name: str, provider: str) -> float | None:
+        return told(f"openstack_placement_resource_{name}", hostname=provider, resourcetype="VCPU")
 
     def inventory(name: str, side: str) -> float | None:
-        labels = {"resource_class": name, "side": side}
-        return metrics.registry.get_sample_value("compute_node_agent_inventory", labels)
+        return told("compute_node_agent_inventory", resource_class=name, side=side)
 
-    def found(kind: str) -> float | None:
-        return metrics.registry.get_sample_value("compute_node_agent_findings", {"kind": kind})
+    assert told("compute_node_agent_findings", kind="orphaned") is None
+    stocks = {("host", "VCPU"): Stock(8, 1, 4.0, 3), ("other", "VCPU"): Stock(2, 0, 1.0, 0)}
+    well = RoundResult(outcomes={"a": "changed"}, desired={"VCPU": 4}, findings={"orphaned": 2}, stocks=stocks)
+    metrics.passed(well, 1.0)
+    metrics.passed(RoundResult(outcomes={"a": "unchanged", "b": "failed"}), 1.0)
 
-    for _ in range(2):
-        metrics.stocked(desired={"VCPU": 4}, observed={})
-        metrics.found({"orphaned": 2, "missing": 0})
-        assert (inventory("VCPU", "desired"), inventory("VCPU", "observed")) == (4, 0)
-        assert (found("orphaned"), found("missing")) == (2, 0)
-    metrics.stocked(desired={"DISK_GB": 1}, observed={"DISK_GB": 1})
-    metrics.found({"orphaned": 0, "missing": 0})
-    assert (inventory("VCPU", "desired"), inventory("VCPU", "observed")) == (None, None)
-    assert inventory("DISK_GB", "observed") == 1
-    assert found("orphaned") == 0
+    assert (inventory("VCPU", "desired"), inventory("VCPU", "observed")) == (4, 0)
+    assert [of(name, "host") for name in ("total", "reserved", "allocation_ratio", "usage")] == [8, 1, 4.0, 3]
+    assert told("compute_node_agent_findings", kind="orphaned") == 2
+    assert told("compute_node_agent_findings", kind="missing") == 0
 
+    metrics.passed(replace(well, desired={}, observed={"DISK_GB": 1}, findings={}, stocks={}), 1.0)
 
-def test_each_provider_has_its_stock_under_the_names_of_openstack_exporter() -> None:
-    metrics = Metrics()
-
-    def told(name: str, provider: str) -> float | None:
-        labels = {"hostname": provider, "resourcetype": "VCPU"}
-        return metrics.registry.get_sample_value(f"openstack_placement_resource_{name}", labels)
-
-    names = ("total", "reserved", "allocation_ratio", "usage")
-    for used in (3, 5):
-        metrics.held({("host", "VCPU"): Stock(8, 1, 4.0, used), ("other", "VCPU"): Stock(2, 0, 1.0, 0)})
-        assert [told(name, "host") for name in names] == [8, 1, 4.0, used]
-    metrics.held({("host", "VCPU"): Stock(8, 1, 4.0, 5)})
-    assert [told(name, "other") for name in names] == [None, None, None, None]
-    assert told("total", "host") == 8
+    assert (inventory("VCPU", "desired"), inventory("DISK_GB", "observed")) == (None, 1)
+    assert told("compute_node_agent_findings", kind="orphaned") == 0
+    assert of("total", "host") is None
+    assert told("compute_node_agent_passes_total", outcome="changed") == 2
 
 
 def test_a_service_manager_that_comes_back_is_told_again(tmp_path: Path) -> None:
@@ -234,43 +206,6 @@ def test_a_service_manager_that_comes_back_is_told_again(tmp_path: Path) -> None
             notifier.status(text)
             assert manager.recv(100) == f"STATUS={text}".encode()
         address.unlink()
-
-
-def test_each_operation_of_a_source_has_its_time_its_failures_and_its_last_success() -> None:
-    metrics = Metrics()
-    source, operation = "host", "virConnectGetCapabilities"
-
-    def told(name: str) -> float | None:
-        labels = {"source": source, "operation": operation}
-        return metrics.registry.get_sample_value(f"compute_node_agent_operation_{name}", labels)
-
-    metrics.operated(source, operation, 0.5, False)
-    assert (told("seconds_sum"), told("failures_total"), told("last_success_timestamp_seconds")) == (0.5, 1, 0)
-    metrics.operated(source, operation, 0.25, True)
-    assert (told("seconds_sum"), told("seconds_count"), told("failures_total")) == (0.75, 2, 1)
-    assert (told("last_success_timestamp_seconds") or 0) > 1e9
-
-
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("/resource_providers?in_tree=5f0c6a5e-2f55-4d0a-9d0a-3b1c2a9a7e01", "/resource_providers"),
-        ("/resource_providers/5f0c6a5e-2f55-4d0a-9d0a-3b1c2a9a7e01/traits", "/resource_providers/{uuid}/traits"),
-        ("/allocations/5F0C6A5E-2F55-4D0A-9D0A-3B1C2A9A7E01", "/allocations/{uuid}"),
-        ("/traits/CUSTOM_FAST", "/traits/{name}"),
-        ("/resource_classes/CUSTOM_GOLD", "/resource_classes/{name}"),
-        ("/reshaper", "/reshaper"),
-    ],
-)
-def test_requests_are_told_apart_by_what_they_ask_for_and_not_of_whom(path: str, expected: str) -> None:
-    assert operation("GET", path) == f"GET {expected}"
-
-
-@pytest.mark.parametrize(
-    ("code", "expected"), [(200, True), (204, True), (404, True), (409, True), (0, False), (401, False), (503, False)]
-)
-def test_a_refusal_that_tells_what_was_asked_is_an_answer(code: int, expected: bool) -> None:
-    assert served(code) is expected
 
 
 @pytest.mark.parametrize(
@@ -292,13 +227,13 @@ def test_a_status_of_another_form_is_refused(tmp_path: Path, wrong: dict[str, ob
 
 
 def test_a_condition_is_a_metric_until_a_pass_that_did_not_fail_ends_it(tmp_path: Path) -> None:
-    textfile = tmp_path / "agent.prom"
-    reporter = Reporter(changed(keep_in(default_settings(), tmp_path), metrics={"textfile": textfile}), Notifier())
+    reporter = Reporter(keep_in(default_settings(), tmp_path), Notifier())
+    metrics = Metrics(lambda: reporter.status)
     lost = {"host": (Condition(kind="lost-root", text="placement had it"),)}
 
-    for outcome, conditions, told in (("unsafe", lost, 1), ("failed", {}, 1), ("unchanged", {"host": ()}, 0)):
+    for outcome, conditions, told in (("unsafe", lost, 1), ("failed", {}, 1), ("unchanged", {"host": ()}, None)):
         taken = RoundResult(outcomes={"host": outcome, "pool": "unchanged"}, conditions=conditions)
         reporter.done(taken, 1.0, again=False)
-        reporter.publish()
 
-        assert f'compute_node_agent_conditions{{kind="lost-root"}} {told}.0' in textfile.read_text(encoding="utf-8")
+        found = metrics.registry.get_sample_value("compute_node_agent_conditions", {"kind": "lost-root"})
+        assert found == told

@@ -7,6 +7,7 @@ little; only the waits are by the wall clock.
 """
 
 import os
+import re
 import statistics
 import sys
 import tempfile
@@ -25,7 +26,7 @@ import bcrypt
 import requests
 
 from agent.connect.choice import Choice, settings_for
-from agent.connect.senders import MeteredSender, operation
+from agent.connect.senders import MeteredSender
 from agent.service.rounds import Rounds
 from agent.service.status import WELL
 from beds import databases, keystone
@@ -70,6 +71,16 @@ SEARCHES_S = {  # docs/sizing.md, PostgreSQL, nova's limit of 1,000 candidates: 
     "devices": {"100": 0.04, "1000": 0.23, "5000": 1.14},
     "numa": {"100": 0.05, "1000": 0.37, "5000": 1.96},
 }
+
+
+UUID = re.compile(r"(?<=/)[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?=/|$)")
+NAME = re.compile(r"^/(traits|resource_classes)/[A-Z0-9_]+$")
+
+
+def operation(method: str, path: str) -> str:
+    """Return the kind of a request, for instance ``GET /resource_providers/{uuid}/inventories``."""
+    route = UUID.sub("{uuid}", path.partition("?")[0])
+    return f"{method} " + NAME.sub(r"/\1/{name}", route)
 
 
 @dataclass
