@@ -186,12 +186,12 @@ def load_settings(
             default_config_dirs=[],
             use_env=environment,
         )
+        resolve(conf)
     except (cfg.Error, OSError, UnicodeDecodeError) as error:
         where = ", ".join(map(str, [*named, *directories]))
         raise ConfigError(f"configuration {where}: {_tell_reading(error)}") from error
-    except RecursionError as error:  # from options that oslo.config reads here already, as those of the log
+    except RecursionError as error:  # from options that are read here already: those of the log and of a login
         raise ConfigError(f"configuration {', '.join(map(str, named))}: an option refers to itself") from error
-    resolve(conf)
     return _read_settings(Values(conf), [path.absolute().parent for path in named])
 
 

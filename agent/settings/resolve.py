@@ -6,16 +6,15 @@ A value may refer to another option as ``$name`` or ``${group.name}``.
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from oslo_config import cfg
 
 from agent.errors import ConfigError
 from agent.settings.options import LOGINS, register_auth, register_secrets
-from agent.settings.values import is_registered, mentions, place
+from agent.settings.values import is_registered, mentions
 
-LOGIN = ("auth_type", "auth_section")  # read first: they decide which other options exist
 DOLLAR = r"write a dollar sign itself as $$ or \$"
 UNRESOLVED = f"has a $ that refers to an option that no file gives; {DOLLAR}"
 SECRET = re.compile("pass|secret|token|key|credential|^code$")  # in an option's name: its value is not shown
@@ -26,15 +25,14 @@ def resolve(conf: cfg.ConfigOpts) -> None:
     Register the options that the files refer to and that the login needs, and take secrets from systemd.
 
     Raises:
-        ConfigError: a reference cannot be resolved, or a credential cannot be read.
+        ConfigError: a reference cannot be resolved, or a credential cannot be read. RecursionError: an option of a
+            login refers to itself.
     """
     for _ in range(2):  # the second time for the auth_type of an auth_section
-        _resolve_references(conf, LOGIN)
-        _check_login(conf, LOGIN)
+        _resolve_references(conf)
         register_auth(conf)
     _take_credentials(conf)
-    _resolve_references(conf)
-    _check_login(conf)
+    _resolve_references(conf, also="placement")  # also options of an auth_type that the files do not choose yet
 
 
 def literal(text: str) -> str:
@@ -42,40 +40,18 @@ def literal(text: str) -> str:
     return text.replace("$", r"\$")  # not $$: after a backslash, oslo.config would take the first one as escaped
 
 
-def _check_login(conf: cfg.ConfigOpts, names: Iterable[str] = ()) -> None:
-    """
-    Check that the login options of all services can be read, as keystoneauth reads them later.
-
-    ``names``: only these options; empty: all.
-
-    Raises:
-        ConfigError: an option refers to itself, or to an option that no file gives.
-    """
-    sections = () if names else tuple(filter(None, (conf[group].auth_section for group in LOGINS)))
-    for group in dict.fromkeys((*LOGINS, *sections)):
-        for name in tuple(names or conf[group]):
-            try:
-                conf[group][name]
-            except RecursionError as error:
-                raise ConfigError(f"{place(conf, group, name)}[{group}] {name} refers to itself") from error
-            except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError) as error:
-                raise ConfigError(f"{place(conf, group, name)}[{group}] {name} {UNRESOLVED}") from error
-            except (ValueError, cfg.Error):
-                continue  # keystoneauth reports a value of the wrong type, when that login is used
-
-
-def _resolve_references(conf: cfg.ConfigOpts, names: Iterable[str] = ()) -> None:
+def _resolve_references(conf: cfg.ConfigOpts, also: str = "") -> None:
     """
     Register options of other services that our values refer to, as ``$name`` or ``${group.name}``.
 
-    ``names``: only the values of these options; empty: of all.
+    ``also``: a group of which the options that nobody reads count too.
 
     Raises:
         ConfigError: no file gives such an option. It is misspelt, or has only a default in the other service.
     """
     given = {(group, name) for _, _, group, name, _ in mentions(conf)}
     for path, line, group, name, value in mentions(conf):
-        if (names and name not in names) or (group != "placement" and not is_registered(conf, group, name)):
+        if group != also and not is_registered(conf, group, name):
             continue
         for target, option in _references(value):
             if is_registered(conf, target or group, option) or is_registered(conf, target, option):
