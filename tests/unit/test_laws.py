@@ -12,6 +12,7 @@ from agent.connect.choice import Choice, open_driver, settings_for
 from agent.service.audits import Audited
 from agent.service.metrics import Metrics
 from agent.service.pass_result import result_of
+from agent.service.status import ServiceProcess, ServiceStatus
 from agent.sync.decide.hardware import Host
 from agent.sync.decide.laws import LAWS, Breach, Given, breaches, lawful, sentences
 from agent.sync.decide.view import Wishes
@@ -544,9 +545,8 @@ def test_a_pass_whose_plan_breaks_a_law_writes_nothing_and_is_counted(tmp_path: 
         "the plan breaks the law of twice: 16 CPUs are on offer on all providers together, and this host has 8"
     )
     assert "report it with the case" in done.notes[1]
-    metrics = Metrics()
-    for law in result_of(done, Audited()).broken:
-        metrics.broke(law)
+    metrics = Metrics(lambda: ServiceStatus(process=ServiceProcess("1", 1, 0.0)))
+    metrics.passed(result_of(done, Audited()), 1.0)
     name = "compute_node_agent_broken_laws_total"
     assert metrics.registry.get_sample_value(name, {"law": "twice"}) == 1
     assert metrics.registry.get_sample_value(name, {"law": "order"}) == 0
