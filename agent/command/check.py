@@ -113,7 +113,7 @@ def _check_service(settings: Settings) -> str:
     """Check what only ``run`` needs; skip the metrics port while the service runs, because the service holds it."""
     if settings.service.heal_policy:
         read_policy(settings.service.heal_policy)
-    address, port = settings.metrics.address, settings.metrics.port
+    address, port = settings.service.bind_address, settings.service.metrics_port
     if port and not _is_running(settings.folders.state):
         try:
             socket.create_server((address, port), family=family_of(address)).close()

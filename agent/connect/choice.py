@@ -354,6 +354,6 @@ def _embedded_dir(choice: Choice) -> Path:
 
 def _made_up(settings: Settings, scratch: Path) -> HostArchive:
     try:
-        return write_host(scratch, seed=settings.hypervisor.made_up.seed, shape=settings.hypervisor.made_up.shape)
+        return write_host(scratch, seed=settings.hypervisor.seed, shape=settings.hypervisor.shape)
     except OSError as error:
         raise StateError(f"cannot write the fake driver's host below {scratch}: {error.strerror}") from error

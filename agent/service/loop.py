@@ -202,7 +202,7 @@ def _check_lasting(before: Settings, after: Settings) -> None:
     """
     lasting = {
         "state_directory": before.folders.state != after.folders.state,
-        "metrics_port": before.metrics.port != after.metrics.port,
+        "metrics_port": before.service.metrics_port != after.service.metrics_port,
     }
     if changed := [name for name, differs in lasting.items() if differs]:
         raise ConfigError(f"[agent] {changed[0]} has changed: restart the service to apply it")

@@ -134,15 +134,15 @@ class Reporter:
         Raises:
             ConfigError: the port is in use, or not allowed.
         """
-        address = self._settings.metrics.address
-        if self._settings.metrics.port is None:
+        address, wanted = self._settings.service.bind_address, self._settings.service.metrics_port
+        if wanted is None:
             return
 
         try:
-            port = serve(self._metrics, address, self._settings.metrics.port, self._is_lively)
+            port = serve(self._metrics, address, wanted, self._is_lively)
         except OSError as error:
             raise ConfigError(
-                f"[agent] metrics_port: cannot listen on port {self._settings.metrics.port} of {address}: "
+                f"[agent] metrics_port: cannot listen on port {wanted} of {address}: "
                 f"{error.strerror}: choose another port, 0 for a free one, or another bind_address"
             ) from error
         where = f"[{address}]" if ":" in address else address

@@ -9,7 +9,7 @@ import os.path
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, TypeVar, get_origin, get_type_hints
 
 from oslo_config import cfg
 
@@ -24,34 +24,32 @@ from agent.settings.values import Values, mentions, one_line
 from drivers import INSIDE
 from drivers.policy import CephPool, DiskPlace, InstancesFolder, Policy, VolumeGroup
 
+T = TypeVar("T")
 DEFAULT_FILE = Path("/etc/compute-node-agent/compute-node-agent.conf")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MadeUpHost:
-    """The host that the fake driver makes up."""
-
-    seed: int  # the same seed makes the same host
-    shape: str  # its hardware, a key of ``drivers.fake.SHAPES``
+def _path(text: str | None) -> Path | None:
+    return Path(text) if text else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HypervisorSettings:
     """What the driver reads, and where."""
 
-    driver: str  # a name in ``drivers.NAMES``
-    libvirt_uri: str
+    driver: Annotated[str, "DEFAULT", "compute_driver"]  # a name in ``drivers.NAMES``
+    libvirt_uri: Annotated[str, "libvirt", "connection_uri", lambda uri: uri or "qemu:///system"]
     disk: DiskPlace
-    made_up: MadeUpHost
+    seed: Annotated[int, "fake", "seed"]  # of a made-up host: the same seed makes the same one
+    shape: Annotated[str, "fake", "shape"]  # its hardware, a key of ``drivers.fake.SHAPES``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IronicSettings:
     """Which of Ironic's nodes this agent reports."""
 
-    shard: str | None  # only nodes of this shard; None: of all
-    conductor_group: str | None  # only nodes of this conductor group, "": of none; None: of all
-    node_grace_s: int  # wait between two answers of Ironic that lack a node, before its provider is deleted
+    shard: Annotated[str | None, "ironic", "shard"]  # only nodes of this shard; None: of all
+    conductor_group: Annotated[str | None, "ironic", "conductor_group"]  # only nodes of it, "": of none; None: of all
+    node_grace_s: Annotated[int, "agent", "node_grace"]  # wait between two answers that lack a node, before it goes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,30 +74,25 @@ class OperatorFiles:
 class ChangeSettings:
     """How much may change without a person."""
 
-    shrink_fraction: float  # of a resource class; a plan that takes away more is refused
-    allow_reshape: bool  # whether sync and the service may convert the host
-    reshape_timeout_s: int
-    expect_timeout_s: int  # for which devices that a boot took away are expected back; 0: not at all
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricsSettings:
-    """Where metrics and health are shown."""
-
-    address: str  # numeric
-    port: int | None  # 0: a free port; None: no port
+    # Part of a resource class; a plan that takes away more is refused.
+    shrink_fraction: Annotated[float, "agent", "shrink_limit_percent", lambda percent: percent / 100]
+    allow_reshape: Annotated[bool, "agent", "allow_reshape"]  # whether sync and the service may convert the host
+    reshape_timeout_s: Annotated[int, "agent", "reshape_timeout"]
+    expect_timeout_s: Annotated[int, "agent", "expect_timeout"]  # for devices that a boot took away; 0: not at all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
     """What the service does, and when."""
 
-    interval_s: int  # between two regular passes
-    full_audit_interval_s: int
-    start_spread_s: int
-    stop_timeout_s: int
-    heal_policy: Path | None  # None: it repairs nothing
-    keep_cases: int  # how many cases of refused or failed passes to keep
+    interval_s: Annotated[int, "agent", "interval"]  # between two regular passes
+    full_audit_interval_s: Annotated[int, "agent", "full_audit_interval"]
+    start_spread_s: Annotated[int, "agent", "start_spread"]
+    stop_timeout_s: Annotated[int, "agent", "stop_timeout"]
+    heal_policy: Annotated[Path | None, "agent", "heal_policy", _path]  # None: it repairs nothing
+    keep_cases: Annotated[int, "agent", "keep_cases"]  # how many cases of refused or failed passes to keep
+    bind_address: Annotated[str, "agent", "bind_address"]  # of metrics and health; numeric
+    metrics_port: Annotated[int | None, "agent", "metrics_port"]  # 0: a free port; None: no port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +102,7 @@ class ApiSettings:
     source: cfg.ConfigOpts  # from which keystoneauth reads its own options
     placement_chosen: bool  # whether a file sets [placement] auth_type or auth_section
     nova_chosen: bool  # whether a file sets [nova] auth_type or auth_section: the audit asks nova only then
-    node_workers: int  # requests to placement that are under way at a time
+    node_workers: Annotated[int, "agent", "node_workers"]  # requests to placement that are under way at a time
 
 
 Role = Literal["sole", "beside", "audit"]
@@ -129,7 +122,6 @@ class Settings:
     changes: ChangeSettings
     audit_grace_s: int
     service: ServiceSettings
-    metrics: MetricsSettings
     apis: ApiSettings
     recorded: bool = False  # the nodes are host archives, which have their own identity
 
@@ -206,41 +198,43 @@ def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
     _check_own_names(values)
     settings = Settings(
         policy=build_policy(values),
-        hypervisor=HypervisorSettings(
-            driver=values.value("DEFAULT", "compute_driver"),
-            libvirt_uri=values.value("libvirt", "connection_uri") or "qemu:///system",
-            disk=_disk(values),
-            made_up=MadeUpHost(seed=values.value("fake", "seed"), shape=values.value("fake", "shape")),
-        ),
-        ironic=_read_ironic(values),
+        hypervisor=_filled(values, HypervisorSettings, disk=_disk(values)),
+        ironic=_filled(values, IronicSettings),
         folders=_read_folders(values, config_folders),
         operator_files=OperatorFiles(
             folder=Path(values.value("compute", "provider_config_location")),
             named=values.is_set("compute", "provider_config_location"),
         ),
         role=_read_role(values),
-        changes=ChangeSettings(
-            shrink_fraction=values.value("agent", "shrink_limit_percent") / 100,
-            allow_reshape=values.value("agent", "allow_reshape"),
-            reshape_timeout_s=values.value("agent", "reshape_timeout"),
-            expect_timeout_s=values.value("agent", "expect_timeout"),
-        ),
+        changes=_filled(values, ChangeSettings),
         audit_grace_s=values.value("agent", "audit_grace"),
-        service=_read_service(values),
-        metrics=MetricsSettings(
-            address=values.value("agent", "bind_address"),
-            port=values.value("agent", "metrics_port"),
-        ),
-        apis=ApiSettings(
+        service=_filled(values, ServiceSettings),
+        apis=_filled(
+            values,
+            ApiSettings,
             source=values.conf,
             placement_chosen=values.is_set("placement", "auth_type") or values.is_set("placement", "auth_section"),
             nova_chosen=values.is_set("nova", "auth_type") or values.is_set("nova", "auth_section"),
-            node_workers=values.value("agent", "node_workers"),
         ),
     )
     if values.problems:
         raise ConfigError(*dict.fromkeys((*values.problems, *slips_of_the_pen(values))))
     return settings
+
+
+def _filled(values: Values, kind: type[T], **others: object) -> T:
+    """
+    Return a value of this class, with ``others`` and with the options that its fields name.
+
+    Such a field is Annotated with group and name of its option, and maybe with what converts the option's value.
+    """
+    read: dict[str, object] = {}
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        if get_origin(hint) is Annotated:
+            group, option, *convert = hint.__metadata__
+            value = values.value(group, option)
+            read[name] = convert[0](value) if convert else value
+    return kind(**read, **others)
 
 
 def _read_folders(values: Values, config_folders: list[Path]) -> Folders:
@@ -290,25 +284,6 @@ def _read_role(values: Values) -> Role | None:
     return role
 
 
-def _read_ironic(values: Values) -> IronicSettings:
-    return IronicSettings(
-        shard=values.value("ironic", "shard"),
-        conductor_group=values.value("ironic", "conductor_group"),
-        node_grace_s=values.value("agent", "node_grace"),
-    )
-
-
-def _read_service(values: Values) -> ServiceSettings:
-    return ServiceSettings(
-        interval_s=values.value("agent", "interval"),
-        full_audit_interval_s=values.value("agent", "full_audit_interval"),
-        start_spread_s=values.value("agent", "start_spread"),
-        stop_timeout_s=values.value("agent", "stop_timeout"),
-        heal_policy=_path(values.value("agent", "heal_policy")),
-        keep_cases=values.value("agent", "keep_cases"),
-    )
-
-
 def _check_own_names(values: Values) -> None:
     """Refuse unknown options in the groups that only this agent has: there they must be misspelt."""
     for path, line, group, name, _ in mentions(values.conf):
@@ -330,7 +305,3 @@ def _tell_reading(error: Exception) -> str:
     elif isinstance(error, cfg.ConfigFilesNotFoundError):
         advice = ": check the path"
     return f"{one_line(error)}{advice}"
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text else None
