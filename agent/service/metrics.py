@@ -5,6 +5,7 @@ import socket
 import threading
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
@@ -24,8 +25,9 @@ from agent.sync.decide.laws import LAWS
 from agent.sync.outcome import Status
 from reportclient.errors import printable
 
-SILENT_S = 5  # how long a connection may stay silent before it is closed
+ASKING_S = 5  # how long a connection may take in all, and stay silent, before it is closed
 NAME, EXPORTER = "compute_node_agent", "openstack_placement_resource"  # begin the names of metrics
+MOST_ASKING = 16  # connections at a time
 _EXPORTED = {  # metrics with the names of openstack-exporter, for its dashboards: fields of ``Stock``
     "total": "Total of a class of a provider.",
     "reserved": "What is reserved of it.",
@@ -138,17 +140,46 @@ def _gauge(name: str, text: str, labels: list[str], rows: Mapping[Any, float]) -
 class _Quiet(WSGIRequestHandler):
     """Does not log the requests of probes, and closes a connection that stays silent."""
 
-    timeout = SILENT_S
+    timeout = ASKING_S
 
     def log_message(self, *_args: object) -> None:
         return
 
 
 class _Server(ThreadingWSGIServer):
-    """Answers each request in its own thread, and does not log connections that clients break."""
+    """
+    Answers each request in its own thread, and does not log connections that clients break.
+
+    A connection beyond ``MOST_ASKING`` is closed at once, and each one after ``ASKING_S``: slow clients would take all
+    threads and descriptors of the service.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._room = threading.BoundedSemaphore(MOST_ASKING)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        deadline = threading.Timer(ASKING_S, _end, (request,))
+        deadline.start()
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            deadline.cancel()
+            self._room.release()
 
     def handle_error(self, *_args: object) -> None:
         return
+
+
+def _end(connection: socket.socket) -> None:
+    with suppress(OSError):  # it ended by itself
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def family_of(address: str) -> socket.AddressFamily:
