@@ -8,8 +8,9 @@ from drivers.devices.odd import set_apart
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.facts import Devices, NetDevice, OddDevice, PciFunction
 from drivers.host.archive import Document
+from drivers.host.parse import parse_inet6, parse_routes
 from drivers.host.routes import ROUTED, list_routed
-from drivers.host.sysfs import KernelFiles
+from drivers.host.sysfs import MAX_TABLE_BYTES, KernelFiles
 
 REPRESENTOR = re.compile(r"(c\d+)?pf\d+\w*")  # devlink's names: "pf0vf1", "c1pf0sf2"; not an uplink's, "p0"
 LONGEST_TYPE = 9  # digits
@@ -103,10 +104,18 @@ def parse_represented(document: Document) -> str | None:
 
 
 def _probe_host_interfaces(files: KernelFiles) -> frozenset[str] | None:
-    """Return the interfaces with an address or a route, but for IPv6's of link scope; None where that is unreadable."""
+    """
+    Return the interfaces with an address or a route, but for IPv6's of link scope; None where that is unreadable.
+
+    An archive of an older agent has the IPv4 routes of the table main alone, each with one next hop.
+    """
     try:
-        routed = files.ask(ROUTED, list_routed)
-        return frozenset(routed.text.split()) if routed else frozenset()
+        if routed := files.ask(ROUTED, list_routed):
+            return frozenset(routed.text.split())
+        routes, addresses = (files.read(f"proc/net/{name}", MAX_TABLE_BYTES) for name in ("route", "if_inet6"))
+        return (parse_routes(routes) if routes else frozenset()) | (
+            parse_inet6(addresses) if addresses else frozenset()
+        )
     except DiscoveryError:
         return None
 

@@ -12,6 +12,7 @@ from drivers.errors import DiscoveryError, Vanished
 from drivers.host.archive import Document, read_text, refuse_outside
 
 MAX_FILE_BYTES = 64 * 1024  # the kernel writes attributes of one page
+MAX_TABLE_BYTES = 16 * 1024 * 1024  # 131,071 lines of /proc/net/route; a host archive's files have the same limit
 UNREAD = "\0"  # in a host archive: the file could not be read; no file of text has this byte
 GONE = (errno.ENODEV, errno.ENXIO)  # the file's device was removed after the file was opened
 
@@ -29,20 +30,20 @@ class KernelFiles:
         """Return the same files, such that the text of each one that is read goes into ``files``: name -> text."""
         return KernelFiles(Path(self._root or "/"), live=self.live, record=files)
 
-    def read(self, name: str) -> Document | None:
+    def read(self, name: str, most: int = MAX_FILE_BYTES) -> Document | None:
         """
         Read one file; None when there is no such file, or the device's driver does not support it (EOPNOTSUPP).
 
         Raises:
             DiscoveryError: the file cannot be read.
-            MalformedFact: it is not text, or longer than MAX_FILE_BYTES; or a link of an archive leads out of it.
+            MalformedFact: it is not text, or longer than ``most`` bytes; or a link of an archive leads out of it.
             Vanished: its device went away.
         """
         path = f"{self._root}/{name}"
         if not self.live:
             refuse_outside(path, self._root or "/")
         try:
-            text = read_text(path, MAX_FILE_BYTES)
+            text = read_text(path, most)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -77,13 +78,13 @@ class KernelFiles:
 
     def ask(self, name: str, answer: Callable[[], str]) -> Document | None:
         """
-        Return what the kernel answers on a live host; of an archive the file, None where it has none.
+        Return what the kernel answers on a live host; of an archive the file, None where an older agent recorded it.
 
         Raises:
             DiscoveryError: the kernel does not answer (OSError of ``answer``); or as ``read``.
         """
         if not self.live:
-            return self.read(name)
+            return self.read(name, MAX_TABLE_BYTES)
         record = {} if self._record is None else self._record
         try:
             record[name] = answer()

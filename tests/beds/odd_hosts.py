@@ -202,6 +202,8 @@ class OddHost:
                 "<domainCapabilities><domain>kvm</domain><machine>pc-i440fx-7.2</machine><arch>x86_64</arch>"
                 "<devices/></domainCapabilities>"
             ),
+            "proc/net/route": "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n",
+            "proc/net/if_inet6": "",
         }
         for device in self.devices:
             files |= dict(device.files)

@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import CpuMap, Devices, NetDevice, PciFunction, SevKernel
+from drivers.host.archive import Document
 from drivers.host.kernel import probe_offline, probe_sev, probe_tdx
+from drivers.host.parse import parse_inet6, parse_routes
 from drivers.host.pci_functions import complete
 from drivers.host.routes import ROUTED, list_routed
-from drivers.host.sysfs import MAX_FILE_BYTES, KernelFiles
+from drivers.host.sysfs import MAX_FILE_BYTES, MAX_TABLE_BYTES, KernelFiles
 from hardware import card, plain
 
 FOLDER = "sys/bus/pci/devices/0000:05:00.0"
@@ -194,7 +196,7 @@ def test_a_live_kernel_that_is_too_old_to_tell_is_no_device_that_went(tmp_path: 
 def test_whatever_a_file_holds_it_is_a_fact_an_odd_device_or_an_error_and_never_fewer_devices(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        for name in (f"{FOLDER}/power_state", f"{FOLDER}/vendor/kind", ROUTED):
+        for name in (f"{FOLDER}/power_state", f"{FOLDER}/vendor/kind", "proc/net/route", "proc/net/if_inet6"):
             write(root, name, data)
         said = ""
         found = Devices()
@@ -220,8 +222,10 @@ def test_kvm_amd_tells_what_it_was_loaded_with(tmp_path: Path) -> None:
     assert probe_sev(KernelFiles(tmp_path)) == SevKernel(sev=True, sev_es=False, sev_snp=False)
 
 
-def test_interfaces_of_all_tables_and_next_hops_or_in_a_bond_carry_the_hosts_own_traffic(tmp_path: Path) -> None:
-    write(tmp_path, ROUTED, "ens1\nens3\n")
+def test_interfaces_with_routes_or_addresses_or_in_a_bond_carry_the_hosts_own_traffic(tmp_path: Path) -> None:
+    write(tmp_path, "proc/net/route", "Iface\tDestination\tGateway\nens1\t00000000\t0100000A\n")
+    inet6 = "fe80000000000000 03 40 20 80 ens2\n20010db800000000 04 40 00 80 ens3\n"
+    write(tmp_path, "proc/net/if_inet6", inet6)
     write(tmp_path, "sys/class/net/ens4/master/ifindex", "7\n")
     function = plain(net_devices=tuple(NetDevice(f"ens{n}") for n in range(1, 6)))
 
@@ -234,7 +238,7 @@ def test_an_interface_below_one_that_has_the_hosts_routes_carries_that_traffic_t
     tmp_path: Path,
 ) -> None:
     """A VLAN, as the kernel links it; it has no ``master``."""
-    write(tmp_path, ROUTED, "ens1.100\n")
+    write(tmp_path, "proc/net/route", "Iface\tDestination\tGateway\nens1.100\t00000000\t0100000A\n")
     above = "sys/class/net/ens1/upper_ens1.100/ifindex"
     write(tmp_path, above, "9\n")
     write(tmp_path, "sys/class/net/ens2/upper_macvtap0/ifindex", "10\n")  # a guest's, without an address of the host
@@ -249,6 +253,16 @@ def test_an_interface_below_one_that_has_the_hosts_routes_carries_that_traffic_t
         write(tmp_path / "archive", name, text)
     assert above in kept
     assert probe(tmp_path / "archive", function) == (found,)
+
+
+def test_an_archive_has_the_interfaces_of_all_tables_and_next_hops(tmp_path: Path) -> None:
+    write(tmp_path, ROUTED, "ens1\nens3\n")
+    (tmp_path / "proc/net/route").mkdir(parents=True)  # not needed, whatever it is
+    function = plain(net_devices=tuple(NetDevice(f"ens{n}") for n in range(1, 4)))
+
+    (found,) = probe(tmp_path, function)
+
+    assert [net.carries_host_traffic for net in found.net_devices] == [True, False, True]
 
 
 def done(error: int = 0, flags: int = 0) -> bytes:
@@ -271,7 +285,7 @@ def test_a_part_of_the_kernels_routes_is_no_answer(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_live_kernel_lists_interfaces_with_addresses_and_a_record_keeps_them(tmp_path: Path) -> None:
-    """``lo`` has an address wherever tests run."""
+    """``lo`` has an address wherever tests run; proc/net/route of this root does not exist."""
     function = plain("0000:06:00.0", net_devices=(NetDevice("lo"), NetDevice("ens9")))
     write(tmp_path, "sys/bus/pci/devices/0000:06:00.0/vendor", "0x8086\n")
     kept: dict[str, str] = {}
@@ -297,14 +311,37 @@ def test_a_kernel_that_does_not_answer_is_recorded_as_one_that_cannot_be_read(tm
     assert [net.carries_host_traffic for net in found.net_devices] == [None]
 
 
-def test_routes_that_cannot_be_read_leave_only_open_whether_an_interface_is_the_hosts(tmp_path: Path) -> None:
-    (tmp_path / ROUTED).mkdir(parents=True)
+@pytest.mark.parametrize("name", ["route", "if_inet6"])
+def test_tables_that_cannot_be_read_leave_only_open_whether_an_interface_is_the_hosts(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "proc/net" / name).mkdir(parents=True)
     write(tmp_path, "sys/class/net/ens1/master/ifindex", "7\n")
 
     found, quiet = probe(tmp_path, plain(net_devices=(NetDevice("ens1"), NetDevice("ens2"))), plain("0000:06:00.0"))
 
     assert [net.carries_host_traffic for net in found.net_devices] == [True, None]
     assert quiet == plain("0000:06:00.0")
+
+
+def test_tables_of_thousands_of_routes_and_addresses_are_read_up_to_a_limit(tmp_path: Path) -> None:
+    """The kernel pads each route to 128 bytes; hosts with BGP or Calico have thousands."""
+    write(tmp_path, "proc/net/route", "Iface".ljust(127) + "\n" + ("ens1\t0A000000".ljust(127) + "\n") * 5000)
+    write(tmp_path, "proc/net/if_inet6", "20010db800000000 04 40 00 80 ens3\n" * 5000)
+    function = plain(net_devices=tuple(NetDevice(f"ens{n}") for n in range(1, 4)))
+
+    assert [net.carries_host_traffic for net in probe(tmp_path, function)[0].net_devices] == [True, False, True]
+
+    write(tmp_path, "proc/net/route", b"Iface\n" + b"\n" * MAX_TABLE_BYTES)
+    assert {net.carries_host_traffic for net in probe(tmp_path, function)[0].net_devices} == {None}
+
+
+def test_tables_of_another_form_are_errors() -> None:
+    with pytest.raises(MalformedFact, match="does not begin"):
+        parse_routes(Document("garbage\n", "route"))
+    assert parse_routes(Document("", "route")) == parse_routes(Document("Iface\n\n", "route")) == frozenset()
+    with pytest.raises(MalformedFact, match="2 fields where six belong"):
+        parse_inet6(Document("a b\n", "if_inet6"))
 
 
 def test_the_kernel_tells_the_cell_of_a_cpu_that_is_off(tmp_path: Path) -> None:
