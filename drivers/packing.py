@@ -40,7 +40,6 @@ def pack(
     stock: Mapping[Slot, Inventory],
     parents: Mapping[str, str | None],
     held: Mapping[tuple[str, str, str], int],
-    kept: Mapping[Slot, str],
 ) -> tuple[list[Parcel], list[str]]:
     """
     Return the parcels of all loads with their places, and a sentence for each demand that finds no room.
@@ -48,7 +47,6 @@ def pack(
     The largest loads come first. A load goes whole to one child of the root and the providers below it, where these
     have room (a cell has CPUs and memory); else each class goes to one provider; else a class is split. ``held`` is
     what consumers already have in their final places, by (consumer, provider, class): limits apply to the sum.
-    ``kept`` is the advice for slots of which this agent itself reserves some.
     """
     left = dict(room)
     placed: list[Parcel] = []
@@ -62,7 +60,7 @@ def pack(
             if missing:
                 homeless.append(
                     f"consumer {demand.consumer} has {demand.amount} {demand.resource_class}, and {missing} of them "
-                    f"find no room on {', '.join(demand.places)}{_advice(demand, left, limits, kept)}"
+                    f"find no room on {', '.join(demand.places)}{_advice(demand, left, limits)}"
                 )
                 continue
             placed += _fill(demand, parts)
@@ -96,16 +94,15 @@ def limit(stock: Inventory, held: int = 0) -> Limit:
     return Limit(max(1, stock.min_unit - held), stock.max_unit - held, stock.step_size, held)
 
 
-def _advice(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limit], kept: Mapping[Slot, str]) -> str:
-    """Return what a person can do about a demand without room: the end of a sentence, or another sentence."""
+def _advice(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limit]) -> str:
+    """Return what a person can do about a demand without room: the end of a sentence."""
     slots = [(place, demand.resource_class) for place in demand.places]
     loose = {slot: replace(limits[slot], step=1) for slot in slots}
     empty = dict.fromkeys(slots, demand.amount)
     if any(_finds(demand, room, loose) and not _finds(demand, room, limits) for room in (left, empty)):
         steps = ", ".join(str(step) for step in sorted({limits[slot].step for slot in slots}))
         return f", which give it in steps of {steps} only: resize or move that guest first"
-    ours = [kept[slot] for slot in slots if slot in kept]
-    return f". {ours[0]}" if ours else ": make room there, or raise the allocation ratio"
+    return ": make room there, or raise the allocation ratio"
 
 
 def _together(

@@ -69,7 +69,7 @@ def plan_moves(
         decided += sure
         floating += [loads] if loads else []
     room = room_after(question, decided, problems)
-    packed, homeless = pack(floating, room, question.stock, question.parents, amounts(decided), question.kept)
+    packed, homeless = pack(floating, room, question.stock, question.parents, amounts(decided))
     problems += homeless
     if problems:
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""

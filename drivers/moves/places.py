@@ -240,12 +240,11 @@ def room_after(question: Question, decided: Iterable[Parcel], problems: list[str
     for consumer, provider, name in sorted(moved):
         stock, amount = question.stock[provider, name], arriving[consumer, provider, name]
         if used[provider, name] > max(stock.capacity, before.get((provider, name), 0)):
-            advice = question.kept.get((provider, name))
             problems.append(
                 f"consumer {consumer} has {amount} {name} that belong on {provider}. With this, {used[provider, name]} "
                 f"{name} would be used on {provider}, but the capacity is {stock.capacity} ((total {stock.total} - "
-                f"reserved {stock.reserved}) * ratio {stock.allocation_ratio:g})"
-                + (f". {advice}" if advice else f": make room on {provider}, or lower the reserved amount")
+                f"reserved {stock.reserved}) * ratio {stock.allocation_ratio:g}): make room on {provider}, or "
+                f"see why it is reserved (compute-node-agent explain {provider} {name})"
             )
         elif not limit(stock).takes(amount):
             problems.append(

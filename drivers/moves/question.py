@@ -7,7 +7,7 @@ from drivers.strangers import without_host_classes
 from drivers.words import Words
 from reportclient.allocations import Holdings, Observed
 from reportclient.names import HUGE, NO_DEVICES
-from reportclient.reserve import UNHEALTHY, reserved_by_operator
+from reportclient.reserve import reserved_by_operator
 from reportclient.tree import ObservedTree, ProviderTree
 
 
@@ -73,7 +73,6 @@ class Question(Change):
             for provider in desired
             for name, stock in provider.inventories.items()
         }
-        self.kept = _kept(desired, self._ours)
         self.words = Words(holdings)
         self.stand_ins = stand_ins
         self.former = former
@@ -134,16 +133,3 @@ class Question(Change):
 def named(consumer: str, guest: str) -> str:
     """Name a consumer for people, with its guest where that is another uuid."""
     return f"consumer {consumer}" if consumer == guest else f"consumer {consumer} (its guest is {guest})"
-
-
-def _kept(desired: ProviderTree, ours: Mapping[Slot, int]) -> dict[Slot, str]:
-    """Return advice for each slot of which this agent reserves some for unhealthy devices: how much, and what to do."""
-    unhealthy = {provider.name for provider in desired if UNHEALTHY in provider.traits}
-    return {
-        (provider, name): (
-            f"This agent reserves {amount} {name} of {provider} while devices are unhealthy: wait until they are "
-            f"healthy again, or move that guest away (compute-node-agent explain {provider} {name} shows the fault)"
-        )
-        for (provider, name), amount in ours.items()
-        if amount > 0 and provider in unhealthy
-    }

@@ -36,7 +36,7 @@ from reportclient.forecast import forecast
 from reportclient.names import BANDWIDTH, HUGE, NO_DEVICES
 from reportclient.ownership import MARKER, Names, Ownership
 from reportclient.plan import Create, Delete, EnsureTraits, Plan, Reshape, SetTraits, check_use
-from reportclient.reserve import HELD, KEEP, UNHEALTHY
+from reportclient.reserve import HELD
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 from strategies import ROOT_UUID
 
@@ -440,32 +440,6 @@ def test_a_class_that_may_stand_for_something_else_is_no_other_name(name: str, n
     before = holding(Allocation("stranger", CARD, name, 2), of=tree(card={name: 8}))
 
     assert moves(before, tree(card=now)) == ()
-
-
-@pytest.mark.parametrize(
-    ("traits", "advice"),
-    [
-        pytest.param(
-            {UNHEALTHY},
-            "ratio 1). This agent reserves 4 VGPU of host_card while devices are unhealthy: wait",
-            id="ours",
-        ),
-        pytest.param(
-            {UNHEALTHY, f"{KEEP}4_VGPU"},
-            "ratio 1): make room on host_card, or lower the reserved amount",
-            id="an operator's",
-        ),
-        pytest.param({UNHEALTHY, f"{KEEP}1_VGPU"}, "ratio 1). This agent reserves 3 VGPU", id="both's"),
-    ],
-)
-def test_advice_about_what_is_reserved_can_be_followed(traits: set[str], advice: str) -> None:
-    before = holding(Allocation("a", "host", "VGPU", 1), of=tree({"VGPU": 8}))
-    stock = {"VGPU": Inventory(total=4, reserved=4)}
-    ill = Provider(name=CARD, parent="host", inventories=stock, traits=frozenset(traits))
-    desired = ProviderTree((*tree().providers, ill, *tree(other={"VGPU": 4}).providers[1:]))
-
-    with pytest.raises(Unplaceable, match=re.escape(advice)):
-        moves(before, desired, known(Holding("a", CARD, "VGPU", 1)))
 
 
 @pytest.mark.parametrize("others", [0, 4096], ids=["room", "no room either"])

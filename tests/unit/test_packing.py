@@ -39,7 +39,7 @@ def test_a_consumer_gets_no_more_and_no_less_than_a_provider_gives(
     stock["x", "A"] = Inventory(total=9, **limits)
     parents = {"h": None, "c": "h", "x": "c", "y": "c"}
 
-    parcels, homeless = pack([load], dict.fromkeys(stock, 7), stock, parents, {("a", "x", "A"): held}, {})
+    parcels, homeless = pack([load], dict.fromkeys(stock, 7), stock, parents, {("a", "x", "A"): held})
 
     assert sorted(f"{one.provider}>{one.to_provider} {one.resource_class} {one.amount}" for one in parcels) == found
     assert homeless == []
