@@ -27,6 +27,10 @@ from reportclient.errors import mask
 
 LOG = logging.getLogger(__name__)
 HOST_CPU = "host"  # name of the host's own CPU in ``expand``, beside the names of CPU models
+ADVICE = (  # where no connection can be opened
+    "start libvirtd (systemctl start libvirtd), run as root or as a user of the group libvirt, and check [libvirt] "
+    "connection_uri"
+)
 DOMAIN_STATES = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
 
 
@@ -266,7 +270,7 @@ class LiveConnection:
             yield
             LOG.info("read %s from libvirt seconds=%.1f", what, time.monotonic() - started)
         except libvirt.libvirtError as error:
-            advice = _advice(str(error)) if self._open is None else "see libvirtd's log"
+            advice = ADVICE if self._open is None else "see libvirtd's log"
             where, said = mask(f"libvirt at {self.uri}"), mask(str(error))
             self._drop_broken()
             if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_NO_NODE_DEVICE):
@@ -311,16 +315,3 @@ def _device_kinds() -> int:
         | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV
         | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_VDPA
     )
-
-
-def _advice(message: str) -> str:
-    """Return what to do after an error of opening a connection."""
-    if "system bus" in message:
-        return "run as root: for other users libvirt asks polkit over D-Bus, which does not answer here"
-    if "keepalive" in message:
-        return "does libvirtd hang? see its log, and restart it"
-    if "ermission denied" in message or "authentication" in message:
-        return "run as root, or as a user of the group libvirt"
-    if "No such file" in message or "refused" in message:
-        return "start libvirtd (systemctl start libvirtd), or set [libvirt] connection_uri"
-    return "check [libvirt] connection_uri"
