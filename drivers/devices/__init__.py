@@ -10,15 +10,15 @@ from collections.abc import Iterable
 from drivers.by_suffix import BySuffix
 from drivers.devices.encryption import encryption_stock
 from drivers.devices.inventories import DeviceStock, libvirt_name, nova_name
-from drivers.devices.match import beyond_nova
+from drivers.devices.match import Ruled, beyond_nova, find_rules, left_to_neutron, of_the_host
 from drivers.devices.mdev import idle_types, mdev_stock
 from drivers.devices.odd import undecided_units
 from drivers.devices.pci_cards import pci_stock
 from drivers.devices.pmem import pmem_stock
-from drivers.devices.unused import unused_rules
 from drivers.errors import PolicyError
-from drivers.facts import HIGHEST_DOMAIN, HostFacts
-from drivers.policy import DevicePolicy
+from drivers.facts import HIGHEST_DOMAIN, HostFacts, PciFunction
+from drivers.policy import DevicePolicy, DeviceRule
+from drivers.rules import matches
 
 
 def device_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> tuple[DeviceStock, ...]:
@@ -63,7 +63,44 @@ def idle_devices(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
         f"{', '.join(map(str, far))}: left out, as nova cannot give a guest a device whose PCI domain is above "
         f"{HIGHEST_DOMAIN:x}"
     )
-    return (*unused_rules(facts, policy), *((left_out,) if far else ()), *idle_types(facts, policy.mdevs))
+    return (*_unused_rules(facts, policy), *((left_out,) if far else ()), *idle_types(facts, policy.mdevs))
+
+
+def _unused_rules(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
+    """Return a sentence for each rule that offers nothing here or what the host uses, for each card left to Neutron."""
+    ruled = find_rules(facts.devices, policy)
+    used, ignored = {rule.number for rule in ruled.rules.values()}, policy.rules and not policy.report
+    return (
+        *(
+            f"[pci] device_spec rule {rule.number} applies to no device of this host: "
+            f"{'; '.join(_reasons(rule, ruled))}"
+            for rule in policy.rules
+            if rule.number not in used
+        ),
+        *((*left_to_neutron(ruled), *of_the_host(ruled)) if policy.report else ()),
+        *(["[pci] device_spec has no effect without report_in_placement = true"] if ignored else ()),
+    )
+
+
+def _reasons(rule: DeviceRule, ruled: Ruled) -> list[str]:
+    """Return each reason once, with the first of the devices that it applies to."""
+    meant = [one for one in ruled.functions.values() if matches(rule, one)]
+    found = {_reason(one, ruled): one.address for one in reversed(meant)}
+    reasons = [why.format(address=address) for why, address in reversed(found.items())]
+    return reasons or ["no device fits its devname, address, vendor_id and product_id"]
+
+
+def _reason(one: PciFunction, ruled: Ruled) -> str:
+    """Return why a function that matches does not count for a rule, with a place for its address."""
+    if not one.can_be_given:
+        why = "is a bridge" if one.ids.is_bridge else f"has a PCI domain above {HIGHEST_DOMAIN:x}"
+        return f"{{address}} {why}, which cannot be offered"
+    if one.address in ruled.rules:
+        return f"rule {ruled.rules[one.address].number} matches {{address}} first"
+    return (
+        f"remote_managed needs the serial number of the card, and libvirt shows none in the vital product data (VPD) "
+        f"of {one.counted_on} and of its VF {{address}}: look at virsh nodedev-dumpxml"
+    )
 
 
 def present(facts: HostFacts) -> frozenset[str]:
