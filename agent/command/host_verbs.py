@@ -40,8 +40,7 @@ from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
 from agent.sync.approval import approve, withdraw
-from agent.sync.case_archive import check_folder
-from agent.sync.convert import Agreement, convert, convert_approved, sync_node, sync_saved
+from agent.sync.convert import Agreement, convert, convert_approved, sync_node
 from agent.sync.decide.additions import add
 from agent.sync.decide.checks import Verdict, conditions_on, judge
 from agent.sync.decide.feature import Draft
@@ -50,7 +49,6 @@ from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode, conditions_left
 from agent.sync.outcome import Outcome, Status
-from agent.sync.plan_file import read_plans, write_plans
 from agent.sync.pool_node import pool_nodes
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee
@@ -119,13 +117,9 @@ def plan(options: argparse.Namespace) -> Report:
     wishes = wishes_of(options)
     records: list[Foreseen] = []
     remarks: list[str] = []
-    drafts: list[tuple[ComputeNode, Draft]] = []
-    if options.out:
-        check_folder(options.out, "file")
     with open_host(options) as host:
         for one in (*pool_nodes(host), host):
             draft, verdict, said = _look(one, wishes, options)
-            drafts.append((one, draft))
             records.append(_foreseen(one.name, draft, verdict))
             doing = "stop here" if verdict.refused is Status.RESHAPE_NEEDED else "refuse this"
             remarks += [*said, *(f"sync would {doing}: {note}" for note in verdict.notes)]
@@ -133,10 +127,7 @@ def plan(options: argparse.Namespace) -> Report:
             remarks += [f"sync would do this all the same: {note}" for note in reserved]
             if not draft.identified:
                 remarks.append(f"{one.name} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
-    if options.out:
-        write_plans(options.out, drafts)
-        remarks.append(f"saved: compute-node-agent sync --plan {options.out} carries out this, or nothing")
-    ending = Exit.DIFFERENCES if any(draft.plan.operations for _, draft in drafts) else Exit.DONE
+    ending = Exit.DIFFERENCES if any(one.forecast.shown.plan.operations for one in records) else Exit.DONE
     return _foreseen_report(records, print_foreseen, ending, remarks)
 
 
@@ -258,14 +249,12 @@ def _forecast(
 def sync(options: argparse.Namespace) -> Report:
     """Run one pass over this host, and over the pool that its agent reports; one that fails does not stop the other."""
     wishes = wishes_of(options)
-    saved = read_plans(options.plan) if options.plan else None
     outcomes, remarks = list[Outcome](), list[str]()
     with open_host(options, writes=True) as host:
         nodes = (*pool_nodes(host), host)
         for one in nodes:
             with _noted(one, outcomes, alone=len(nodes) == 1):
-                one_saved = None if saved is None else saved.get(one.name)
-                outcomes.append(sync_node(one, wishes) if saved is None else sync_saved(one, one_saved, wishes))
+                outcomes.append(sync_node(one, wishes))
             remarks += doubts(one.settings, outcomes[-1].survey)
     return replace(_ended_report(outcomes, print_outcome), remarks=remarks)
 

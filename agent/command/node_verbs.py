@@ -29,7 +29,7 @@ NO_NODES = (
 )
 _GRAVITY = (Exit.DONE, Exit.DIFFERENCES, Exit.REFUSED, Exit.ERROR)  # of many nodes the gravest ending counts
 # Attributes of options that only a hypervisor has.
-_HOST_OPTIONS = ("host", "rename_from", "out", "plan", "picture")
+_HOST_OPTIONS = ("host", "rename_from", "picture")
 
 
 def discover_nodes(options: argparse.Namespace) -> Report:

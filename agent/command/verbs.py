@@ -31,7 +31,6 @@ from agent.command.verb_options import (
     only_the_case,
     parse_consumer_type,
     parse_digest,
-    parse_new_file,
     parse_uuid,
 )
 
@@ -97,12 +96,6 @@ _TABLE = (
         help="show what a pass would change; writes nothing",
         options=(
             RENAME,
-            Option(
-                "--out",
-                "save the plan in this file, for sync --plan; replaces such a file",
-                metavar="FILE",
-                type=parse_new_file,
-            ),
             CASE,
             PICTURE,
             ALL,
@@ -115,9 +108,7 @@ _TABLE = (
             ),
         ),
         contradictions=(
-            *only_the_case(
-                "save", "out", "rename_from", "host", "config_file", "config_dir", "embedded", "embedded_dir"
-            ),
+            *only_the_case("save", "rename_from", "host", "config_file", "config_dir", "embedded", "embedded_dir"),
         ),
         decides=("rename_from",),
     ),
@@ -129,12 +120,6 @@ _TABLE = (
         options=(
             RENAME,
             Option("--force", "shrink inventories to what the host has now, even below what guests use"),
-            Option(
-                "--plan",
-                "carry out only the plan in this file, which plan --out wrote",
-                metavar="FILE",
-                type=Path,
-            ),
             TAKE_OVER,
             ALL,
         ),

@@ -15,7 +15,6 @@ from tenacity import (
 )
 
 from agent.state.locks import locked
-from agent.state.memory import same_place
 from agent.sync.approval import find_approval, forget_approval
 from agent.sync.decide.checks import judge
 from agent.sync.decide.feature import Draft
@@ -23,7 +22,6 @@ from agent.sync.decide.owner import only_audits
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
-from agent.sync.plan_file import SavedPlan
 from agent.sync.run import Agree, foresee, outcome_of, run_pass
 from reportclient.errors import Conflict, Unavailable
 from reportclient.plan import Outline
@@ -71,7 +69,7 @@ def _log_retry(name: str, state: RetryCallState) -> None:
     LOG.info("the conversion begins again node=%s seconds=%.1f reason=%s", name, state.upcoming_sleep, error)
 
 
-def sync_node(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree | None = None) -> Outcome:
+def sync_node(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
     """
     Run the pass of the verb ``sync``: a conversion if ``[agent] allow_reshape`` is true, else a pass without moves.
 
@@ -80,21 +78,7 @@ def sync_node(node: ComputeNode, wishes: Wishes = Wishes(), agree: Agree | None 
     Raises:
         as ``convert``.
     """
-    return convert(node, wishes, agree) if node.settings.changes.allow_reshape else run_pass(node, wishes, agree)
-
-
-def sync_saved(node: ComputeNode, saved: SavedPlan | None, wishes: Wishes = Wishes()) -> Outcome:
-    """
-    Run the pass of the verb ``sync`` if its plan is the saved one, or the rest of it.
-
-    Raises:
-        as ``convert``.
-    """
-    if saved is None or not same_place(saved.where, node.where):
-        of = "no plan of this host" if saved is None else f"a plan for {saved.where}, and this is {node.where}"
-        return Outcome(node=node.name, status=Status.OTHER_PLAN, reasons=(f"{node.name}: the file has {of}",))
-    agreement = Agreement(saved.digest, again="look at it again, and save it with plan --out")
-    return sync_node(node, replace(wishes, agreed=saved.digest), agreement)
+    return convert(node, wishes) if node.settings.changes.allow_reshape else run_pass(node, wishes)
 
 
 def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:

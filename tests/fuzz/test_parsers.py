@@ -318,16 +318,6 @@ def _read(world: World, seed: Seed, data: bytes) -> int:
     return run(*seed.arguments, path)
 
 
-def plan_file(world: World, drawn: Drawn) -> tuple[Callable[[], object], str]:
-    path = world.folder / "plan.json"
-    if not (kept := world.folder / "plan.kept").exists():
-        other = write_config({"compute": {"layout": "flat"}}, world.folder / "flat.conf")
-        done = run_agent("plan", *world.embedded, "--config-file", other, "--out", kept)
-        assert kept.exists(), done.err
-    path.write_bytes(_resealed(kept.read_text(encoding="utf-8"), drawn))
-    return partial(run, "sync", "--plan", path, *world.embedded), str(drawn[2])
-
-
 def _resealed(text: str, drawn: Drawn) -> bytes:
     """A sealed file that is changed; mostly sealed anew, as somebody does who means it."""
     if drawn[0] % 8 == 0:
@@ -432,7 +422,6 @@ TARGETS: Mapping[str, Callable[[World, Drawn], tuple[Callable[[], object], str]]
     "answers of placement": lambda world, drawn: answered(world, world.cases, "placement", drawn),
     "answers of Ironic": lambda world, drawn: answered(world, (world.ironic,), "ironic", drawn),
     "answers of nova": lambda world, drawn: answered(world, (world.nova,), "nova", drawn),
-    "plan file": plan_file,
     "approval and status": approval,
     "YAML files": yaml_file,
     "request file": request_file,
