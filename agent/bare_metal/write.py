@@ -7,12 +7,12 @@ pass.
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from agent.bare_metal.context import BareMetalNodes, Task, node_outcome
 from agent.bare_metal.vocabulary import Vocabulary
 from agent.state.node_records import KnownNode
-from agent.sync.attempts import Attempts
 from agent.sync.decide.laws import Given, lawful
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
@@ -51,14 +51,12 @@ def settle(writing: Writing, task: Task) -> Settled:
     """Write one node; read it and plan again where others write on it too."""
     uuid, bare_metal = task.provider.name, writing.bare_metal
 
-    attempts = Attempts(_ATTEMPTS)
     try:
-        while True:
-            try:
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(Conflict):
                 return _settle_once(writing, task)
-            except Conflict:
-                task = replace(task, seen=None, generation=bare_metal.client.generations(uuid=uuid).get(uuid))
-                attempts.lose()
+            task = replace(task, seen=None, generation=bare_metal.client.generations(uuid=uuid).get(uuid))
+        return _settle_once(writing, task)
     except Contested as error:
         return node_outcome(uuid, Status.CONTESTED, str(error)), task.known
     except Conflict as error:

@@ -5,7 +5,6 @@ Both are refused while the service runs, as its next pass would undo them. A ref
 anything that a consumer holds, or that this agent did not write.
 """
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from types import MappingProxyType
@@ -13,7 +12,7 @@ from types import MappingProxyType
 from agent.state.audit_memory import forget_memory
 from agent.state.locks import locked, serving
 from agent.state.memory import NodeState
-from agent.sync.attempts import Attempts
+from agent.sync.attempts import again
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.features.boot import awaited
 from agent.sync.decide.laws import Given, breaches, sentences
@@ -21,16 +20,14 @@ from agent.sync.decide.owner import advice, stranded
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode, Sight
 from agent.sync.outcome import Outcome, Status
-from agent.sync.run import ATTEMPTS, foresee
+from agent.sync.run import foresee
 from drivers.pools import SHARER
 from reportclient.allocations import Allocation
-from reportclient.errors import Conflict
 from reportclient.ownership import MARKER, SET, Names, Ownership, is_marked, is_novas, others_marks, set_on
 from reportclient.plan import Delete, Plan, Reshape, SetInventories, SetTraits
 from reportclient.reserve import given_back, is_mark
 from reportclient.tree import ObservedProvider, ObservedTree, same_stock
 
-LOG = logging.getLogger(__name__)
 _NONE: Mapping[str, Names] = MappingProxyType({})
 _STOPPED = "leave the service stopped, because it reports this host again when it starts"
 _BESIDE = "start nova-compute now, and then this service"
@@ -223,20 +220,9 @@ def against_hand_over(observed: ObservedTree, layout: str, *, force: bool = Fals
 
 def _until_done(node: ComputeNode, attempt: Callable[[], Outcome], *, dry: bool) -> Outcome:
     """Return the outcome of the first attempt at which no other writer was first."""
-    attempts = Attempts(ATTEMPTS)
     directory = node.settings.folders.state
     with nullcontext() if dry else serving(directory), locked(directory):
-        try:
-            while True:
-                try:
-                    return attempt()
-                except Conflict:
-                    LOG.info("another writer was first, looking again node=%s", node.name)
-                    attempts.lose()
-        except Conflict as error:
-            raise Conflict(
-                f"others wrote on {node.name} at {ATTEMPTS} attempts in a row: find out which service writes there"
-            ) from error
+        return again(attempt, node.name)
 
 
 def _held(node: ComputeNode, seen: Draft | Sight) -> tuple[Allocation, ...]:

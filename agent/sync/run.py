@@ -10,7 +10,7 @@ from agent.state.identity import create_identity, read_identity
 from agent.state.locks import locked
 from agent.state.memory import NodeState
 from agent.sync.approval import spent
-from agent.sync.attempts import Attempts
+from agent.sync.attempts import again
 from agent.sync.decide.beside import against_root
 from agent.sync.decide.checks import Verdict, conditions_on, judge, lost_root, remember
 from agent.sync.decide.feature import Draft, PassEnd
@@ -27,7 +27,6 @@ from reportclient.reserve import is_reserved_by_us
 from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
-ATTEMPTS = 5  # plans at most, when another writer is first each time
 _FRESH_S = 10.0  # for which a look at the host serves several attempts at a conversion
 _UNKNOWN = -1  # a generation that no provider has
 
@@ -48,19 +47,10 @@ def run_pass(
         as ``ComputeNode.draft``; Conflict: others wrote first at each of several attempts.
     """
     with nullcontext() if is_locked else locked(node.settings.folders.state):
-        attempts = Attempts(ATTEMPTS, node.settings.changes.reshape_timeout_s if wishes.reshape else 0.0)
         node.client.begin()
         one = _Pass(node, wishes, agree, _own_identity(node))
-        try:
-            while True:
-                try:
-                    return one.carry_out(one.draft())
-                except Conflict:
-                    attempts.lose()
-                    LOG.info("another writer was first, planning again node=%s attempt=%d", node.name, attempts.lost)
-        except Conflict as error:
-            within = f"{attempts.lost} attempts in a row in {time.monotonic() - attempts.began_s:.1f} s"
-            raise Conflict(f"{error}; {within}: find out who writes on {node.name}") from error
+        patience_s = node.settings.changes.reshape_timeout_s if wishes.reshape else 0.0
+        return again(lambda: one.carry_out(one.draft()), node.name, patience_s)
 
 
 class _Pass:
@@ -136,12 +126,7 @@ def foresee(node: ComputeNode, wishes: Wishes) -> Draft:
         as ``ComputeNode.draft``.
     """
     node.client.begin()
-    attempts = Attempts(ATTEMPTS)
-    while True:
-        try:
-            return node.draft(wishes)
-        except Conflict:
-            attempts.lose()
+    return again(lambda: node.draft(wishes), node.name)
 
 
 def _own_identity(node: ComputeNode) -> str | None:

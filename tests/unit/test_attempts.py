@@ -1,28 +1,23 @@
 """Work begins again after another writer was first, and only then."""
 
-from contextlib import suppress
-
 import pytest
 
-from agent.sync.attempts import Attempts
+from agent.sync.attempts import again
 from reportclient.errors import Conflict
 
 
-def lost(attempts: Attempts, most: int) -> int:
-    """How many conflicts in a row are suffered, at most this many."""
-    for number in range(most):
-        try:
-            raise Conflict(f"of attempt {number}")
-        except Conflict:
-            with suppress(Conflict):
-                attempts.lose()
-                continue
-            return number + 1
-    return most
+@pytest.mark.parametrize(("conflicts", "patience_s", "made"), [(0, 0, 1), (4, 0, 5), (7, 600, 8), (5, 0, None)])
+def test_work_begins_again_until_no_other_writer_is_first(conflicts: int, patience_s: float, made: int | None) -> None:
+    tried: list[int] = []
 
+    def act() -> int:
+        tried.append(0)
+        if len(tried) <= conflicts:
+            raise Conflict(f"of attempt {len(tried)}")
+        return len(tried)
 
-@pytest.mark.parametrize(("attempts", "ends"), [((1,), 1), ((5,), 5), ((2, 600.0), 20)])
-def test_the_last_conflict_is_raised_again(attempts: tuple[int, float], ends: int) -> None:
-    tries = Attempts(*attempts)
-
-    assert (lost(tries, 20), tries.lost) == (ends, ends)
+    if made is None:
+        with pytest.raises(Conflict, match=r"of attempt 5; 5 attempts in a row in .* s: find out who writes on host"):
+            again(act, "host", patience_s)
+    else:
+        assert again(act, "host", patience_s) == made
