@@ -103,14 +103,13 @@ def _shape(facts: HostFacts, policy: Policy, standing: BySuffix) -> Explained:
     held = _held(facts, policy, devices, of_root, standing)
     if policy.layout in OF_CELLS:
         stock, below = shape_cells(facts, policy, standing, devices)
-        root = _root(facts, policy, {**stock, **disk_stock(facts, policy, standing)})
-        return Explained((_with_own(root, of_root, standing), *below), holdings=held)
-    root = _with_own(_root(facts, policy, _whole_host(facts, policy, standing)), of_root, standing)
-    if policy.layout == "flat":
-        whole = _with_totals(root, devices, policy, standing)
+        stock |= disk_stock(facts, policy, standing)
+    else:
+        stock = _whole_host(facts, policy, standing)
         below = [device_provider(one, facts.hostname, facts.hostname) for one in devices if not one.of_root]
-        return Explained((whole,), tuple(below), held)
-    return Explained((root, *(device_provider(one, facts.hostname, facts.hostname) for one in devices)), holdings=held)
+    is_flat = policy.layout == "flat"
+    root = _with_totals(_root(facts, policy, stock), devices if is_flat else of_root, policy, standing)
+    return Explained((root,), tuple(below), held) if is_flat else Explained((root, *below), holdings=held)
 
 
 def _refuse_cells(facts: HostFacts, policy: Policy) -> None:
@@ -246,20 +245,6 @@ def _root(facts: HostFacts, policy: Policy, stock: Mapping[str, Entry]) -> Reaso
     return Reasoned(name=facts.hostname, inventories=stock, traits=traits)
 
 
-def _with_own(root: Reasoned, devices: Iterable[DeviceStock], standing: BySuffix) -> Reasoned:
-    """Return the root with the stock of devices that count on it, less what operators reserved of it."""
-    said = reserved_by_operator_on(standing.root)
-    own = {
-        name: (replace(one, reserved=min(one.total, one.reserved + said.get(name, 0))), reason)
-        for device in devices
-        for name, (one, reason) in device.inventories.items()
-    }
-    theirs = {name: amount for name, amount in said.items() if name not in ROOT_CLASSES}
-    ill = "; ".join(device.ill for device in devices if device.ill)
-    traits = {**root.traits, **(marks(ill, theirs) if ill else {})}
-    return replace(root, inventories={**root.inventories, **own}, traits=traits)
-
-
 def _whole_host(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[str, Entry]:
     """Return the inventories of the host itself, for a root without cells below it."""
     cpus, reserved = guest_cpus(facts.cpu_map, policy.cpus), policy.cpus.reserved
@@ -284,44 +269,32 @@ def _whole_memory(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[
     return one_class("MEMORY_MB", total_mib, kept_mib, policy.ratios.ram, standing, "", reason=Reason(fact, rule))
 
 
-def _with_totals(root: Reasoned, devices: tuple[DeviceStock, ...], policy: Policy, standing: BySuffix) -> Reasoned:
+def _with_totals(root: Reasoned, devices: Iterable[DeviceStock], policy: Policy, standing: BySuffix) -> Reasoned:
     """
-    Return the flat root with the totals of all devices.
+    Return the root with the totals of the devices that count on it: in the layout flat these are all.
 
-    What operators reserved of them stays reserved, also of classes whose devices are away or not readable now.
+    What operators reserved of them stays reserved, in the layout flat also of classes whose devices are away or not
+    readable now.
     """
     shown = _totals(devices)
-    totals = _with_rest_of_root(shown, devices, standing)
-    silent = [
-        f"a device does not show its amount of {name} now" for name in sorted(totals) if totals[name] != shown.get(name)
-    ]
-    there = {name: stock.total for name, (stock, _) in totals.items()}
-    missing = away(policy.devices, standing, totals)
-    totals |= missing
-    before = _reserved_by_operators(devices, totals, standing)
-    for name, (stock, reason) in totals.items():
-        more = before[name] - _reserved_on_devices(devices, name, standing)
-        kept = min(stock.total, stock.reserved + max(0, more))
-        totals[name] = replace(stock, reserved=kept), reason
-    ill = "; ".join((*(device.ill for device in devices if device.ill), *silent))
-    there |= dict.fromkeys(missing, 0)
-    traits = {**root.traits, **(marks(ill, before) if ill else short(before, there))}
-    return replace(root, inventories={**root.inventories, **totals}, traits=traits)
-
-
-def _reserved_by_operators(devices: Iterable[DeviceStock], totals: Iterable[str], standing: BySuffix) -> dict[str, int]:
-    """Return what operators reserved, by class: on the root, and on providers of devices that another layout made."""
-    amounts = {
-        name: amount for name, amount in reserved_by_operator_on(standing.root).items() if name not in ROOT_CLASSES
+    there = _with_rest_of_root(shown, devices, standing)
+    missing = away(policy.devices, standing, there) if policy.layout == "flat" else {}
+    said = {name: one for name, one in reserved_by_operator_on(standing.root).items() if name not in ROOT_CLASSES}
+    totals = {
+        name: (replace(stock, reserved=min(stock.total, stock.reserved + said.get(name, 0))), reason)
+        for name, (stock, reason) in {**there, **missing}.items()
     }
-    for name in set(totals):  # a card that was away while the layout changed still has its own provider
-        amounts[name] = amounts.get(name, 0) + _reserved_on_devices(devices, name, standing)
-    return amounts
-
-
-def _reserved_on_devices(devices: Iterable[DeviceStock], name: str, standing: BySuffix) -> int:
-    """Return what operators reserved of a class on providers of devices; the devices' own stock includes it."""
-    return sum(reserved_by_operator_on(standing.provider(device.suffix)).get(name, 0) for device in devices)
+    before = Counter(said)
+    for device in devices:  # a card that was away while the layout changed still has its own provider
+        own = reserved_by_operator_on(standing.provider(device.suffix))
+        before.update({name: amount for name, amount in own.items() if name in totals})
+    silent = [
+        f"a device does not show its amount of {name} now" for name in sorted(there) if there[name] != shown.get(name)
+    ]
+    amounts = {name: stock.total for name, (stock, _) in there.items()} | dict.fromkeys(missing, 0)
+    ill = "; ".join((*(device.ill for device in devices if device.ill), *silent))
+    traits = {**root.traits, **(marks(ill, before) if ill else short(before, amounts))}
+    return replace(root, inventories={**root.inventories, **totals}, traits=traits)
 
 
 def _with_rest_of_root(
