@@ -2,16 +2,16 @@
 
 import re
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Protocol
 
 from drivers.base import Event, Wake
 from drivers.errors import DiscoveryError
 from drivers.libvirt.library import libvirt
-from drivers.libvirt.opening import aside, event_loop, open_connection
+from drivers.libvirt.opening import CLOSING_S, event_loop, open_connection, quietly
 
-AGAIN_S = 1.0  # between two attempts to connect again
+AGAIN_S = 1.0  # between two looks at the connection, or attempts to connect again
 
 
 class _Named(Protocol):
@@ -25,9 +25,6 @@ class Listener:
 
     def __init__(self, uri: str, wake: Wake) -> None:
         self._uri, self._wake = uri, wake
-        self._connection: Any = None
-        self._registered: list[tuple[Callable[[int], object], int]] = []  # (function to deregister, callback's number)
-        self._changing = threading.Lock()
         self._stopped = threading.Event()
 
     @contextmanager
@@ -38,70 +35,48 @@ class Listener:
         Raises:
             libvirt.libvirtError, DiscoveryError: libvirt cannot be reached now.
         """
-        self._connect()
+        first = self._connect()
+        thread = threading.Thread(target=self._stay_connected, args=first, name="libvirt-events", daemon=True)
+        thread.start()
         try:
             yield
         finally:
             self._stopped.set()
-            aside(self._let_go)
+            thread.join(CLOSING_S)  # libvirtd may hang
 
-    def _connect(self) -> None:
-        connection = open_connection(self._uri, read_only=True)
-        with self._changing:
-            self._release()
-            if self._stopped.is_set():
-                connection.close()
-                return
-            self._connection = connection
-            devices, no_devices = connection.nodeDeviceEventRegisterAny, connection.nodeDeviceEventDeregisterAny
-            domains, no_domains = connection.domainEventRegisterAny, connection.domainEventDeregisterAny
-            try:
-                for register, deregister, event, callback in (
-                    (devices, no_devices, libvirt.VIR_NODE_DEVICE_EVENT_ID_LIFECYCLE, self._on_device),
-                    (devices, no_devices, libvirt.VIR_NODE_DEVICE_EVENT_ID_UPDATE, self._on_update),
-                    (domains, no_domains, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_domain),
-                ):
-                    self._registered.append((deregister, register(None, event, callback, None)))
-                connection.registerCloseCallback(self._on_close, None)
-            except libvirt.libvirtError:
-                self._release()
-                raise
-
-    def _let_go(self) -> None:
-        with self._changing:
-            self._release()
-
-    def _release(self) -> None:
+    def _connect(self) -> tuple[Any, ExitStack]:
         """
-        Deregister all callbacks and close the connection.
+        Return a connection with all callbacks, and what closes it.
 
         While a callback is registered, libvirt keeps a connection open, even a broken one.
         """
-        if self._connection is None:
-            return
-        for deregister, number in self._registered:
-            with suppress(libvirt.libvirtError):
-                deregister(number)
-        self._registered = []
-        with suppress(libvirt.libvirtError):
-            self._connection.unregisterCloseCallback()
-        event_loop().settle()  # a running callback also refers to the connection, and would close it in its thread
-        with suppress(libvirt.libvirtError):
-            self._connection.close()
-        self._connection = None
+        with ExitStack() as made:
+            connection = open_connection(self._uri, read_only=True)
+            made.callback(quietly, connection.close)
+            made.callback(event_loop().settle)  # a running callback also refers to the connection, and would close it
+            devices, no_devices = connection.nodeDeviceEventRegisterAny, connection.nodeDeviceEventDeregisterAny
+            domains, no_domains = connection.domainEventRegisterAny, connection.domainEventDeregisterAny
+            for register, deregister, event, callback in (
+                (devices, no_devices, libvirt.VIR_NODE_DEVICE_EVENT_ID_LIFECYCLE, self._on_device),
+                (devices, no_devices, libvirt.VIR_NODE_DEVICE_EVENT_ID_UPDATE, self._on_update),
+                (domains, no_domains, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_domain),
+            ):
+                made.callback(quietly, deregister, register(None, event, callback, None))
+            return connection, made.pop_all()
 
-    def _on_close(self, _connection: object, _reason: int, _opaque: object) -> None:
-        """Start a thread that connects again; the event loop calls this, and must not wait."""
-        if not self._stopped.is_set():
-            threading.Thread(target=self._reconnect, name="libvirt-again", daemon=True).start()
-
-    def _reconnect(self) -> None:
-        self._wake(Event("libvirt", "connection lost"))
+    def _stay_connected(self, connection: Any, made: ExitStack) -> None:
+        """Connect again each time that the connection breaks; close it once nobody listens any more."""
         while not self._stopped.wait(AGAIN_S):
-            with suppress(libvirt.libvirtError, DiscoveryError):
-                self._connect()
-                self._wake(Event("libvirt", "connected again"))
-                return
+            if connection.isAlive():
+                continue
+            made.close()
+            self._wake(Event("libvirt", "connection lost"))
+            while not self._stopped.wait(AGAIN_S):
+                with suppress(libvirt.libvirtError, DiscoveryError):
+                    connection, made = self._connect()
+                    self._wake(Event("libvirt", "connected again"))
+                    break
+        made.close()
 
     def _on_device(self, _connection: object, device: _Named, kind: int, _detail: int, _opaque: object) -> None:
         self._wake(device_event(device.name(), kind))

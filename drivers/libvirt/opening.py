@@ -50,7 +50,7 @@ def open_connection(uri: str, *, read_only: bool = False, seconds: float = OPENI
 
 def aside(close: Callable[[], object]) -> None:
     """Call ``close``, which waits for libvirtd, in another thread; return after CLOSING_S at the latest."""
-    thread = threading.Thread(target=_try, args=(close,), name="libvirt-closing", daemon=True)
+    thread = threading.Thread(target=quietly, args=(close,), name="libvirt-closing", daemon=True)
     thread.start()
     thread.join(CLOSING_S)
 
@@ -73,10 +73,10 @@ def _begin(uri: str, *, read_only: bool) -> "Future[Any]":
     return opening
 
 
-def _try(close: Callable[[], object]) -> None:
-    """Call ``close``; ignore an error of libvirt, as the connection is given up anyway."""
+def quietly(close: Callable[..., object], *arguments: object) -> None:
+    """Call what closes something of libvirt; ignore its error, as that is given up anyway."""
     with suppress(libvirt.libvirtError):
-        close()
+        close(*arguments)
 
 
 def _open(uri: str, read_only: bool, opening: "Future[Any]") -> None:
