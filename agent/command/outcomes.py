@@ -43,6 +43,7 @@ def wishes_of(options: argparse.Namespace) -> Wishes:
         rename_from=getattr(options, "rename_from", None),
         deep=getattr(options, "deep", None),
         undone=getattr(options, "undone", None),
+        configured=getattr(options, "configured", None),
     )
 
 

@@ -9,7 +9,7 @@ from agent.audit.decide.findings import Finding
 from agent.audit.heal import Healed
 from agent.command.candidacy import Missing
 from agent.service.status import ServiceStatus, record_of
-from agent.sync.journal import Entry
+from agent.sync.decide.undoing import Conversion
 from agent.sync.json_form import encode
 from agent.sync.outcome import Condition
 from reportclient.payload import encode_slots
@@ -76,7 +76,7 @@ class Withdrawn:
 class Journal:
     """The conversions of this host."""
 
-    conversions: tuple[Entry, ...]  # the latest first
+    conversions: tuple[Conversion, ...]  # the latest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,20 +260,16 @@ def _(one: AuditedFinding) -> dict[str, object]:
 
 
 @encode.register
-def _(one: Entry) -> dict[str, object]:
-    names = ("node", "began", "outcome", "layout", "target", "digest", "consumers")
-    return {**{name: getattr(one, name) for name in names}, "path": str(one.path)}
+def _(one: Conversion) -> dict[str, object]:
+    names = ("node", "began", "outcome", "layout", "target", "digest", "consumers", "path")
+    return {name: getattr(one, name) for name in names}
 
 
 @encode.register
 def _(journal: Journal) -> dict[str, object]:
     """Add to each conversion the digest of the one that it took back; None: it took none back."""
-    digests = {one.path.stem: one.digest for one in journal.conversions}
-    return {
-        "conversions": [
-            {**encode(one), "takes_back": digests.get(str(one.body.get("undoes")))} for one in journal.conversions
-        ]
-    }
+    digests: dict[str | None, str] = {one.name: one.digest for one in journal.conversions}
+    return {"conversions": [{**encode(one), "takes_back": digests.get(one.undoes)} for one in journal.conversions]}
 
 
 @encode.register

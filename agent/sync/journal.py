@@ -7,21 +7,23 @@ A person can see in it which consumer had what; the verb ``undo`` reads it.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from agent.errors import StateError
 from agent.state.files import checksum, read_state, remove, state_files, write_state
+from agent.state.memory import same_place
 from agent.sync.decide.feature import Draft
+from agent.sync.decide.undoing import DONE, Conversion
 from agent.sync.json_form import encode_after, encode_observed_tree, encode_plan
 from agent.sync.node import ComputeNode
 from reportclient.errors import PlacementError
+from reportclient.json_text import decode_as
 
 _FORMAT = 1
 _FOLDER = "journal"
-DONE = "done"
 _KEPT = 100  # entries that are kept, the latest ones
 
 
@@ -69,25 +71,9 @@ def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
                 remove(old)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One entry of the journal."""
-
-    path: Path
-    node: str
-    where: str  # the placement's name
-    began: str  # ISO 8601, UTC
-    outcome: str  # DONE, or what a person must know
-    digest: str  # of the plan that a person agreed to, else of the plan itself
-    layout: str  # in which the tree stood before
-    target: str
-    consumers: int  # whose allocations moved
-    body: Mapping[str, Any]  # the whole entry
-
-
-def read_journal(folder: Path) -> tuple[Entry, ...]:
+def read_journal(folder: Path, where: str) -> tuple[Conversion, ...]:
     """
-    Return the entries of a state directory, the latest last; empty where there was no conversion.
+    Return the entries of a state directory about the placement ``where``, the latest last; empty: no conversion.
 
     Raises:
         StateError: an entry cannot be read, or is no entry.
@@ -95,7 +81,11 @@ def read_journal(folder: Path) -> tuple[Entry, ...]:
     found = []
     for path in state_files(folder / _FOLDER, ".json"):
         try:
-            found.append(_decode(path, json.loads(read_state(path))))
+            body = json.loads(read_state(path))
+            if body.pop("checksum") != checksum(body):
+                raise ValueError("checksum")
+            told = {**body, "path": str(path), "digest": body.get("agreed") or body["digest"]}
+            found += [decode_as(Conversion, told)] if same_place(body["where"], where) else []
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise StateError(
                 f"{path} is damaged ({type(error).__name__}): what was done last is not known, so nothing is taken "
@@ -104,7 +94,7 @@ def read_journal(folder: Path) -> tuple[Entry, ...]:
     return tuple(found)
 
 
-def kept_conversions(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+def kept_conversions(entries: Iterable[Conversion]) -> tuple[Conversion, ...]:
     """
     Return the conversions of a journal, each with all its attempts as one entry.
 
@@ -112,26 +102,25 @@ def kept_conversions(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     began with the first one, and stands as the last one left it. An attempt after which the stock was changed by others
     did nothing, and counts for nothing. While a conversion is being taken back, it is the last one.
     """
-    found: list[Entry] = []
+    found: list[Conversion] = []
     for one in entries:
         last = found[-1] if found else None
-        if last and last.outcome != DONE and (last.node, last.where, last.target) == (one.node, one.where, one.target):
+        if last and last.outcome != DONE and (last.node, last.target) == (one.node, one.target):
             found.pop()
             one = _gone_on_with(last, one)
         found.append(one)
     return _without_unfinished_undo(found)
 
 
-def _gone_on_with(first: Entry, then: Entry) -> Entry:
+def _gone_on_with(first: Conversion, then: Conversion) -> Conversion:
     """Return two attempts at one conversion as one."""
-    before, after = first.body["before"], then.body["before"]
-    digest = then.digest if then.body.get("agreed") else first.digest
+    before, after = first.before, then.before
     if first.layout == then.layout and _stocked(before) != _stocked(after):
         named = before["providers"].keys() | _stocked(after).keys()  # without what the first attempt made
         kept = {name: one for name, one in after["providers"].items() if name in named}
-        return replace(then, body={**then.body, "before": {**after, "providers": kept}})
-    body = {**then.body, "before": before}
-    return replace(then, began=first.began, digest=digest, layout=first.layout, body=body)
+        return replace(then, before={**after, "providers": kept})
+    digest = then.digest if then.agreed else first.digest
+    return replace(then, began=first.began, digest=digest, layout=first.layout, before=before)
 
 
 def _stocked(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,33 +128,15 @@ def _stocked(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {name: one["inventories"] for name, one in tree["providers"].items() if one.get("inventories")}
 
 
-def _without_unfinished_undo(found: list[Entry]) -> tuple[Entry, ...]:
+def _without_unfinished_undo(found: list[Conversion]) -> tuple[Conversion, ...]:
     """Return the conversions up to the one that is being taken back, if the last entry does not know how that ended."""
     last = found[-1] if found else None
-    if last is None or last.outcome == DONE or not last.body.get("undoes"):
+    if last is None or last.outcome == DONE or not last.undoes:
         return tuple(found)
     for place, one in enumerate(found):
-        if one.path.stem == last.body["undoes"]:
+        if one.name == last.undoes:
             return (*found[:place], replace(one, outcome=f"it is being taken back: {last.outcome}"))
     return tuple(found)
-
-
-def _decode(path: Path, record: Any) -> Entry:
-    body = {key: value for key, value in record.items() if key != "checksum"}
-    if record["checksum"] != checksum(body):
-        raise ValueError("checksum")
-    return Entry(
-        path=path,
-        node=str(body["node"]),
-        where=str(body["where"]),
-        began=str(body["began"]),
-        outcome=str(body["outcome"]),
-        digest=str(body.get("agreed") or body["digest"]),
-        layout=str(body["layout"]),
-        target=str(body["target"]),
-        consumers=len({move["consumer"] for move in body["moves"]}),
-        body=body,
-    )
 
 
 def _write(path: Path, entry: Mapping[str, object]) -> None:

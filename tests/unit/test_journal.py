@@ -1,26 +1,27 @@
 """Conversions of a journal: attempts that were cut off and gone on with are one."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from agent.sync.journal import DONE, Entry, kept_conversions
+from agent.sync.decide.undoing import DONE, Conversion
+from agent.sync.journal import kept_conversions
 
 
-def entry(number: int, outcome: str = DONE, target: str = "numa", agreed: str | None = None, **more: Any) -> Entry:
-    body: dict[str, Any] = {"before": {"providers": {f"before-{number}": {}}}, "agreed": agreed, **more}
-    return Entry(
-        path=Path(f"{number}.json"),
-        node="host",
-        where="placement",
-        began=f"time {number}",
-        outcome=outcome,
-        digest=agreed or f"digest-{number}",
-        layout=f"layout-{number}",
-        target=target,
-        consumers=1,
-        body=body,
-    )
+def entry(number: int, outcome: str = DONE, target: str = "numa", agreed: str | None = None, **more: Any) -> Conversion:
+    told: dict[str, Any] = {
+        "path": f"{number}.json",
+        "node": "host",
+        "began": f"time {number}",
+        "outcome": outcome,
+        "digest": agreed or f"digest-{number}",
+        "agreed": agreed,
+        "layout": f"layout-{number}",
+        "target": target,
+        "before": {"providers": {f"before-{number}": {}}},
+        "after": {},
+        "moves": (),
+    }
+    return Conversion(**(told | more))
 
 
 def test_conversions_that_were_done_stand_each_for_themselves() -> None:
@@ -33,7 +34,7 @@ def test_attempts_are_one_conversion_that_begins_as_the_first_and_ends_as_the_la
     (one,) = kept_conversions([entry(1, "begun"), entry(2, "it is not known"), entry(3)])
 
     assert (one.began, one.layout, one.digest, one.outcome) == ("time 1", "layout-1", "digest-1", DONE)
-    assert one.body["before"] == {"providers": {"before-1": {}}}
+    assert one.before == {"providers": {"before-1": {}}}
 
 
 def test_the_digest_is_the_one_that_a_person_agreed_to_at_last() -> None:
@@ -60,7 +61,7 @@ def test_an_attempt_that_did_nothing_before_others_changed_the_stock_does_not_co
     (one,) = kept_conversions([first, then])
 
     assert (one.began, one.digest) == ("time 2", "digest-2")
-    assert one.body["before"] == stands(host=16)
+    assert one.before == stands(host=16)
 
 
 def test_an_attempt_that_only_made_empty_providers_is_gone_on_with() -> None:
@@ -69,7 +70,7 @@ def test_an_attempt_that_only_made_empty_providers_is_gone_on_with() -> None:
 
     (one,) = kept_conversions([first, then])
 
-    assert one.body["before"] == stands(host=8)
+    assert one.before == stands(host=8)
 
 
 def test_a_conversion_that_is_being_taken_back_is_the_last_one() -> None:
@@ -79,6 +80,6 @@ def test_a_conversion_that_is_being_taken_back_is_the_last_one() -> None:
 
     (one,) = kept_conversions([there, back])
 
-    assert (one.path.stem, one.digest, one.target) == ("1", "digest-1", "numa")
+    assert (one.name, one.digest, one.target) == ("1", "digest-1", "numa")
     assert one.outcome == "it is being taken back: it is not known"
     assert len(kept_conversions([there, replace(back, outcome=DONE)])) == 2

@@ -13,7 +13,7 @@ from agent.sync.decide.checks import PATIENCE, conditions_on, judge
 from agent.sync.decide.feature import Draft, Feature, Memories, Reservation
 from agent.sync.decide.features.second_writer import FORGIVEN, Strikes, strikes_of
 from agent.sync.decide.laws import Breach, sentences
-from agent.sync.decide.undoing import Conversion
+from agent.sync.decide.undoing import DONE, Conversion
 from agent.sync.decide.view import Wishes
 from agent.sync.json_form import encode_observed_tree
 from agent.sync.outcome import Condition, Status
@@ -489,48 +489,46 @@ def test_a_conversion_says_which_names_of_a_hand_go_with_their_providers(
 # -- the way back of a conversion --------------------------------------------------------------------------------------
 
 
-def conversion(**changes: Any) -> Conversion:
+def undoing(configured: str = "devices", node: str = "host") -> Wishes:
     """The host was converted from devices to numa, with no guests, and devices is configured again."""
     tree = encode_observed_tree(stands(ROOT), ())
     told = Conversion(
-        name="entry",
-        node="host",
+        path="entry.json",
+        node=node,
+        began="",
+        outcome=DONE,
+        digest="",
         layout="devices",
         target="numa",
-        configured="devices",
         before=tree,
         after=tree,
         moves=(),
     )
-    return replace(told, **changes)
+    return Wishes(undone=told, configured=configured, reshape=True)
 
 
 SAME = Plan((SetInventories("host", "host", ROOT.inventories),))  # something to do, after which all is as before
 
 
 @pytest.mark.parametrize(
-    ("undone", "plan", "stands_in", "words"),
+    ("wishes", "plan", "stands_in", "words"),
     [
-        pytest.param(conversion(), SAME, "numa", "", id="it is taken back"),
-        pytest.param(conversion(), SAME, "devices", "", id="it was cut off"),
-        pytest.param(conversion(configured="numa"), Plan(), "cells", "", id="nothing is left to do"),
-        pytest.param(conversion(node="other"), SAME, "numa", "entry is of other, not of host", id="of another host"),
-        pytest.param(conversion(), SAME, "cells", "stands in the layout cells", id="converted since"),
-        pytest.param(
-            conversion(configured="numa"), SAME, "numa", "set [compute] layout = devices first", id="goes there again"
-        ),
-        pytest.param(
-            conversion(configured="numa"), replace(SAME, moves=(GUEST_MOVES,)), "numa", "", id="a guest keeps it there"
-        ),
+        pytest.param(undoing(), SAME, "numa", "", id="it is taken back"),
+        pytest.param(undoing(), SAME, "devices", "", id="it was cut off"),
+        pytest.param(undoing("numa"), Plan(), "cells", "", id="nothing is left to do"),
+        pytest.param(undoing(node="other"), SAME, "numa", "entry is of other, not of host", id="of another host"),
+        pytest.param(undoing(), SAME, "cells", "stands in the layout cells", id="converted since"),
+        pytest.param(undoing("numa"), SAME, "numa", "set [compute] layout = devices first", id="goes there again"),
+        pytest.param(undoing("numa"), replace(SAME, moves=(GUEST_MOVES,)), "numa", "", id="a guest keeps it there"),
     ],
 )
 def test_a_conversion_is_taken_back_where_it_stands_and_stays_back(
-    undone: Conversion, plan: Plan, stands_in: str, words: str
+    wishes: Wishes, plan: Plan, stands_in: str, words: str
 ) -> None:
     allocations = (Allocation("guest", "host", "VGPU", 1),) if plan.moves else ()
     told = draft(plan=plan, stands_in=stands_in, allocations=allocations)
 
-    verdict = judge(wishing(told, Wishes(undone=undone, reshape=True)))
+    verdict = judge(wishing(told, wishes))
 
     assert (verdict.refused is None) == (words == "")
     assert words in " ".join(verdict.notes)
@@ -573,7 +571,7 @@ EARLIER = NodeState(
     [
         pytest.param(UNPLACEABLE, Status.UNSAFE, True, False, True, id="it has no place for all"),
         pytest.param(wishing(UNPLACEABLE, Wishes(agreed="D")), Status.UNSAFE, False, False, True, id="agreed to"),
-        pytest.param(wishing(UNPLACEABLE, Wishes(undone=conversion())), Status.UNSAFE, False, False, True, id="undone"),
+        pytest.param(wishing(UNPLACEABLE, undoing()), Status.UNSAFE, False, False, True, id="undone"),
         pytest.param(
             draft(plan=Plan(moves=(GUEST_MOVES,)), allocations=(Allocation("guest", "host", "VGPU", 1),)),
             Status.RESHAPE_NEEDED, True, False, True, id="guests must move",

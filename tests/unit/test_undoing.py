@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.sync.decide.undoing import Conversion, not_as_before
+from agent.sync.decide.undoing import DONE, Conversion, not_as_before
 from agent.sync.json_form import Form, encode_observed_tree
 from reportclient.allocations import Allocation
 from reportclient.ownership import MARKER
@@ -47,11 +47,13 @@ def moved(consumer: str, source: str, target: str) -> Form:
 
 def conversion(before: Form, after: Form, *moves: Form) -> Conversion:
     return Conversion(
-        name="entry",
+        path="entry.json",
         node="host",
+        began="",
+        outcome=DONE,
+        digest="",
         layout="devices",
         target="numa",
-        configured="devices",
         before=before,
         after=after,
         moves=moves,

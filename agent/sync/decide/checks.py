@@ -140,7 +140,7 @@ def lost_root(draft: Draft) -> tuple[str, ...]:
 
 def _not_undone(draft: Draft, undone: Conversion) -> tuple[str, ...]:
     """Return why the plan does not take a conversion back; empty where it does, and where that is done."""
-    node = draft.view.node
+    node, configured = draft.view.node, draft.view.wishes.configured
     if undone.node != node:
         return (f"the last conversion {undone.name} is of {undone.node}, not of {node}: nothing is taken back",)
     if draft.plan.operations and draft.stands_in not in (undone.layout, undone.target):
@@ -149,9 +149,9 @@ def _not_undone(draft: Draft, undone: Conversion) -> tuple[str, ...]:
             f"{undone.target}: it was changed since, so there is nothing to take back. Convert it with "
             f"compute-node-agent reshape --to LAYOUT",
         )
-    if draft.plan.operations and not draft.plan.moves and undone.configured != undone.layout:
+    if draft.plan.operations and not draft.plan.moves and configured != undone.layout:
         return (
-            f"no allocation has to move, so the next pass would convert {node} to {undone.configured} again: set "
+            f"no allocation has to move, so the next pass would convert {node} to {configured} again: set "
             f"[compute] layout = {undone.layout} first",
         )
     return not_as_before(undone, draft.plan, draft.observed, draft.way.allocations, draft.allocations_after)

@@ -2,31 +2,45 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from agent.sync.json_form import Form, encode_after, encode_observed_tree
-from drivers.policy import Layout
 from reportclient.allocations import Allocation
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA
 from reportclient.plan import Plan
 from reportclient.reserve import is_mark
 from reportclient.tree import ObservedTree
 
+DONE = "done"
 OURS = frozenset({MARKER, MANAGED, OWNER_NOVA})
 _NAMED = 4  # differences that a refusal names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
-    """A conversion that was carried out, as the journal has it."""
+    """A conversion that was carried out, at least in part, as the journal has it."""
 
-    name: str  # of its file in the journal
+    path: str  # its file
     node: str
-    layout: Layout  # in which the tree stood before
-    target: Layout
-    configured: Layout  # by now: what the next pass makes of a tree without allocations
+    began: str  # ISO 8601, UTC
+    outcome: str  # DONE, or what a person must know
+    digest: str  # of the plan that a person agreed to, else of the plan itself
+    agreed: str | None = None  # the digest of the plan that a person read; None: no plan was agreed on
+    layout: str  # in which the tree stood before
+    target: str
+    undoes: str | None = None  # name of the conversion that this one takes back
     before: Form
     after: Form
     moves: tuple[Form, ...]
+
+    @property
+    def name(self) -> str:
+        return PurePath(self.path).stem
+
+    @property
+    def consumers(self) -> int:
+        """How many consumers' allocations moved."""
+        return len({move["consumer"] for move in self.moves})
 
     @property
     def former(self) -> dict[tuple[str, str, str], str]:

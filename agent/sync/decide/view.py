@@ -38,6 +38,7 @@ class Wishes:
     reshape: bool = False  # True: guests' allocations may be moved
     agreed: str | None = None  # the digest of the plan that a person read; None: no plan was agreed on
     undone: Conversion | None = None  # to be taken back; None: none
+    configured: str | None = None  # with ``undone``: what the next pass makes of a tree without allocations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
