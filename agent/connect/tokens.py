@@ -20,7 +20,7 @@ from keystoneauth1.access import AccessInfo
 from keystoneauth1.identity.base import BaseIdentityPlugin
 from keystoneauth1.session import Session
 
-from agent.state.files import read_whole, replace_quickly, seal, unseal
+from agent.state.files import read_whole, replace_file, seal, unseal
 from reportclient.keystone import FAILURES, describe
 
 LOG = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class Tokens:
             return
         kept = {"login": login, "obtained_s": _now_s(), "state": state}
         try:
-            replace_quickly(self._file, seal(kept, form=_FORMAT), 0o600)
+            replace_file(self._file, seal(kept, form=_FORMAT), 0o600, lasting=False)
         except OSError as error:
             LOG.info("the token is not kept for the next start file=%s reason=%s", self._file, error.strerror)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agent.errors import StateError
 from agent.settings.read import Settings
-from agent.state.files import remove, replace_durably, state_files
+from agent.state.files import remove, state_files
 from agent.state.rights import owners_rights
 from agent.sync.case_archive import write_packed
 from agent.sync.recorder import Recorder, begin_anew, keep_state, packed_case
@@ -92,7 +92,7 @@ class KeptCases:
         names = (path.name for path in case_files(self._settings.folders.state))
         number = max((int(found[1]) for name in names if (found := _COUNTED.match(name))), default=0) + 1
         name = f"{number:06}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}-{_UNSAFE.sub('_', node)[:100]}.tar.gz"
-        write_packed(folder / name, packed, write=replace_durably)
+        write_packed(folder / name, packed, named=False)
 
 
 def case_files(directory: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from typing import Any
 from agent.audit.decide.findings import Kind
 from agent.connect.senders import PASS_S
 from agent.errors import StateError
-from agent.state.files import read_whole, replace_quickly
+from agent.state.files import read_whole, replace_file
 from agent.sync.outcome import Condition, Status
 from reportclient.json_text import decode_as, encode
 
@@ -134,7 +134,7 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
     """
     path = directory / _NAME
     try:
-        replace_quickly(path, f"{json.dumps(record_of(status))}\n", _READABLE)
+        replace_file(path, f"{json.dumps(record_of(status))}\n", _READABLE, lasting=False)
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
 

@@ -27,56 +27,48 @@ def temporary_path(path: Path) -> Path:
     return path.with_name(f"{path.name}{_NEW}")
 
 
-def replace_durably(path: Path, content: str | bytes, mode: int = 0o666) -> None:
+def replace_file(
+    path: Path, content: str | bytes, mode: int | None = None, *, named: bool = False, lasting: bool = True
+) -> None:
     """
-    Replace a file, whole or not at all, and wait until it is on disk; a missing folder is made.
+    Replace a file, whole or not at all, and wait until it is on disk unless it need not be ``lasting``.
 
-    ``mode`` is that of a new file, before the umask.
+    ``mode`` is as for ``write_file``. A missing folder is made, but not for a file that a person ``named``: others may
+    write that at the same time, as no lock is held, and it is then whole, as one of them wrote it.
 
     Raises:
         OSError: the file cannot be written; the old one stays, and nothing else.
     """
+    temporary = path.with_name(f".{uuid4().hex}{_NEW}") if named else temporary_path(path)
     with owners_rights(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, temporary_path(path), content, mode)
+        if not named:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            write_file(temporary, content, mode, lasting=lasting)
+            temporary.rename(path)
+        except OSError:
+            with suppress(OSError):
+                remove(temporary)
+            raise
+        if lasting:
+            sync_folder(path.parent)
 
 
-def replace_named(path: Path, content: str | bytes, mode: int = 0o666) -> None:
+def write_file(path: Path, content: str | bytes, mode: int | None = None, *, lasting: bool = True) -> None:
     """
-    Replace a file that a person names, as ``replace_durably``; no folder is made.
-
-    Others may write it at the same time, as no lock is held: the file is then whole, as one of them wrote it.
-
-    Raises:
-        OSError: the file cannot be written; the old one stays, and nothing else.
-    """
-    with owners_rights(path):
-        _replace(path, path.with_name(f".{uuid4().hex}{_NEW}"), content, mode)
-
-
-def _replace(path: Path, temporary: Path, content: str | bytes, mode: int) -> None:
-    try:
-        write_durably(temporary, content, mode)
-        temporary.rename(path)
-    except OSError:
-        with suppress(OSError):
-            remove(temporary)
-        raise
-    sync_folder(path.parent)
-
-
-def write_durably(path: Path, content: str | bytes, mode: int = 0o666) -> None:
-    """
-    Write a file and wait until it is on disk; ``mode`` is that of a new file, before the umask.
+    Write a file, and wait until it is on disk if it is to be ``lasting``; ``mode`` None: as the umask says.
 
     A file that is there is overwritten in place, so that the disk space it reserves is used; a link, or a file of
     another user, is replaced.
     """
-    with owners_rights(path), os.fdopen(_open_own(path, mode), "wb") as file:
+    with owners_rights(path), os.fdopen(_open_own(path, mode or 0o666), "wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
         file.truncate()
-        file.flush()
-        os.fsync(file.fileno())
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
+        if lasting:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _open_own(path: Path, mode: int) -> int:
@@ -94,25 +86,6 @@ def _open_own(path: Path, mode: int) -> int:
         os.close(descriptor)
     path.unlink(missing_ok=True)
     return os.open(path, flags | os.O_CREAT | os.O_EXCL, mode)
-
-
-def replace_quickly(path: Path, content: str, mode: int) -> None:
-    """
-    Replace a file, whole or not at all, but do not wait until it is on disk; a missing folder is made.
-
-    ``mode`` is that of the file, whatever the umask is.
-
-    Raises:
-        OSError: the file cannot be written; the old one stays.
-    """
-    temporary = temporary_path(path)
-    with owners_rights(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(_open_own(temporary, mode), "wb") as file:
-            file.write(content.encode())
-            file.truncate()
-            os.fchmod(file.fileno(), mode)
-        temporary.rename(path)
 
 
 def read_whole(path: Path | str) -> bytes:
@@ -205,13 +178,13 @@ def read_trusted(path: Path, decode: Callable[[str], T], otherwise: T, doubt: st
 
 def write_state(path: Path, text: str) -> None:
     """
-    Replace a file of the state directory, as ``replace_durably``.
+    Replace a file of the state directory, as ``replace_file``.
 
     Raises:
         StateError: it cannot be written; the old one stays.
     """
     try:
-        replace_durably(path, text)
+        replace_file(path, text)
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: make room or set [agent] state_directory") from error
 

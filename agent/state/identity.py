@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from agent.errors import StateError
-from agent.state.files import read_whole, sync_folder, write_durably
+from agent.state.files import read_whole, sync_folder, write_file
 from agent.state.rights import owners_rights
 
 FILE = "compute_id"
@@ -76,7 +76,7 @@ def keep_identity(folder: Path, identity: str) -> None:
     with owners_rights(folder):
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            write_durably(temporary, identity)
+            write_file(temporary, identity)
             os.link(temporary, path)  # unlike a rename, this fails if the file exists
             sync_folder(folder)
         except OSError as error:

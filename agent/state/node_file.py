@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import StateError
-from agent.state.files import read_trusted, remove, remove_state, replace_durably, temporary_path, write_durably
+from agent.state.files import read_trusted, remove, remove_state, replace_file, temporary_path, write_file
 from agent.state.memory import NodeState, decode_state, encode_state, same_place
 
 RESERVE_BYTES = 64 * 1024  # least disk space that is reserved before anything is written to placement
@@ -54,7 +54,7 @@ class StateFile:
         temporary = temporary_path(self._path)
         try:
             self._replace(replace(state, observed=None))
-            write_durably(temporary, " " * max(RESERVE_BYTES, 2 * len(encode_state(state))))
+            write_file(temporary, " " * max(RESERVE_BYTES, 2 * len(encode_state(state))))
         except OSError as error:
             with suppress(OSError):
                 remove(temporary)
@@ -88,4 +88,4 @@ class StateFile:
         remove_state(self._path)
 
     def _replace(self, state: NodeState) -> None:
-        replace_durably(self._path, encode_state(state))
+        replace_file(self._path, encode_state(state))

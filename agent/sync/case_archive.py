@@ -3,11 +3,11 @@
 import io
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from agent.errors import StateError
-from agent.state.files import replace_named
+from agent.state.files import replace_file
 from agent.state.rights import owners_rights
 from drivers.host.archive import MAX_ARCHIVE_BYTES
 from drivers.host.unpack import MAX_MEMBERS, MAX_TOTAL_BYTES
@@ -56,17 +56,15 @@ def _limit(name: str) -> int:
     return MAX_ARCHIVE_BYTES if name.startswith(_HOSTS) else MAX_MEMBER_BYTES
 
 
-def write_packed(path: Path, data: bytes, what: str = "case", write: Callable[..., None] = replace_named) -> None:
+def write_packed(path: Path, data: bytes, what: str = "case", *, named: bool = True) -> None:
     """
-    Write a file that only its owner can read; a file of this name is replaced in full or not at all.
-
-    ``write`` is ``replace_durably`` where a lock is held.
+    Write a file that only its owner can read; ``named`` is as for ``replace_file``.
 
     Raises:
         StateError: the file cannot be written; nothing is left of it.
     """
     try:
-        write(path, data, mode=0o600)
+        replace_file(path, data, 0o600, named=named)
     except OSError as error:
         raise _unwritten(path, error, what) from error
 

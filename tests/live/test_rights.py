@@ -16,7 +16,7 @@ import pytest
 from agent.errors import StateError
 from agent.state.audit_memory import AuditMemory, write_memory
 from agent.state.clock import probe_clock
-from agent.state.files import read_whole, remove, replace_durably, replace_quickly, state_files
+from agent.state.files import read_whole, remove, replace_file, state_files
 from agent.state.identity import keep_identity
 from agent.state.locks import locked
 from agent.state.memory import NodeState
@@ -94,8 +94,8 @@ def untouched(folder: Path) -> bool:
 
 
 ACTS: dict[str, Callable[[Path], object]] = {
-    "replace_durably": lambda folder: replace_durably(folder / "file.json", "new"),
-    "replace_quickly": lambda folder: replace_quickly(folder / "file.json", "new", 0o644),
+    "replace": lambda folder: replace_file(folder / "file.json", "new"),
+    "replace, not lasting": lambda folder: replace_file(folder / "file.json", "new", 0o644, lasting=False),
     "remove": lambda folder: remove(folder / "file.json"),
     "read": lambda folder: read_whole(folder / "file.json") and None,
     "list": lambda folder: state_files(folder, ".json") and None,
@@ -123,7 +123,7 @@ def test_a_link_in_place_of_a_file_or_its_temporary_is_replaced(theirs: Path, ro
     (theirs / "sub" / name).symlink_to(roots / "file.json")
     os.chown(theirs / "sub" / name, USER, USER, follow_symlinks=False)
 
-    replace_durably(theirs / "sub" / "file.json", "new")
+    replace_file(theirs / "sub" / "file.json", "new")
 
     assert untouched(roots)
     assert (theirs / "sub" / "file.json").read_text() == "new"
@@ -135,7 +135,7 @@ def test_a_users_link_in_a_folder_of_roots_is_the_users_way(roots: Path, tmp_pat
     os.chown(tmp_path / "link", USER, USER, follow_symlinks=False)
 
     with pytest.raises(PermissionError):
-        replace_durably(tmp_path / "link" / "file.json", "new")
+        replace_file(tmp_path / "link" / "file.json", "new")
 
     assert untouched(roots)
 

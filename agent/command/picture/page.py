@@ -13,7 +13,7 @@ from markupsafe import Markup
 from agent import VERSION
 from agent.command.picture.subjects import Subject
 from agent.errors import ConfigError
-from agent.state.files import replace_named
+from agent.state.files import replace_file
 
 COLOURS = 12
 _MARKS = {" ": "", "+": "made", "-": "gone", "~": "changed", ">": "put", "!": "wrong"}
@@ -27,7 +27,7 @@ def write_picture(path: Path, title: str, subjects: Sequence[Subject], told: str
         ConfigError: it cannot be written.
     """
     try:
-        replace_named(path, page(title, subjects, told))
+        replace_file(path, page(title, subjects, told), named=True)
     except OSError as error:
         raise ConfigError(f"cannot write the picture {path}: {error.strerror}") from error
 
