@@ -1,7 +1,6 @@
-"""The fake driver: a host that is made up from a seed, as a host archive with what its libvirt would answer."""
+"""The fake driver: a host that is made up, as a host archive with what its libvirt would answer."""
 
 import json
-import random
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,13 +15,13 @@ NAMESPACE = uuid.UUID("5b2f0c3e-8f0c-4c57-9d0f-6a52a6f2a7b1")
 HUGE_KIB = 2048
 MDEV_TYPE = "nvidia-222"  # that each GPU can make
 FEATURES = ("aes", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "sse4.1", "sse4.2", "ssse3")
-PARTS = (8, 16)  # how many VFs or mediated devices a card can have
+PARTS = 8  # VFs or mediated devices of a card
 CardKind = Literal["nic", "gpu"]
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The hardware of a generated host, which has once or twice this memory and disk."""
+    """The hardware of a generated host."""
 
     cells: int
     cores: int  # of one cell
@@ -82,9 +81,6 @@ class FakeHost:
 
     name: str
     shape: Shape
-    memory_gib: int  # of one cell
-    disk_gib: int
-    features: tuple[str, ...]  # of its CPU
     cards: tuple[Card, ...] = ()  # by slot
 
     @property
@@ -95,39 +91,25 @@ class FakeHost:
 
 def write_host(folder: Path, *, seed: int, shape: str) -> HostArchive:
     """
-    Write the archive of a made-up host below ``folder`` and return it.
+    Write the archive of a made-up host of a shape, a key of ``SHAPES``, below ``folder`` and return it.
+
+    Hosts of other seeds have other names and uuids.
 
     Raises:
         OSError: the folder cannot be written.
     """
-    host = make_host(seed=seed, shape=shape)
+    of = SHAPES[shape]
+    numbers: tuple[tuple[CardKind, int], ...] = (("nic", of.nics), ("gpu", of.gpus))
+    kinds = [kind for kind, count in numbers for _ in range(count)]
+    cards = tuple(Card(kind, slot, slot % of.cells, PARTS) for slot, kind in enumerate(kinds))
+    host = FakeHost(name=f"fake-{seed}-{shape}", shape=of, cards=cards)
     return write_files(folder / host.name, files_of(host))
-
-
-def make_host(*, seed: int, shape: str) -> FakeHost:
-    """
-    Return a host of a shape, a key of ``SHAPES``: the same seed and shape always give the same.
-
-    Seeds differ in memory, disk, CPU features and cards, as the hosts of a cloud that grew over years.
-    """
-    name, of = f"fake-{seed}-{shape}", SHAPES[shape]
-    dice = random.Random(name)
-    kinds: tuple[tuple[CardKind, int], ...] = (("nic", of.nics), ("gpu", of.gpus))
-    slots = enumerate(kind for kind, count in kinds for _ in range(count))
-    return FakeHost(
-        name=name,
-        shape=of,
-        disk_gib=of.disk_gib * dice.choice((1, 2)),
-        features=FEATURES[: dice.randint(4, len(FEATURES))],
-        memory_gib=of.memory_gib * dice.choice((1, 2)),
-        cards=tuple(Card(kind, slot, slot % of.cells, dice.choice(PARTS)) for slot, kind in slots),
-    )
 
 
 def files_of(host: FakeHost) -> dict[str, str]:
     """Return the files of a host's archive: path -> text."""
     cpus = host.shape.cells * host.shape.cores * host.shape.threads
-    disk_bytes = host.disk_gib * 1024**3
+    disk_bytes = host.shape.disk_gib * 1024**3
     files = {
         "compute_id": f"{host.identity}\n",
         "disk.json": json.dumps({"total_bytes": disk_bytes, "free_bytes": disk_bytes // 2}),
@@ -141,7 +123,7 @@ def files_of(host: FakeHost) -> dict[str, str]:
 
 
 def _capabilities(host: FakeHost) -> str:
-    features = "".join(f'<feature name="{feature}" />' for feature in host.features)
+    features = "".join(f'<feature name="{feature}" />' for feature in FEATURES)
     cells = "".join(_cell(host, number, cpus) for number, cpus in enumerate(host.shape.cpus))
     return (
         f'<capabilities><host><cpu><arch>x86_64</arch>{features}</cpu><topology><cells num="{host.shape.cells}">{cells}'
@@ -152,7 +134,7 @@ def _capabilities(host: FakeHost) -> str:
 
 
 def _cell(host: FakeHost, number: int, cpus: range) -> str:
-    memory_kib, huge_kib = host.memory_gib * 1024**2, host.shape.huge_gib * 1024**2
+    memory_kib, huge_kib = host.shape.memory_gib * 1024**2, host.shape.huge_gib * 1024**2
     pages = ((4, (memory_kib - huge_kib) // 4), (HUGE_KIB, huge_kib // HUGE_KIB)) if huge_kib else ()
     listed = "".join(f'<pages unit="KiB" size="{size_kib}">{count}</pages>' for size_kib, count in pages)
     threads = host.shape.threads

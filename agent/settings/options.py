@@ -238,7 +238,7 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                         "has the same option."),
     ),
     "fake": (
-        cfg.IntOpt("seed", default=0, help="A number; the same seed makes the same host."),
+        cfg.IntOpt("seed", default=0, help="A number; hosts of other seeds have other names and uuids."),
         cfg.StrOpt("shape", default="small", choices=sorted(SHAPES),
                    help="Hardware of this host. small, medium and large: CPUs, memory and disk. network, gpu and "
                         "mixed: also SR-IOV NICs, GPUs and huge pages. To report all of it, set [pci] discover = all "

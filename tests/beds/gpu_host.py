@@ -44,9 +44,6 @@ def make_host(name: str, gpus: int = 8, guests: int = 40, room: int = 16) -> Gpu
     return GpuHost(
         name=name,
         shape=SHAPE,
-        memory_gib=SHAPE.memory_gib,
-        disk_gib=SHAPE.disk_gib,
-        features=(),
         cards=tuple(Card("gpu", slot, slot % SHAPE.cells, room) for slot in range(gpus)),
         guests=tuple(_guest(name, number, number % gpus) for number in range(guests)),
     )
