@@ -1,6 +1,5 @@
 """Reports libvirt's events, over its own connection to libvirt's read-only socket."""
 
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -10,6 +9,7 @@ from drivers.base import Event, Wake
 from drivers.errors import DiscoveryError
 from drivers.libvirt.library import libvirt
 from drivers.libvirt.opening import CLOSING_S, event_loop, open_connection, quietly
+from reportclient.names import device_address
 
 AGAIN_S = 1.0  # between two looks at the connection, or attempts to connect again
 
@@ -97,11 +97,7 @@ DOMAIN = {  # virDomainEventType
 }  # fmt: skip
 
 
-FUNCTION = re.compile(r"pci_([0-9a-f]{4,8})_([0-9a-f]{2})_([0-9a-f]{2})_([0-7])")  # libvirt's name of a PCI function
-
-
 def device_event(name: str, kind: int) -> Event:
     """Return the event that a node device was created or deleted; ``gone`` is the address of a deleted PCI function."""
-    gone = FUNCTION.fullmatch(name) if kind == DELETED else None
-    address = "{}:{}:{}.{}".format(*gone.groups()) if gone else ""
-    return Event("libvirt", f"node device {name} {NODE_DEVICE.get(kind, f'event {kind}')}", address)
+    gone = device_address(name) if kind == DELETED and name.startswith("pci_") else None
+    return Event("libvirt", f"node device {name} {NODE_DEVICE.get(kind, f'event {kind}')}", gone or "")
