@@ -49,21 +49,12 @@ class HostArchive:
         try:
             return Document(read_text(str(path), MAX_ARCHIVE_BYTES), str(path))
         except FileNotFoundError as error:
-            raise DiscoveryError(self._tell_missing(name)) from error
+            raise DiscoveryError(
+                f"host archive {self.root} has no {name}: record the host again, and give the folder that "
+                f"compute-node-agent record wrote, or a .tar.gz of it"
+            ) from error
         except OSError as error:
             raise DiscoveryError(f"cannot read {path} of the host archive: {error.strerror}") from error
-
-    def _tell_missing(self, name: str) -> str:
-        """Return what to do about a file that is not there."""
-        if not os.path.isdir(self.root):
-            return (
-                f"the host archive {self.root} does not exist: give a folder that compute-node-agent record wrote, or "
-                f"a .tar.gz of it"
-            )
-        inside = sorted(self.root.glob("*/host.json")) if name == "host.json" else []
-        if inside:
-            return f"{self.root} is no host archive, but {inside[0].parent} is one: use --host {inside[0].parent}"
-        return f"host archive {self.root} has no {name}: record the host again"
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Read the JSON object in one file; errors as ``read``, and MalformedFact when it is not a JSON object."""

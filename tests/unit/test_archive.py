@@ -108,15 +108,6 @@ def test_a_file_that_is_not_packed_or_not_there_is_told_with_what_to_do(tmp_path
         unpack(tmp_path / "nothing", tmp_path / "out")
 
 
-def test_a_host_archive_one_folder_further_down_is_named(tmp_path: Path) -> None:
-    inside = tmp_path / "four-cells" / "archive"
-    inside.mkdir(parents=True)
-    (inside / "host.json").write_text("{}")
-
-    with pytest.raises(DiscoveryError, match=f"is no host archive, but {inside} is one: use --host {inside}"):
-        HostArchive(tmp_path / "four-cells").check()
-
-
 def test_an_archive_that_is_cut_or_damaged_anywhere_is_refused(tmp_path: Path) -> None:
     packed = pack(tmp_path / "a.tar.gz", *((f"host/{number}", None) for number in range(40))).read_bytes()
     for end in range(0, len(packed), 16):  # the last of them lacks only the checksum at the end
