@@ -126,8 +126,12 @@ def _card_fits(
 
 def by_rule(function: PciFunction, rule: DeviceRule) -> Match | None:
     """Return a function as its rule offers it; None when its class comes from a file that names no type."""
-    resource_class = _class_of(function, rule)
-    return Match(function, rule, resource_class) if resource_class else None
+    if rule.class_attribute is None:
+        ids = f"CUSTOM_PCI_{function.ids.vendor}_{function.ids.product}".upper()
+        return Match(function, rule, rule.resource_class or ids)
+    kind = int(dict(function.attributes).get(rule.class_attribute, NO_TYPE))
+    vendors = rule.class_attribute.split("/")[0]
+    return Match(function, rule, normalise_class(f"{vendors}_{kind}")) if kind else None
 
 
 def by_itself(
@@ -274,11 +278,9 @@ def _check_live(matched: list[Match], facts: HostFacts) -> None:
 
 def traits_of(match: Match) -> frozenset[str]:
     """Return the traits of a function's provider, without those that its health adds."""
-    return traits_by(match.rule) if match.rule else frozenset({"HW_NIC_SRIOV"})
-
-
-def traits_by(rule: DeviceRule) -> frozenset[str]:
-    """Return the traits that a rule gives to the provider of a function."""
+    rule = match.rule
+    if rule is None:
+        return frozenset({"HW_NIC_SRIOV"})
     own = {
         "HW_PCI_LIVE_MIGRATABLE": rule.live_migratable,
         "HW_PCI_ONE_TIME_USE": bool(rule.one_time_use),
@@ -303,14 +305,6 @@ def listed(matched: list[Match]) -> str:
 def rule_text(match: Match) -> str:
     """Name the rule or option that offers a function, for people."""
     return f"[pci] device_spec, rule {match.rule.number}" if match.rule else "[pci] discover = all"
-
-
-def _class_of(function: PciFunction, rule: DeviceRule) -> str | None:
-    """Return the class that a function counts as; None when its class comes from a file that names no type."""
-    if rule.class_attribute is None:
-        return rule.resource_class or f"CUSTOM_PCI_{function.ids.vendor}_{function.ids.product}".upper()
-    kind = int(dict(function.attributes).get(rule.class_attribute, NO_TYPE))
-    return normalise_class(f"{rule.class_attribute.split('/')[0]}_{kind}") if kind else None
 
 
 def _tell_apart(pf: PciFunction, vf: PciFunction) -> str:
