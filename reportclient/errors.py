@@ -1,6 +1,7 @@
 """Errors of placement, named by what the caller must do, and texts of others as they may be printed."""
 
 import re
+from collections.abc import Iterable
 
 KEYSTONE_AWAY = "Keystone gives no token: does it run, and is auth_url right?"
 LEAKED = (KeyError, IndexError, TypeError, AttributeError, RecursionError)
@@ -42,6 +43,13 @@ def shorten(text: str, head: int = 90, tail: int = 70) -> str:
     """Return the text on one line; of a long text the beginning, and the end, where libraries name the cause."""
     line = " ".join(text.split())
     return line if len(line) <= head + tail else f"{line[:head]} ... {line[-tail:]}"
+
+
+def few(names: Iterable[str], most: int = 4) -> str:
+    """Return the first names of a list, and how many more there are, for a sentence."""
+    every = list(names)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return f"{', '.join(every[:most])}{more}"
 
 
 class PlacementError(Exception):

@@ -9,11 +9,9 @@ from itertools import filterfalse
 from typing import assert_never
 
 from reportclient.allocations import Allocation, AllocationRequest, Consumer, Move, Slots, usages
-from reportclient.errors import UnsafePlan
+from reportclient.errors import UnsafePlan, few
 from reportclient.names import NO_DEVICES
 from reportclient.tree import Inventory, ObservedTree, total_of
-
-_NAMED_CONSUMERS = 4  # that a refusal names
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,5 +390,4 @@ def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocati
 def _to(allocations: Iterable[Allocation], slot: tuple[str, str]) -> str:
     """Return to which consumers a class of a provider is allocated, as words."""
     found = sorted({one.consumer for one in allocations if (one.provider, one.resource_class) == slot})
-    more = f" and {len(found) - _NAMED_CONSUMERS} more" if len(found) > _NAMED_CONSUMERS else ""
-    return f" to {', '.join(found[:_NAMED_CONSUMERS])}{more}"
+    return f" to {few(found)}"

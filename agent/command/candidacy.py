@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from reportclient.errors import few
 from reportclient.request import IN_TREE, MEMBER_OF, REQUIRED, RESOURCES, ROOT_REQUIRED, Wish
 from reportclient.tree import Inventory, ObservedProvider
-
-_SHOWN = 4  # providers that a reason names
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +184,7 @@ def _by_reason(reasons: Mapping[str, str]) -> str:
 
 
 def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{'each of ' * (len(names) > 1)}{', '.join(names[:_SHOWN])}{more}"
+    return f"{'each of ' * (len(names) > 1)}{few(names)}"
 
 
 def _own_groups(wishes: Iterable[Wish], givers: Givers) -> list[str]:

@@ -23,6 +23,7 @@ from agent.sync.outcome import Outcome, Status
 from agent.sync.run import foresee
 from drivers.pools import SHARER
 from reportclient.allocations import Allocation
+from reportclient.errors import few
 from reportclient.ownership import MARKER, SET, Names, Ownership, is_marked, is_novas, others_marks, set_on
 from reportclient.plan import Delete, Plan, Reshape, SetInventories, SetTraits
 from reportclient.reserve import given_back, is_mark
@@ -39,7 +40,6 @@ _AWAITING = (
     "devices are awaited since this host was booted, and nova would offer them at once: start what sets them up and "
     "run sync, or wait until [agent] expect_timeout is over, or say --force"
 )
-_NAMED = 4  # consumers or providers that a sentence names
 
 
 def retire_node(node: ComputeNode, *, dry: bool = False) -> Outcome:
@@ -167,11 +167,11 @@ def against_retirement(draft: Draft, held: tuple[Allocation, ...]) -> tuple[str,
         return (f"{root.name} does not carry this agent's mark, so this agent does not remove it",)
     sentences = []
     if consumers := sorted({one.consumer for one in held if one.provider in leaving}):
-        sentences.append(f"consumers hold allocations here, move or delete them first: {_list(consumers)}")
+        sentences.append(f"consumers hold allocations here, move or delete them first: {few(consumers)}")
     if not draft.view.beside:
         return (*sentences, *against_foreign(observed, ours))
     if below := [seen.name for seen in observed if seen.provider.parent in leaving and seen.name not in leaving]:
-        sentences.append(f"{_list(below)} below this agent's providers belong to other services: stop those first")
+        sentences.append(f"{few(below)} below this agent's providers belong to other services: stop those first")
     return tuple(sentences)
 
 
@@ -183,12 +183,12 @@ def against_foreign(observed: ObservedTree, ours: Ownership) -> tuple[str, ...]:
     if foreign := [seen.name for seen in observed if not ours.writes(seen) and seen not in novas]:
         root = observed.providers[0].name
         sentences.append(
-            f"{_list(foreign)} below {root} belong to other services (Neutron, for instance): stop those services first"
+            f"{few(foreign)} below {root} belong to other services (Neutron, for instance): stop those services first"
         )
     for seen in observed:
         if ours.writes(seen) and (strange := sorted(seen.provider.inventories.keys() - ours.classes(seen))):
             sentences.append(
-                f"{_list(strange)} on {seen.name} is not this agent's: the service that made it must remove it first"
+                f"{few(strange)} on {seen.name} is not this agent's: the service that made it must remove it first"
             )
     return tuple(sentences)
 
@@ -206,14 +206,14 @@ def against_hand_over(observed: ObservedTree, layout: str, *, force: bool = Fals
     both = [seen.name for seen in children if others_marks(seen)]
     if both and not force:
         return (
-            f"{_list(both)} carries this agent's mark and another service's: remove the trait that is wrong, or say "
+            f"{few(both)} carries this agent's mark and another service's: remove the trait that is wrong, or say "
             f"--force to leave it as it is",
         )
     strange = [seen.name for seen in children if not is_novas(seen)]
     if not strange or force:
         return ()
     return (
-        f"nova would not maintain {_list(strange)}, and guests could still be scheduled there: take these providers "
+        f"nova would not maintain {few(strange)}, and guests could still be scheduled there: take these providers "
         f"out of the configuration and run sync, or use --force and maintain them yourself",
     )
 
@@ -284,8 +284,3 @@ def _leaves_first(observed: ObservedTree) -> Iterable[ObservedProvider]:
 
 def _is_mark(trait: str) -> bool:
     return trait == MARKER or trait.startswith(SET) or is_mark(trait)
-
-
-def _list(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

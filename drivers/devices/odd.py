@@ -13,10 +13,10 @@ from drivers.devices.encryption import CONTEXT
 from drivers.devices.inventories import libvirt_name, nova_name
 from drivers.facts import Devices, HostFacts, OddDevice
 from drivers.policy import DevicePolicy
+from reportclient.errors import few
 from reportclient.names import device_address
 from reportclient.tree import MAX_INT
 
-NAMED = 3  # devices that a sentence names
 CAUSES = 10  # that are told one by one
 
 
@@ -120,11 +120,6 @@ def odd_sentence(facts: HostFacts, name: str) -> str:
 def _sentence(names: list[str], because: str) -> str:
     are = "are" if len(names) > 1 else "is"
     return (
-        f"{_listed(names)} {are} undecided, as {because}. What placement has of that stays reserved, and nothing is "
+        f"{few(names, 3)} {are} undecided, as {because}. What placement has of that stays reserved, and nothing is "
         f"offered anew. Repair or reset the device, or restart virtnodedevd or libvirtd"
     )
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{', '.join(names[:NAMED])}{more}"

@@ -10,6 +10,7 @@ from drivers.host.archive import Document
 from drivers.host.parse import parse_cpu_set
 from drivers.libvirt.xml import attribute, bytes_of, number, parsed, require, text_of
 from drivers.policy import GuestPolicy
+from reportclient.errors import few
 
 DEFAULT_MACHINES = {  # nova's machine type by architecture, where [libvirt] hw_machine_type names none
     "armv7l": "virt",
@@ -20,8 +21,6 @@ DEFAULT_MACHINES = {  # nova's machine type by architecture, where [libvirt] hw_
     "i686": "pc",
     "x86_64": "pc",
 }
-
-_SHOWN = 12  # names that a sentence lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +184,7 @@ def known_models(
     if unknown and listed:
         raise PolicyError(
             f"{policy.place('cpu_models')}[libvirt] cpu_models: libvirt has no CPU model {', '.join(unknown)} for "
-            f"{arch}: there are {shortened(known.values())} (virsh cpu-models {arch})"
+            f"{arch}: there are {offered_names(known.values())} (virsh cpu-models {arch})"
         )
     return tuple(known.get(model.lower(), model) for model in policy.cpu_models)
 
@@ -238,8 +237,6 @@ def _values(root: Element, path: str) -> frozenset[str]:
     return frozenset(value.findtext(".", "") for value in root.iterfind(f"{path}/value"))
 
 
-def shortened(names: Iterable[str]) -> str:
-    """Return the first names of a list, and how many more there are, for a sentence."""
-    every = sorted(names, key=str.lower)
-    more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
-    return f"{', '.join(every[:_SHOWN])}{more}" if every else "none"
+def offered_names(names: Iterable[str]) -> str:
+    """Return the first of the names that libvirt offers, for a sentence."""
+    return few(sorted(names, key=str.lower), 12) or "none"

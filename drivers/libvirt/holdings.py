@@ -12,11 +12,11 @@ from drivers.host.parse import format_cpu_set
 from drivers.libvirt.host_inventories import DEDICATED_OPTION, guest_cpus
 from drivers.policy import OF_CELLS, Layout, Policy
 from reportclient.allocations import Float, GuestState, Holding, Holdings, Undecided
+from reportclient.errors import few
 from reportclient.names import CPUS
 
 _CONTEXT = "MEM_ENCRYPTION_CONTEXT"
-_SHOWN = 3  # devices in one sentence
-_NAMED = 10  # guests in one sentence
+_SHOWN = 3  # guests that have a sentence each
 HOST_CLASSES = CPUS | {"MEMORY_MB"}
 
 
@@ -87,10 +87,9 @@ def _on_dedicated(facts: HostFacts, dedicated: Set[int]) -> Iterator[str]:
         if guest.active and any(len(cpus) != 1 and (not cpus or cpus & dedicated) for cpus in guest.vcpus)
     ]
     if odd and dedicated:
-        more = f" and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
         yield (
             f"guests may run on CPUs of {DEDICATED_OPTION}, which pinned guests get, as they were started without that "
-            f"set: {', '.join(odd[:_NAMED])}{more}. Restart them (openstack server reboot --hard), or give those that "
+            f"set: {few(odd, 10)}. Restart them (openstack server reboot --hard), or give those that "
             f"are not nova's a cpuset"
         )
 
@@ -337,6 +336,4 @@ class _Cells:
 
 def _evidence(devices: Iterable[str]) -> str:
     """Return which devices a guest has: PCI addresses, uuids of mediated devices, or paths of namespaces."""
-    named = sorted(devices)
-    more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
-    return f"has {', '.join(named[:_SHOWN])}{more}"
+    return f"has {few(sorted(devices), 3)}"

@@ -8,7 +8,7 @@ or a CPU mode that libvirt refuses ends the start of a guest. Here each is told 
 from collections.abc import Collection
 
 from drivers.facts import DomainCapabilities, GuestArch
-from drivers.libvirt.capabilities import Capabilities, shortened, unusable_models
+from drivers.libvirt.capabilities import Capabilities, offered_names, unusable_models
 from drivers.policy import GuestPolicy
 
 
@@ -29,7 +29,7 @@ def refusals(
     if modes and policy.cpu_mode not in (None, "none", *modes):
         sentences.append(
             f"{policy.place('cpu_mode')}[libvirt] cpu_mode: libvirt offers no {policy.cpu_mode} for {policy.virt_type} "
-            f"guests of {arch} on this host, so no guest can start: there are {shortened(modes - {'maximum'})}"
+            f"guests of {arch} on this host, so no guest can start: there are {offered_names(modes - {'maximum'})}"
         )
     unusable = {name.lower() for name in unusable_models(arch, offered)}
     if cannot := [model for model in policy.cpu_models if model.lower() in unusable]:
@@ -41,7 +41,7 @@ def refusals(
             else f"QEMU emulates only a part of {', '.join(cannot)}, so the other part gives no traits"
         )
         sentences.append(
-            f"{policy.place('cpu_models')}[libvirt] cpu_models: {what}: there are {shortened(usable)} (virsh "
+            f"{policy.place('cpu_models')}[libvirt] cpu_models: {what}: there are {offered_names(usable)} (virsh "
             f"domcapabilities)"
         )
     return tuple(sentences)
@@ -51,4 +51,4 @@ def _machines(guest: GuestArch) -> str:
     """Return the machine types of an architecture: the names of the current ones, and how many others there are."""
     current = frozenset(guest.machine_aliases)
     others = len(guest.machines - current)
-    return f"{shortened(current)} and {others} more" if current and others else shortened(guest.machines)
+    return f"{offered_names(current)} and {others} more" if current and others else offered_names(guest.machines)

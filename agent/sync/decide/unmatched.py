@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from agent.form_errors import most_alike
 from agent.sync.decide.additions import COMPUTE_NODE, Addition, now_named
+from reportclient.errors import few
 from reportclient.ownership import Names
 from reportclient.renaming import child_uuid
 from reportclient.tree import ObservedTree, ProviderTree
 
-_SHOWN = 3  # entries that a sentence lists
 ALIKE = 0.7  # similarity of difflib (0 to 1): a letter or two of a short host name; placement is asked after that
 
 
@@ -56,10 +56,9 @@ def lost_entries(
 def ignored(unmatched: Collection[Addition], desired: ProviderTree) -> tuple[str, ...]:
     """Return a sentence on each unmatched entry that begins with this host's name, and one on all others."""
     others = sorted(f"{one.provider} ({one.source})" for one in unmatched if not _begins_alike(one, desired))
-    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
     told = (
-        f"entries of provider.yaml match no provider of this host, and are ignored: {', '.join(others[:_SHOWN])}"
-        f"{more}: correct their names, unless they are other hosts'"
+        f"entries of provider.yaml match no provider of this host, and are ignored: {few(others, 3)}: correct "
+        f"their names, unless they are other hosts'"
     )
     slips = (_sentence(entry, desired) for entry in unmatched if _begins_alike(entry, desired))
     return (*slips, *((told,) if others else ()))
