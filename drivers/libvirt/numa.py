@@ -4,13 +4,14 @@ Shapes the layouts cells and numa: a provider for each cell, with the cell's poo
 In the layout cells the small pages are stock of the cell itself, and only huge pages have providers.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from drivers.by_suffix import BySuffix
 from drivers.cells import apportion, cpus_by_cell, page_mib, reserved_cells, reserved_mib, small_page_kib
 from drivers.devices.inventories import DeviceStock
 from drivers.errors import PolicyError
-from drivers.facts import HostFacts
+from drivers.facts import HostFacts, NumaCell
 from drivers.host.parse import format_cpu_set
 from drivers.libvirt.host_inventories import (
     FIXED,
@@ -45,72 +46,56 @@ def shape_cells(
     names: dict[int | None, str] = {cell.id: f"{root}_NUMA{cell.id}" for cell in facts.cells}
     cpus = _cpus_by_cell(facts, policy, standing)
     pools = page_mib(facts.cells)
-    small = {cell.id: small_page_kib(cell) for cell in facts.cells}
-    kept, whole = reserved_mib(facts, pools, policy)[0], reserved_cells(facts, policy)
+    memory = _Memory(pools, reserved_mib(facts, pools, policy)[0], reserved_cells(facts, policy))
     providers: list[Reasoned] = []
-    for id_, small_kib in small.items():
-        place = Reason(f"libvirt's capabilities: cell {id_}", f"[compute] layout = {policy.layout}")
-        mine = [
-            _Pages(id_, size, mib, kept.get((id_, size), 0), is_small=size == small_kib, whole=id_ in whole)
-            for (cell, size), mib in pools.items()
-            if cell == id_
-        ]
-        own = [pages for pages in mine if pages.is_small and policy.layout == "cells"]
-        stock = {**cpus[id_], **(own[0].stock(policy, standing) if own else {})}
-        if stock or mine or any(device.cell == id_ for device in devices):
+    for cell in facts.cells:
+        place = Reason(f"libvirt's capabilities: cell {cell.id}", f"[compute] layout = {policy.layout}")
+        own, pages = _memory_of(cell, memory, root, policy, standing)
+        stock = {**cpus[cell.id], **own}
+        if stock or pages or any(device.cell == cell.id for device in devices):
             traits = {CELL: place, **MARK}
-            providers.append(Reasoned(name=names[id_], parent=root, inventories=stock, traits=traits))
-        providers += [pages.provider(root, policy, standing) for pages in mine if pages not in own]
+            providers.append(Reasoned(name=f"{root}_NUMA{cell.id}", parent=root, inventories=stock, traits=traits))
+        providers += pages
     for device in devices:
         providers.append(device_provider(device, root, names.get(device.cell, root)))
     return cpus[None], providers
 
 
 @dataclass(frozen=True, slots=True)
-class _Pages:
-    """The pages of one size in one cell; huge pages cannot be overcommitted."""
+class _Memory:
+    """The memory of a host, by (cell, page size in KiB)."""
 
-    cell: int
-    size_kib: int
-    mib: int
-    reserved_mib: int
-    is_small: bool
-    whole: bool  # all memory of the cell is kept from guests
+    mib: Mapping[tuple[int, int], int]
+    reserved_mib: Mapping[tuple[int, int], int]
+    whole: frozenset[int]  # cells whose memory is all kept from guests
 
-    @property
-    def suffix(self) -> str:
-        """Suffix of the provider of these pages alone."""
-        return f"NUMA{self.cell}_PAGES_{self.size_kib}"
 
-    @property
-    def fact(self) -> str:
-        """What libvirt reports, for people."""
-        return f"libvirt's capabilities: {self.mib} MiB in pages of {self.size_kib} KiB in cell {self.cell}"
+def _memory_of(
+    cell: NumaCell, memory: _Memory, root: str, policy: Policy, standing: BySuffix
+) -> tuple[dict[str, Entry], list[Reasoned]]:
+    """
+    Return the MEMORY_MB of a cell itself, in the layout cells that of its small pages, and the providers of its pages.
 
-    def stock(self, policy: Policy, standing: BySuffix) -> dict[str, Entry]:
-        """
-        Return MEMORY_MB of these pages.
-
-        The ratio of small pages is the same on the cell and on a provider of their own.
-        """
-        ratio = policy.ratios.ram if self.is_small else FIXED
-        cell = f"NUMA{self.cell}"
-        places = (cell, self.suffix) if policy.layout == "cells" else (self.suffix, cell)
-        kept = kept_text(self.reserved_mib, "memory_mb or reserved_huge_pages, in pages of this size")
-        reason = Reason(self.fact, reserved_cells_text(policy) if self.whole else kept)
-        step = max(1, self.size_kib // 1024)
-        return one_class("MEMORY_MB", self.mib, self.reserved_mib, ratio, standing, *places, reason=reason, step=step)
-
-    def provider(self, root: str, policy: Policy, standing: BySuffix) -> Reasoned:
-        """Return the provider of these pages, below their cell."""
-        reason = Reason(self.fact, f"[compute] layout = {policy.layout}")
-        kind = f"{PAGES}SMALL" if self.is_small else f"{PAGES}LARGE"
-        return Reasoned(
-            name=f"{root}_{self.suffix}",
-            parent=f"{root}_NUMA{self.cell}",
-            inventories=self.stock(policy, standing),
-            traits={f"{PAGES}{self.size_kib}": reason, kind: reason, **MARK},
-        )
+    The ratio of small pages is the same on the cell and on a provider of their own. Huge pages cannot be overcommitted.
+    """
+    name, own = f"NUMA{cell.id}", dict[str, Entry]()
+    providers: list[Reasoned] = []
+    for size_kib, mib in ((size, mib) for (id_, size), mib in memory.mib.items() if id_ == cell.id):
+        is_small, suffix = size_kib == small_page_kib(cell), f"{name}_PAGES_{size_kib}"
+        fact = f"libvirt's capabilities: {mib} MiB in pages of {size_kib} KiB in cell {cell.id}"
+        kept_mib = memory.reserved_mib.get((cell.id, size_kib), 0)
+        rule = kept_text(kept_mib, "memory_mb or reserved_huge_pages, in pages of this size")
+        reason = Reason(fact, reserved_cells_text(policy) if cell.id in memory.whole else rule)
+        ratio, step = policy.ratios.ram if is_small else FIXED, max(1, size_kib // 1024)
+        places = (name, suffix) if policy.layout == "cells" else (suffix, name)
+        stock = one_class("MEMORY_MB", mib, kept_mib, ratio, standing, *places, reason=reason, step=step)
+        if is_small and policy.layout == "cells":
+            own = stock
+            continue
+        kinds = f"{PAGES}{size_kib}", f"{PAGES}SMALL" if is_small else f"{PAGES}LARGE"
+        traits = {**dict.fromkeys(kinds, Reason(fact, f"[compute] layout = {policy.layout}")), **MARK}
+        providers.append(Reasoned(name=f"{root}_{suffix}", parent=f"{root}_{name}", inventories=stock, traits=traits))
+    return own, providers
 
 
 def _cpus_by_cell(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[int | None, dict[str, Entry]]:
