@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reportclient.allocations import Float, Holdings, Undecided
+from reportclient.allocations import Float, Holdings
 from reportclient.names import NO_DEVICES
 
 
@@ -13,7 +13,7 @@ class Word:
 
     units: Mapping[str, int]  # provider's name -> amount
     floating: Float | None
-    undecided: tuple[Undecided, ...]  # devices of the guest that may or may not be of this class
+    undecided: tuple[str, ...]  # devices of the guest that may or may not be of this class
     seen: Mapping[str, str]  # provider's name -> what shows its units; left out: nothing
     overridden: bool  # the flavor gives the amount, so only the places count
 
@@ -51,9 +51,7 @@ class Words:
         self._floats: dict[str, dict[str, Float]] = {}
         for one in holdings.floats:
             self._floats.setdefault(one.consumer, {})[one.resource_class] = one
-        self._undecided: dict[str, tuple[Undecided, ...]] = {}
-        for lost in holdings.undecided:
-            self._undecided[lost.consumer] = (*self._undecided.get(lost.consumer, ()), lost)
+        self._undecided = holdings.undecided
 
     def of(self, guest: str, name: str) -> Word:
         """Return what a guest has of a class."""

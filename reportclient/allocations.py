@@ -42,15 +42,6 @@ class Float:
     because: str  # reason for the order of the providers
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Undecided:
-    """Device of a guest that this host does not offer now, so that its resource class is unknown."""
-
-    consumer: str
-    unit: str  # a PCI address, the uuid of a mediated device, or a kind of memory encryption
-    because: str  # why the host does not offer it: part of a sentence, with the option that decides
-
-
 @dataclass(frozen=True, slots=True)
 class AllocationRequest:
     """One allocation request as allocation candidates gave it: its JSON text, passed on unchanged."""
@@ -115,7 +106,9 @@ class Holdings:
     known: Mapping[str, GuestState] = field(default_factory=dict)  # state of each of ``guests``, by uuid
     ports: tuple[Holding, ...] = ()  # those of ``units`` that belong to ports of networks: allocated or not
     told: frozenset[str] = frozenset()  # classes of which ``units`` and ``floats`` have all that guests hold
-    undecided: tuple[Undecided, ...] = ()  # further devices; their guests have all classes of devices in ``untold``
+    # by guest: devices that this host does not offer now, so that their class is not known: PCI addresses, uuids of
+    # mediated devices ...; such a guest has all classes of devices in ``untold``
+    undecided: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     backing: Backing = Backing()
     notes: tuple[str, ...] = ()  # a sentence on each choice that a person should make
     of_guests: tuple[str, ...] = ()  # a sentence on each guest that a person should look at

@@ -11,7 +11,7 @@ from drivers.facts import Guest, GuestMemory, HostFacts, NumaCell
 from drivers.host.parse import format_cpu_set
 from drivers.libvirt.host_inventories import DEDICATED_OPTION, guest_cpus
 from drivers.policy import OF_CELLS, Layout, Policy
-from reportclient.allocations import Float, GuestState, Holding, Holdings, Undecided
+from reportclient.allocations import Float, GuestState, Holding, Holdings
 from reportclient.errors import few
 from reportclient.names import CPUS
 
@@ -38,7 +38,7 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     floats: list[Float] = []
     ports = {guest.uuid: _ports(guest, devices, owners) for guest in facts.guests}
     has = {one.uuid: (*map(str, one.devices.pci), *one.devices.mdevs, *one.devices.pmem) for one in facts.guests}
-    undecided = tuple(one for guest in facts.guests for one in _undecided(guest, facts, devices, owners))
+    undecided = {guest.uuid: found for guest in facts.guests if (found := _undecided(guest, devices, owners))}
     for guest in facts.guests:
         units += owners.units(guest.uuid, has[guest.uuid])
         units += _context_units(guest, facts.hostname, policy, devices)
@@ -51,13 +51,12 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
             floats += floating
     of_devices = {name for device in devices for name in device.members.values()}
     of_devices |= {_CONTEXT for device in devices if _CONTEXT in device.inventories}
-    doubtful = {one.consumer for one in undecided}
     return Holdings(
         frozenset(guest.uuid for guest in facts.guests),
         tuple(units),
         tuple(floats),
         known={
-            guest.uuid: _known(guest, of_devices if guest.uuid in doubtful else set(), ports[guest.uuid], named)
+            guest.uuid: _known(guest, of_devices if guest.uuid in undecided else set(), ports[guest.uuid], named)
             for guest in facts.guests
         },
         ports=tuple(one for several in ports.values() for one in several),
@@ -181,36 +180,15 @@ def _context_units(guest: Guest, root: str, policy: Policy, devices: Iterable[De
             yield Holding(guest.uuid, place, _CONTEXT, 1, f"its memory is encrypted by {device.suffix}")
 
 
-def _undecided(
-    guest: Guest, facts: HostFacts, devices: Iterable[DeviceStock], owners: "_Owners"
-) -> Iterator[Undecided]:
-    """Yield the guest's devices whose class and provider are not known, each with the reason."""
-    shown = {str(function.address) for function in facts.devices.functions}
-    mdevs = {mdev.uuid: mdev for mdev in facts.devices.mdevs}
-    odd = {one.name: one.because for one in facts.devices.odd}
-    for address in sorted(map(str, guest.devices.pci)):
-        if address not in owners:
-            why = "[pci] device_spec does not offer it" if address in shown else "the host does not show it"
-            why = odd.get(address, why)
-            yield Undecided(guest.uuid, address, why)
-    for uuid in sorted(guest.devices.mdevs):
-        if uuid not in owners:
-            mdev = mdevs.get(uuid)
-            of = f"[devices] enabled_mdev_types does not offer its type {mdev.type} on {mdev.parent}" if mdev else ""
-            yield Undecided(guest.uuid, uuid, of or "the host does not show it")
-    for path in sorted(guest.devices.pmem) if any(device.of_root for device in devices) else ():
-        if path not in owners:
-            yield Undecided(guest.uuid, path, "[libvirt] pmem_namespaces does not name its namespace")
-    for name in sorted(guest.devices.netdevs):
-        yield Undecided(guest.uuid, name, "no device of the host has an interface of this name")
-    for name in sorted(guest.devices.vdpa):
-        yield Undecided(guest.uuid, name, "libvirt shows no vDPA device of this path")
-    if guest.devices.encryption and guest.devices.encryption not in {device.suffix for device in devices}:
-        yield Undecided(
-            guest.uuid, guest.devices.encryption, "the host does not offer encryption contexts of this kind"
-        )
-    if guest.unread:
-        yield Undecided(guest.uuid, "what is not understood of it", guest.unread)
+def _undecided(guest: Guest, devices: Iterable[DeviceStock], owners: "_Owners") -> tuple[str, ...]:
+    """Return the guest's devices whose class and provider are not known; netdevs and vDPA devices have no function."""
+    has = guest.devices
+    pmem = has.pmem if any(device.of_root for device in devices) else ()
+    whole = [*sorted(map(str, has.pci)), *sorted(has.mdevs), *sorted(pmem)]
+    found = [*(one for one in whole if one not in owners), *sorted(has.netdevs), *sorted(has.vdpa)]
+    if has.encryption and has.encryption not in {device.suffix for device in devices}:
+        found.append(has.encryption)
+    return (*found, *(["what is not understood of it"] if guest.unread else ()))
 
 
 class _Owners:

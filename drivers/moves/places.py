@@ -13,9 +13,9 @@ from drivers.packing import Demand, Load, limit
 from drivers.parcels import Parcel, Slot, deal, staying
 from drivers.words import Word
 from reportclient.allocations import usages
+from reportclient.errors import few
 from reportclient.names import CPUS
 
-_SHOWN = 3  # undecided devices in one message
 AS_BEFORE = "the guest had it there before the conversion that is taken back"
 IN_ITS_CELL = "the allocation stays in its cell, as far as there is room"
 
@@ -208,11 +208,10 @@ class Places:
                 f"{has}, and the hypervisor gives its guest {said}: correct the difference (end a resize or migration, "
                 f"or attach a device again), then plan again"
             )
-        lost = ", ".join(f"{one.unit} ({one.because})" for one in word.undecided[:_SHOWN])
         return (
             f"{has}, and the hypervisor gives its guest {said}. The guest also has devices that may count as {name}: "
-            f"{lost}. Bring back the card, the mdev type or the device_spec rule, or move the guest away. "
-            f"Then plan again"
+            f"{few(word.undecided)}. Bring back the card, the mdev type or the device_spec rule, or move the guest "
+            f"away. Then plan again"
         )
 
 

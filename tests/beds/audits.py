@@ -23,7 +23,6 @@ from reportclient.allocations import (
     Holding,
     Holdings,
     OddStock,
-    Undecided,
 )
 from reportclient.names import ONE_TIME
 from reportclient.ownership import MARKER, OWNER_NOVA, Names, Ownership
@@ -85,7 +84,7 @@ class Audited:
             known=self.known,
             ports=tuple(self.ports),
             told=frozenset(self.some(OF_GUESTS, self.dice.choice((0.97,) * 9 + (0,)))),
-            undecided=tuple(Undecided(uuid, "a device", "") for uuid in self.some(self.known, 0.05)),
+            undecided=dict.fromkeys(self.some(self.known, 0.05), ("a device",)),
         )
         everything = Snapshot(
             tree=tree,

@@ -120,7 +120,7 @@ def test_a_guest_whose_type_of_vgpu_is_off_is_not_given_a_vgpu_of_the_other_card
     note = refused(found, reserves=True)
 
     assert f"consumer {identity('guest')} has 1 VGPU on four-cells" in note
-    assert f"{ON_FIRST} ([devices] enabled_mdev_types does not offer its type nvidia-222" in note
+    assert f"devices that may count as VGPU: {ON_FIRST}. Bring back" in note
     assert "Bring back the card, the mdev type or the device_spec rule" in note
 
 

@@ -250,7 +250,7 @@ def test_a_vf_that_guests_share_by_macvtap_is_reserved_unless_a_rule_offers_it()
     assert offered(facts, ALL) == {"0000:81:00.0": {"SRIOV_NET_VF": (2, 1)}}
     assert one.traits[UNHEALTHY].fact == "0000:81:10.0: a guest has its interface by macvtap"
     assert offered(facts, rules(VFS)) == {"0000:81:00.0": {"CUSTOM_PCI_8086_1515": (2, 0)}}
-    assert shape(facts, Policy(devices=ALL), None).holdings.undecided == ()
+    assert shape(facts, Policy(devices=ALL), None).holdings.undecided == {}
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_a_vf_that_neutron_gave_to_a_guest_is_not_on_offer(
 
     (stock,) = (stock for stock, _ in one.inventories.values())
     assert (stock.total, stock.reserved, UNHEALTHY in one.traits) == (8, reserved, bool(reserved))
-    assert shape(facts, Policy(devices=policy), None).holdings.undecided == ()
+    assert shape(facts, Policy(devices=policy), None).holdings.undecided == {}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from drivers.rules import parse_rule
 from drivers.words import Words
 from fakes import FACTS, PC, offering
 from hardware import at, card, gpu, host, parent, plain
-from reportclient.allocations import Backing, Float, GuestState, Holding, Holdings, Undecided
+from reportclient.allocations import Backing, Float, GuestState, Holding, Holdings
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
@@ -244,7 +244,7 @@ def held(facts: HostFacts, policy: Policy) -> tuple[str, ...]:
 
 
 def test_what_the_hypervisor_reports_of_a_guest_is_found_by_class() -> None:
-    lost = tuple(Undecided("many", unit, "it is gone") for unit in ("1", "2"))
+    lost = ("1", "2")
     words = Words(
         Holdings(
             units=(
@@ -255,7 +255,7 @@ def test_what_the_hypervisor_reports_of_a_guest_is_found_by_class() -> None:
                 *(Float("many", "VCPU", 2, ("b", "c"), "-"), Float("many", "MEMORY_MB", 64, ("c",), "-")),
                 Float("free", "VCPU", 1, ("b",), "-"),
             ),
-            undecided=lost,
+            undecided={"many": lost},
             known={"many": GuestState(active=True, overridden=frozenset({"VCPU"}))},
             told=frozenset({"VGPU"}),
         )

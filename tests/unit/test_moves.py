@@ -252,7 +252,7 @@ def contradictions(
     """What came to a place, or went from one, against what the hypervisor says of a known guest."""
     was = {(one.consumer, one.provider, one.resource_class): one.amount for one in observed.allocations}
     now = {(one.consumer, one.provider, one.resource_class): one.amount for one in after}
-    doubtful = {one.consumer for one in holdings.undecided}
+    doubtful = holdings.undecided.keys()
     found = []
     for slot in sorted(was.keys() | now.keys()):
         consumer, provider, name = slot

@@ -9,7 +9,7 @@ import pytest
 
 from beds.golden import differences
 from drivers.moves import displaced, plan_moves
-from reportclient.allocations import Allocation, Float, GuestState, Holding, Holdings, Move, Observed, Undecided
+from reportclient.allocations import Allocation, Float, GuestState, Holding, Holdings, Move, Observed
 from reportclient.errors import Unplaceable
 from reportclient.names import BANDWIDTH, HUGE
 from reportclient.ownership import MARKER, Names, Ownership
@@ -108,7 +108,7 @@ class World:
         lost = [
             (guest, unit) for guest in sorted(self.guests) for unit in self.some(("m1", "m2", "m3", "m4", "m5"), 0.07)
         ]
-        undecided = tuple(Undecided(guest, unit, "no type") for guest, unit in lost)
+        undecided = {guest: tuple(unit for one, unit in lost if one == guest) for guest, _ in lost}
         told = frozenset(self.some((*DEVICES, *UNTOLD)))
         return Holdings(self.guests, tuple(units), tuple(floats), known, told=told, undecided=undecided)
 

@@ -131,8 +131,11 @@ class Snapshot:
         of a unit, the configuration is ahead of the tree: there the unit is of another class of the same kind.
         """
         devices = (self.holdings.told | self._offered) - NO_DEVICES
-        doubtful = any(one.consumer == uuid for one in self.holdings.undecided)
-        return self.holdings.known[uuid].untold | self._ahead(uuid, devices) | (devices if doubtful else frozenset())
+        return (
+            self.holdings.known[uuid].untold
+            | self._ahead(uuid, devices)
+            | (devices if uuid in self.holdings.undecided else frozenset())
+        )
 
     def _ahead(self, uuid: str, devices: frozenset[str] = frozenset()) -> frozenset[str]:
         """Return the classes, by kind, of which a guest has a unit that the tree does not offer yet."""
