@@ -24,8 +24,7 @@ class Shape:
     """The hardware of a generated host."""
 
     cells: int
-    cores: int  # of one cell
-    threads: int  # of one core
+    cores: int  # of one cell, a CPU each
     memory_gib: int  # of one cell
     disk_gib: int  # of the host
     huge_gib: int = 0  # pages of 2 MiB of one cell
@@ -35,17 +34,16 @@ class Shape:
     @property
     def cpus(self) -> tuple[range, ...]:
         """The CPUs of each cell."""
-        each = self.cores * self.threads
-        return tuple(range(cell * each, (cell + 1) * each) for cell in range(self.cells))
+        return tuple(range(cell * self.cores, (cell + 1) * self.cores) for cell in range(self.cells))
 
 
 SHAPES = {
-    "small": Shape(cells=1, cores=4, threads=1, memory_gib=16, disk_gib=200),
-    "medium": Shape(cells=2, cores=16, threads=2, memory_gib=128, disk_gib=2000),
-    "large": Shape(cells=4, cores=32, threads=2, memory_gib=256, disk_gib=8000),
-    "network": Shape(2, 16, 2, memory_gib=64, disk_gib=2000, huge_gib=16, nics=2),
-    "gpu": Shape(2, 32, 2, memory_gib=128, disk_gib=4000, gpus=4),
-    "mixed": Shape(2, 16, 2, memory_gib=64, disk_gib=4000, huge_gib=16, nics=2, gpus=2),
+    "small": Shape(cells=1, cores=4, memory_gib=16, disk_gib=200),
+    "medium": Shape(cells=2, cores=32, memory_gib=128, disk_gib=2000),
+    "large": Shape(cells=4, cores=64, memory_gib=256, disk_gib=8000),
+    "network": Shape(2, 32, memory_gib=64, disk_gib=2000, huge_gib=16, nics=2),
+    "gpu": Shape(2, 64, memory_gib=128, disk_gib=4000, gpus=4),
+    "mixed": Shape(2, 32, memory_gib=64, disk_gib=4000, huge_gib=16, nics=2, gpus=2),
 }
 
 
@@ -108,7 +106,7 @@ def write_host(folder: Path, *, seed: int, shape: str) -> HostArchive:
 
 def files_of(host: FakeHost) -> dict[str, str]:
     """Return the files of a host's archive: path -> text."""
-    cpus = host.shape.cells * host.shape.cores * host.shape.threads
+    cpus = host.shape.cells * host.shape.cores
     disk_bytes = host.shape.disk_gib * 1024**3
     files = {
         "compute_id": f"{host.identity}\n",
@@ -137,13 +135,7 @@ def _cell(host: FakeHost, number: int, cpus: range) -> str:
     memory_kib, huge_kib = host.shape.memory_gib * 1024**2, host.shape.huge_gib * 1024**2
     pages = ((4, (memory_kib - huge_kib) // 4), (HUGE_KIB, huge_kib // HUGE_KIB)) if huge_kib else ()
     listed = "".join(f'<pages unit="KiB" size="{size_kib}">{count}</pages>' for size_kib, count in pages)
-    threads = host.shape.threads
-    every = "".join(
-        f'<cpu id="{cpu}" socket_id="{number}" core_id="{core}" siblings="{",".join(map(str, siblings))}" />'
-        for core in range(host.shape.cores)
-        for siblings in (cpus[core * threads : (core + 1) * threads],)
-        for cpu in siblings
-    )
+    every = "".join(f'<cpu id="{cpu}" socket_id="{number}" core_id="{cpu}" siblings="{cpu}" />' for cpu in cpus)
     return (
         f'<cell id="{number}"><memory unit="KiB">{memory_kib}</memory>{listed}<cpus num="{len(cpus)}">{every}</cpus>'
         f"</cell>"

@@ -9,7 +9,7 @@ from beds.upgrades import write_config
 from drivers.fake import MDEV_TYPE, NAMESPACE, Card, FakeHost, Shape, files_of
 from drivers.host.archive import HostArchive, with_index, write_files
 
-SHAPE = Shape(cells=2, cores=64, threads=1, memory_gib=512, disk_gib=4000, gpus=1)
+SHAPE = Shape(cells=2, cores=64, memory_gib=512, disk_gib=4000, gpus=1)
 ROOT = {"VCPU": 1, "MEMORY_MB": 256, "DISK_GB": 1}  # of each guest
 NOVA = "http://openstack.org/xmlns/libvirt/nova/1.1"
 Allocations = dict[str, dict[str, int]]  # name of a provider -> class -> amount

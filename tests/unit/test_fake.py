@@ -38,7 +38,7 @@ def test_a_made_up_host_is_reported_by_its_name_and_size(shape: str, tmp_path: P
     tree, holdings = driver.shape(survey, POLICY, None)
     of = SHAPES[shape]
     assert driver.name() == tree.root.name == f"fake-7-{shape}"
-    assert tree.root.inventories["VCPU"].total == of.cells * of.cores * of.threads
+    assert tree.root.inventories["VCPU"].total == of.cells * of.cores
     assert tree.root.inventories["MEMORY_MB"].total == of.cells * of.memory_gib * 1024
     assert tree.root.inventories["DISK_GB"].total == of.disk_gib
     assert tree.root.inventories.keys() <= driver.emitted.classes
