@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from drivers.parcels import Parcel, Slot
+from drivers.parcels import Parcel, Slot, take
 from reportclient.tree import Inventory
 
 
@@ -168,9 +168,5 @@ def _fill(demand: Demand, parts: Iterable[tuple[str, int]]) -> Iterator[Parcel]:
     """Divide the parcels of a demand among its places."""
     waiting = list(demand.parcels)
     for provider, amount in parts:
-        while amount:
-            first, *others = waiting
-            most = min(amount, first.amount)
-            yield replace(first, amount=most, to_provider=provider, because=demand.because)
-            waiting = [*([replace(first, amount=first.amount - most)] if first.amount > most else []), *others]
-            amount -= most
+        taken, waiting = take(waiting, amount)
+        yield from (replace(one, to_provider=provider, because=demand.because) for one in taken)

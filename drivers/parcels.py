@@ -1,5 +1,6 @@
 """Parcels, the pieces of what consumers have, each with its destination: from allocations to the moves of a plan."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -50,6 +51,18 @@ def conversions(
     return found
 
 
+def take(parcels: Iterable[Parcel], amount: int) -> tuple[list[Parcel], list[Parcel]]:
+    """Divide parcels: return those of this amount in all, from the first ones on, and the rest."""
+    taken: list[Parcel] = []
+    rest: list[Parcel] = []
+    for parcel in parcels:
+        most = min(amount, parcel.amount)
+        amount -= most
+        taken += [replace(parcel, amount=most)] if most else []
+        rest += [replace(parcel, amount=parcel.amount - most)] if parcel.amount > most else []
+    return taken, rest
+
+
 def relabel(
     parcels: Iterable[Parcel],
     name: str,
@@ -59,32 +72,19 @@ def relabel(
     distance: Callable[[Parcel], int],
 ) -> list[Parcel]:
     """Convert an amount of class ``name`` into ``other``: first on the providers of ``units``, then nearest to them."""
-    parcels = list(parcels)
-    wanted = dict(units)
-    for parcel in parcels:
-        if parcel.to_class == other:
-            wanted[parcel.provider] = max(0, wanted.get(parcel.provider, 0) - parcel.amount)
-    found: list[Parcel] = []
+    wanted, parcels = Counter(units), list(parcels)
+    found = [one for one in parcels if one.to_class != name]
+    for parcel in found:
+        wanted[parcel.provider] -= parcel.amount if parcel.to_class == other else 0
     left: list[Parcel] = []
-    for parcel in parcels:
-        most = min(amount, wanted.get(parcel.provider, 0)) if parcel.to_class == name else 0
-        changed, rest = _cut(parcel, most, other)
-        amount -= sum(one.amount for one in changed)
-        wanted[parcel.provider] = wanted.get(parcel.provider, 0) - sum(one.amount for one in changed)
-        found += changed
+    for parcel in (one for one in parcels if one.to_class == name):
+        taken, rest = take([parcel], max(0, min(amount, wanted[parcel.provider])))
+        moved = sum(one.amount for one in taken)
+        amount, wanted[parcel.provider] = amount - moved, wanted[parcel.provider] - moved
+        found += (replace(one, to_class=other) for one in taken)
         left += rest
-    for parcel in sorted(left, key=distance):
-        changed, rest = _cut(parcel, amount if parcel.to_class == name else 0, other)
-        amount -= sum(one.amount for one in changed)
-        found += changed + rest
-    return found
-
-
-def _cut(parcel: Parcel, most: int, other: str) -> tuple[list[Parcel], list[Parcel]]:
-    """Return at most this much of a parcel as another class, and the rest; each list is empty where nothing is left."""
-    taken = min(most, parcel.amount)
-    changed = [replace(parcel, amount=taken, to_class=other)] if taken else []
-    return changed, [replace(parcel, amount=parcel.amount - taken)] if parcel.amount > taken else []
+    taken, rest = take(sorted(left, key=distance), amount)
+    return [*found, *(replace(one, to_class=other) for one in taken), *rest]
 
 
 def amounts(parcels: Iterable[Parcel]) -> dict[tuple[str, str, str], int]:
@@ -108,26 +108,21 @@ def deal(
     A parcel goes first to its own place, then to the provider that ``near`` returns, then to any other. ``because``
     returns the reason for a provider.
     """
-    wanted = dict(units)
+    wanted = Counter(units)
     found: list[Parcel] = []
-    left: list[Parcel] = []
-    for parcel in parcels:
-        taken = min(wanted.get(parcel.provider, 0), parcel.amount)
-        if taken:
-            found.append(replace(parcel, amount=taken, to_provider=parcel.provider, because=because(parcel.provider)))
-            wanted[parcel.provider] -= taken
-        if parcel.amount > taken:
-            left.append(replace(parcel, amount=parcel.amount - taken))
+
+    def give(several: Iterable[Parcel], provider: str) -> list[Parcel]:
+        taken, rest = take(several, wanted[provider])
+        wanted[provider] -= sum(one.amount for one in taken)
+        found.extend(replace(one, to_provider=provider, because=because(provider)) for one in taken)
+        return rest
+
     rest: list[Parcel] = []
-    for parcel in left:
-        amount = parcel.amount
-        for provider in sorted(wanted, key=lambda one: (one != near(parcel), one)):
-            taken = min(wanted[provider], amount)
-            if taken:
-                found.append(replace(parcel, amount=taken, to_provider=provider, because=because(provider)))
-                wanted[provider] -= taken
-                amount -= taken
-        rest += [replace(parcel, amount=amount)] if amount else []
+    for parcel in [left for one in parcels for left in give([one], one.provider)]:
+        pieces = [parcel]
+        for provider in sorted(units, key=lambda one: (one != near(parcel), one)):
+            pieces = give(pieces, provider)
+        rest += pieces
     return found, rest
 
 
