@@ -71,5 +71,6 @@ def _provider(suffix: str, count: int, reason: Reason, standing: BySuffix) -> De
         suffix=suffix,
         inventories={CONTEXT: (Inventory(total=count, max_unit=1, reserved=kept), reason)},
         traits={trait: reason, **short(before, {CONTEXT: count})},
+        members={suffix: CONTEXT},
         novas=True,
     )

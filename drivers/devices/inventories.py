@@ -18,7 +18,7 @@ class DeviceStock:
     cell: int | None = None  # NUMA cell; None: unknown
     inventories: Mapping[str, tuple[Inventory, Reason]]
     traits: Mapping[str, Reason] = field(default_factory=dict)
-    members: Mapping[str, str] = field(default_factory=dict)  # PCI address or mdev's uuid -> class that it counts as
+    members: Mapping[str, str] = field(default_factory=dict)  # device or kind of encryption -> class that it counts as
     hardware: frozenset[str] = frozenset()  # PCI addresses of all functions behind it, its PF included
     once: bool = False  # the first guest uses up the stock for good
     ill: str = ""  # the fault for which this agent reserves some of it, for the layout flat; empty: none is known

@@ -15,7 +15,6 @@ from reportclient.allocations import Float, GuestState, Holding, Holdings
 from reportclient.errors import few
 from reportclient.names import CPUS
 
-_CONTEXT = "MEM_ENCRYPTION_CONTEXT"
 _SHOWN = 3  # guests that have a sentence each
 HOST_CLASSES = CPUS | {"MEMORY_MB"}
 
@@ -37,11 +36,9 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     units: list[Holding] = []
     floats: list[Float] = []
     ports = {guest.uuid: _ports(guest, devices, owners) for guest in facts.guests}
-    has = {one.uuid: (*map(str, one.devices.pci), *one.devices.mdevs, *one.devices.pmem) for one in facts.guests}
     undecided = {guest.uuid: found for guest in facts.guests if (found := _undecided(guest, devices, owners))}
     for guest in facts.guests:
-        units += owners.units(guest.uuid, has[guest.uuid])
-        units += _context_units(guest, facts.hostname, policy, devices)
+        units += owners.units(guest.uuid, _devices_of(guest))
         cpus = _cpus_by_class(guest, dedicated)
         if cells is None:
             units += _units_on_root(guest, facts.hostname, cpus)
@@ -50,7 +47,6 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
             units += placed
             floats += floating
     of_devices = {name for device in devices for name in device.members.values()}
-    of_devices |= {_CONTEXT for device in devices if _CONTEXT in device.inventories}
     return Holdings(
         frozenset(guest.uuid for guest in facts.guests),
         tuple(units),
@@ -173,22 +169,20 @@ def _ports(guest: Guest, devices: Iterable[DeviceStock], owners: "_Owners") -> l
     return owners.units(guest.uuid, ports)
 
 
-def _context_units(guest: Guest, root: str, policy: Policy, devices: Iterable[DeviceStock]) -> Iterator[Holding]:
-    for device in devices:
-        if guest.devices.encryption == device.suffix:
-            place = root if policy.layout == "flat" else f"{root}_{device.suffix}"
-            yield Holding(guest.uuid, place, _CONTEXT, 1, f"its memory is encrypted by {device.suffix}")
-
-
 def _undecided(guest: Guest, devices: Iterable[DeviceStock], owners: "_Owners") -> tuple[str, ...]:
     """Return the guest's devices whose class and provider are not known; netdevs and vDPA devices have no function."""
     has = guest.devices
-    pmem = has.pmem if any(device.of_root for device in devices) else ()
-    whole = [*sorted(map(str, has.pci)), *sorted(has.mdevs), *sorted(pmem)]
-    found = [*(one for one in whole if one not in owners), *sorted(has.netdevs), *sorted(has.vdpa)]
-    if has.encryption and has.encryption not in {device.suffix for device in devices}:
-        found.append(has.encryption)
-    return (*found, *(["what is not understood of it"] if guest.unread else ()))
+    known = frozenset[str]() if any(device.of_root for device in devices) else has.pmem
+    found = [one for one in _devices_of(guest) if one not in owners and one not in known]
+    unread = ["what is not understood of it"] if guest.unread else []
+    return *found, *sorted(has.netdevs), *sorted(has.vdpa), *unread
+
+
+def _devices_of(guest: Guest) -> tuple[str, ...]:
+    """Return the devices that a guest has whole, and its kind of memory encryption, as ``DeviceStock.members``."""
+    has = guest.devices
+    kind = [has.encryption] if has.encryption else []
+    return *sorted(map(str, has.pci)), *sorted(has.mdevs), *sorted(has.pmem), *kind
 
 
 class _Owners:
@@ -211,7 +205,7 @@ class _Owners:
             if device in self._slots:
                 held.setdefault(self._slots[device], []).append(device)
         return [
-            Holding(guest, provider, name, len(those), _evidence(those))
+            Holding(guest, provider, name, len(those), f"has {few(sorted(those), 3)}")
             for (provider, name), those in sorted(held.items())
         ]
 
@@ -310,8 +304,3 @@ class _Cells:
 
     def _provider(self, id_: int) -> str:
         return f"{self._root}_NUMA{id_}"
-
-
-def _evidence(devices: Iterable[str]) -> str:
-    """Return which devices a guest has: PCI addresses, uuids of mediated devices, or paths of namespaces."""
-    return f"has {few(sorted(devices), 3)}"
