@@ -220,21 +220,17 @@ def _parse_memory(domain: Element) -> tuple[GuestMemory, ...]:
     whole = domain.find("memory")
     if whole is None:
         return ()
-    shown = {cell.get("id", str(index)): cell for index, cell in enumerate(domain.iterfind("cpu/numa/cell"))}
-    bound, usual = _bindings(domain)
     devices = domain.findall("devices/memory")
-    if not shown:
+    sizes = {
+        cell.get("id", str(index)): bytes_of(attribute(cell, "memory"), cell.get("unit"))
+        for index, cell in enumerate(domain.iterfind("cpu/numa/cell"))
+    }
+    if not sizes:
         # <memory> includes all memory devices, also the maximum of a virtio-mem, and devices that are not RAM.
         plugged = sum(_size(device, "size") for device in devices)
-        first = bytes_of(whole.text, whole.get("unit")) - plugged
-        huge, page_kib = _pages_of(domain, "0")
-        found = [GuestMemory(max(0, first // MIB), usual, huge, page_kib)]
-    else:
-        found = []
-        for id_, cell in shown.items():
-            huge, page_kib = _pages_of(domain, id_)
-            mib = bytes_of(attribute(cell, "memory"), cell.get("unit")) // MIB
-            found.append(GuestMemory(mib, bound.get(id_, usual), huge, page_kib))
+        sizes = {"0": max(0, bytes_of(whole.text, whole.get("unit")) - plugged)}
+    bound, usual = _bindings(domain)
+    found = [GuestMemory(size // MIB, bound.get(id_, usual), *_pages_of(domain, id_)) for id_, size in sizes.items()]
     for device in devices:
         node = device.findtext("target/node", "").strip()
         found += _parse_memory_device(domain, device, node, bound.get(node, usual))
