@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from drivers.by_suffix import BySuffix
 from drivers.devices.health import ills
 from drivers.devices.inventories import DeviceStock, libvirt_name, marks, short
 from drivers.devices.odd import undecided_units
 from drivers.facts import HostFacts, Mdev, MdevParent, PciFunction
+from drivers.pci import PciAddress
 from drivers.policy import MdevRule
 from drivers.reasons import Reason
 from reportclient.names import device_address
@@ -15,44 +17,43 @@ from reportclient.reserve import reserved_by_operator_on
 from reportclient.tree import Inventory
 
 
+@dataclass(frozen=True, slots=True)
+class _Card:
+    """A card that offers a type, with the mediated devices that count for it."""
+
+    parent: MdevParent
+    rule: MdevRule
+    made: tuple[Mdev, ...]
+    given: int  # how many of them guests have
+
+
 def mdev_stock(facts: HostFacts, rules: tuple[MdevRule, ...], standing: BySuffix) -> list[DeviceStock]:
     """Return a provider for each parent that offers an enabled type."""
-    if not rules:
-        return []
     functions = {function.address: function for function in facts.devices.functions}
-    chosen = [(parent, rule) for parent in facts.devices.mdev_parents if (rule := rule_of(parent, rules))]
-    given = frozenset[str]().union(*(guest.devices.mdevs for guest in facts.guests))
-    made = _made(facts, rules, chosen, given)
-    totals = _totals(chosen, made, given, _out_of_sight(facts, rules, chosen, standing), standing)
-    found = []
-    for parent, rule in chosen:
-        if total := totals[parent.name]:
-            function = functions.get(parent.address) if parent.address else None
-            pf = functions.get(function.pf) if function and function.pf else None
-            why = ills(function, pf) if function else None
-            found.append(_mdev_provider(parent, rule, function, total, made[parent.name], why, standing))
-    return found
+    cards = _cards(facts, rules)
+    before = _out_of_sight(facts, rules, {card.parent.name for card in cards}, standing)
+    totals = _totals(cards, before, standing)
+    return [
+        _mdev_provider(card, total, functions, standing) for card, total in zip(cards, totals, strict=True) if total
+    ]
 
 
-def _made(
-    facts: HostFacts,
-    rules: Iterable[MdevRule],
-    chosen: Iterable[tuple[MdevParent, MdevRule]],
-    given: Collection[str],
-) -> dict[str, list[Mdev]]:
+def _cards(facts: HostFacts, rules: Collection[MdevRule]) -> list[_Card]:
     """
-    Return the mediated devices that count for each parent: those of its type, and what guests have of its class.
+    Return the cards that offer an enabled type; of their devices those of the type, and what guests have of its class.
 
     Nova gives guests no existing device of another type than its card's (``_get_existing_mdevs_not_assigned`` in
     nova/virt/libvirt/driver.py); a guest may have one from before the configuration changed.
     """
     classes = {rule.type: rule.resource_class for rule in rules}
-    found: dict[str, list[Mdev]] = {parent.name: [] for parent, _ in chosen}
-    offered = {parent.name: rule for parent, rule in chosen}
-    for mdev in facts.devices.mdevs:
-        rule, is_given = offered.get(mdev.parent), mdev.uuid in given
-        if rule and (mdev.type == rule.type or (is_given and classes.get(mdev.type) == rule.resource_class)):
-            found[mdev.parent].append(mdev)
+    given = frozenset[str]().union(*(guest.devices.mdevs for guest in facts.guests))
+    found = []
+    for parent, rule in ((parent, rule_of(parent, rules)) for parent in facts.devices.mdev_parents):
+        if rule:
+            own = [mdev for mdev in facts.devices.mdevs if mdev.parent == parent.name]
+            alike = {mdev.uuid for mdev in own if classes.get(mdev.type) == rule.resource_class}
+            made = tuple(mdev for mdev in own if mdev.type == rule.type or mdev.uuid in alike & given)
+            found.append(_Card(parent, rule, made, sum(mdev.uuid in given for mdev in made)))
     return found
 
 
@@ -89,68 +90,56 @@ def rule_for(names: Collection[str], rules: Iterable[MdevRule]) -> MdevRule | No
 
 
 def _out_of_sight(
-    facts: HostFacts,
-    rules: Collection[MdevRule],
-    chosen: Iterable[tuple[MdevParent, MdevRule]],
-    standing: BySuffix,
+    facts: HostFacts, rules: Collection[MdevRule], speaking: Collection[str], standing: BySuffix
 ) -> dict[str, int]:
     """
     Return how many devices of each type cards have in placement that show none of their types now.
 
-    A card counts for the type that is enabled for it: several types may have one resource class, and so may VFs of the
-    same or another card, whose provider has nova's name for PCI functions.
+    ``speaking`` are the names of those that show some. A card counts for the type that is enabled for it: several types
+    may have one resource class, and so may VFs of the same or another card, whose provider has nova's name for PCI
+    functions.
     """
-    speaking = {parent.name for parent, _ in chosen}
     here = {libvirt_name(str(one.address)) for one in facts.devices.functions}
     here |= {name for name in undecided_units(facts.devices) if ":" not in name}
     found = {rule.type: 0 for rule in rules}
-    for name in here - speaking:
+    for name in here.difference(speaking):
         rule, seen = rule_for({name, device_address(name) or name}, rules), standing.provider(name)
         if rule and seen and (stock := seen.provider.inventories.get(rule.resource_class)):
             found[rule.type] += stock.total
     return found
 
 
-def _totals(
-    chosen: Iterable[tuple[MdevParent, MdevRule]],
-    made: Mapping[str, list[Mdev]],
-    given: Collection[str],
-    before: Mapping[str, int],
-    standing: BySuffix,
-) -> dict[str, int]:
+def _totals(cards: Collection[_Card], before: Mapping[str, int], standing: BySuffix) -> list[int]:
     """
-    Return how many each parent offers, until ``max_instances`` of its type is reached on the host.
+    Return how many each card offers, until ``max_instances`` of its type is reached on the host.
 
-    First come those that guests have (``given``), then what stands in placement, as somebody may have claimed it, then
-    what else exists, then what else can be made. ``before`` is how many of each type other cards have.
+    First come those that guests have, then what stands in placement, as somebody may have claimed it, then what else
+    exists, then what else can be made. ``before`` is how many of each type other cards have.
     """
-    used, most, levels = Counter(before), {}, {}
-    for parent, rule in chosen:
-        exist, stood = len(made[parent.name]), standing.provider(parent.name)
-        able = exist + next((kind.available_instances for kind in parent.types if kind.id == rule.type), 0)
-        stock = stood.provider.inventories.get(rule.resource_class) if stood else None
-        levels[parent.name] = (min(able, stock.total if stock else 0), exist, able)
-        most[parent.name] = sum(mdev.uuid in given for mdev in made[parent.name])
-        used[rule.type] += most[parent.name]
+    used, most, levels = Counter(before), [card.given for card in cards], []
+    for card in cards:
+        exist, stood = len(card.made), standing.provider(card.parent.name)
+        able = exist + next((kind.available_instances for kind in card.parent.types if kind.id == card.rule.type), 0)
+        stock = stood.provider.inventories.get(card.rule.resource_class) if stood else None
+        levels.append((min(able, stock.total if stock else 0), exist, able))
+        used[card.rule.type] += card.given
     for level in range(3):
-        for parent, rule in chosen:
-            more = max(0, levels[parent.name][level] - most[parent.name])
-            if rule.max_instances is not None:
-                more = max(0, min(more, rule.max_instances - used[rule.type]))
-            most[parent.name] += more
-            used[rule.type] += more
+        for number, card in enumerate(cards):
+            more = max(0, levels[number][level] - most[number])
+            if card.rule.max_instances is not None:
+                more = max(0, min(more, card.rule.max_instances - used[card.rule.type]))
+            most[number] += more
+            used[card.rule.type] += more
     return most
 
 
 def _mdev_provider(
-    parent: MdevParent,
-    rule: MdevRule,
-    function: PciFunction | None,
-    total: int,
-    made: list[Mdev],
-    why: str | None,
-    standing: BySuffix,
+    card: _Card, total: int, functions: Mapping[PciAddress, PciFunction], standing: BySuffix
 ) -> DeviceStock:
+    parent, rule, made = card.parent, card.rule, card.made
+    function = functions.get(parent.address) if parent.address else None
+    pf = functions.get(function.pf) if function and function.pf else None
+    why = ills(function, pf) if function else None
     before = reserved_by_operator_on(standing.provider(parent.name))
     kept = total if why else min(total, before.get(rule.resource_class, 0))
     stock = Inventory(total=total, max_unit=total, reserved=kept)
