@@ -28,10 +28,7 @@ def apportion(amount: int, weights: Mapping[int, int]) -> dict[int, int]:
 
 def cpus_by_cell(facts: HostFacts) -> dict[int, frozenset[int]]:
     """Return the CPUs of each cell, by cell id: those in libvirt's topology, and others that the kernel lists."""
-    return {
-        cell.id: frozenset(cpu.id for cpu in cell.cpus) | {cpu for cpu, home in facts.offline_cpus if home == cell.id}
-        for cell in facts.cells
-    }
+    return {cell.id: cell.cpus | {cpu for cpu, home in facts.offline_cpus if home == cell.id} for cell in facts.cells}
 
 
 def memory_mib(cells: Iterable[NumaCell]) -> int:

@@ -12,14 +12,6 @@ HIGHEST_DOMAIN = 0xFFFF  # nova knows PCI domains of 16 bits only (MAX_DOMAIN in
 
 
 @dataclass(frozen=True, slots=True)
-class HostCpu:
-    """One logical CPU, from ``<cpu>`` in libvirt's capabilities."""
-
-    id: int
-    siblings: frozenset[int]  # logical CPUs of the same core, this one included
-
-
-@dataclass(frozen=True, slots=True)
 class MemoryPages:
     """Pages of one size in one cell, from ``<pages>``; the total of small pages excludes what huge pages take."""
 
@@ -33,8 +25,9 @@ class NumaCell:
 
     id: int
     memory_kib: int  # libvirt's <memory>; 0 for a cell without memory
-    cpus: tuple[HostCpu, ...]  # lowest id first; empty for a memory-only cell
+    cpus: frozenset[int]  # ids of its logical CPUs; empty for a memory-only cell
     pages: tuple[MemoryPages, ...] = ()  # smallest first; empty where libvirt does not report them
+    has_siblings: bool = False  # some of its CPUs are of the same core
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from drivers.facts import Cpu, CpuMap, DiskSpace, DomainCapabilities, HostCpu, HostFacts, Hypervisor, NumaCell, Versions
+from drivers.facts import Cpu, CpuMap, DiskSpace, DomainCapabilities, HostFacts, Hypervisor, NumaCell, Versions
 
 GIB = 1024**3
 PC = DomainCapabilities("x86_64", frozenset({"virtio", "xen"}), frozenset({"vga"}), False, frozenset(), frozenset())
@@ -19,8 +19,8 @@ FACTS = HostFacts(
     cpu=Cpu("x86_64", frozenset({"avx", "svm", "unheard-of"})),
     cpu_map=CpuMap(4, frozenset({0, 1, 2, 3})),
     cells=(
-        NumaCell(0, 1024 * 1000 + 512, tuple(HostCpu(n, frozenset({n})) for n in (0, 1))),
-        NumaCell(1, 1024 * 1000 + 512, tuple(HostCpu(n, frozenset({n})) for n in (2, 3))),
+        NumaCell(0, 1024 * 1000 + 512, frozenset({0, 1})),
+        NumaCell(1, 1024 * 1000 + 512, frozenset({2, 3})),
     ),
     disk=DiskSpace(100 * GIB + 1, 0),
 )

@@ -13,7 +13,6 @@ from drivers.facts import (
     Guest,
     GuestDevices,
     GuestMemory,
-    HostCpu,
     HostFacts,
     Mdev,
     MdevParent,
@@ -97,7 +96,7 @@ def hosts(draw: st.DrawFn) -> HostFacts:
     homes = [draw(st.sampled_from([*ids, None])) for _ in everyone]
     cells = []
     for number, id_ in enumerate(ids):
-        cpus = tuple(HostCpu(cpu, frozenset({cpu})) for cpu, home in zip(everyone, homes, strict=True) if home == id_)
+        cpus = frozenset(cpu for cpu, home in zip(everyone, homes, strict=True) if home == id_)
         huge = tuple(MemoryPages(size, draw(st.integers(0, 3))) for size in (2048, 1048576))
         floor = (16 << 20) if number == 0 else 0
         memory_kib = draw(st.sampled_from((floor, floor + (8 << 20) + draw(st.integers(0, 4000)))))
@@ -224,7 +223,7 @@ def changes(draw: st.DrawFn) -> Change:
 @st.composite
 def crowded_hosts(draw: st.DrawFn) -> HostFacts:
     """Two cells, up to three vGPU cards of two types and two network cards, and guests on all of it."""
-    cpus = [tuple(HostCpu(n, frozenset({n})) for n in range(8 * cell, 8 * cell + 8)) for cell in (0, 1)]
+    cpus = [frozenset(range(8 * cell, 8 * cell + 8)) for cell in (0, 1)]
     cells = tuple(NumaCell(id_, 16 << 20, cpus[id_], (MemoryPages(4, 0),)) for id_ in (0, 1))
     gpus = [gpu(f"0000:{0x84 + n:02x}:00.0", draw(st.integers(0, 1))) for n in range(draw(st.integers(1, 3)))]
     kinds = [draw(st.sampled_from("ab")) for _ in gpus]

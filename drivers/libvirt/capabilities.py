@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element, tostring
 
 from drivers.errors import PolicyError
-from drivers.facts import DomainCapabilities, GuestArch, HostCpu, HostModel, MemoryPages, NumaCell, OfferedEncryption
+from drivers.facts import DomainCapabilities, GuestArch, HostModel, MemoryPages, NumaCell, OfferedEncryption
 from drivers.host.archive import Document
 from drivers.host.parse import parse_cpu_set
 from drivers.libvirt.xml import attribute, bytes_of, number, parsed, require, text_of
@@ -199,12 +199,13 @@ def unusable_models(arch: str, offered: Collection[DomainCapabilities]) -> froze
 def _parse_cell(cell: Element) -> NumaCell:
     memory = cell.find("memory")
     memory_kib = bytes_of(memory.text, memory.get("unit")) // 1024 if memory is not None else 0
-    cpus = [_parse_cpu(cpu) for cpu in cell.iterfind("cpus/cpu")]
+    siblings = (cpu.get("siblings") for cpu in cell.iterfind("cpus/cpu"))  # libvirt gives none for a CPU that is off
     return NumaCell(
         id=number(attribute(cell, "id")),
         memory_kib=memory_kib,
-        cpus=tuple(sorted(cpus, key=lambda cpu: cpu.id)),
+        cpus=frozenset(number(attribute(cpu, "id")) for cpu in cell.iterfind("cpus/cpu")),
         pages=_parse_pages(cell),
+        has_siblings=max((len(parse_cpu_set(text)) for text in siblings if text), default=1) > 1,
     )
 
 
@@ -215,12 +216,6 @@ def _parse_pages(cell: Element) -> tuple[MemoryPages, ...]:
         size_kib = bytes_of(attribute(pages, "size"), pages.get("unit")) // 1024
         found[size_kib] = number(pages.text)
     return tuple(MemoryPages(size, found[size]) for size in sorted(found))
-
-
-def _parse_cpu(cpu: Element) -> HostCpu:
-    """Parse one CPU; for a CPU that is offline libvirt gives no siblings."""
-    id_ = number(attribute(cpu, "id"))
-    return HostCpu(id_, parse_cpu_set(cpu.get("siblings") or str(id_)))
 
 
 def _parse_guest(arch: Element) -> GuestArch:

@@ -263,4 +263,4 @@ def _model(arch: str, name: str) -> str:
 
 def _placed(capabilities: Capabilities) -> frozenset[int]:
     """Return the CPUs that libvirt's topology lists."""
-    return frozenset(cpu.id for cell in capabilities.cells for cpu in cell.cpus)
+    return frozenset[int]().union(*(cell.cpus for cell in capabilities.cells))

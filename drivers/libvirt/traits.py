@@ -117,7 +117,7 @@ def _cpu_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
         for feature in sorted(features)
         for name in _traits_of(feature, features, facts.cpu.vendor)
     }
-    if any(len(cpu.siblings) > 1 for cell in facts.cells for cpu in cell.cpus):
+    if any(cell.has_siblings for cell in facts.cells):
         traits |= _all("libvirt's capabilities: CPUs with siblings", ALWAYS, ["HW_CPU_HYPERTHREADING"])
     return traits
 

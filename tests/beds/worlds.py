@@ -38,7 +38,6 @@ from drivers.facts import (
     Guest,
     GuestDevices,
     GuestMemory,
-    HostCpu,
     HostFacts,
     Mdev,
     MdevParent,
@@ -555,7 +554,7 @@ class World:
                 NumaCell(
                     id_,
                     4 << 20,
-                    tuple(HostCpu(cpu, frozenset({cpu})) for cpu in sorted(cpus)),
+                    frozenset(cpus),
                     (MemoryPages(4, 0),),
                 )
                 for id_, cpus in CELLS.items()

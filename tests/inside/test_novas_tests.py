@@ -29,7 +29,6 @@ from drivers.facts import (
     DiskSpace,
     Guest,
     GuestDevices,
-    HostCpu,
     HostFacts,
     Hypervisor,
     Mdev,
@@ -96,7 +95,7 @@ class StandIn(LibvirtDriver):
                     NumaCell(
                         0,
                         nova._host.get_memory_mb_total() * 1024,
-                        tuple(HostCpu(cpu, frozenset({cpu})) for cpu in range(cpus)),
+                        frozenset(range(cpus)),
                     ),
                 ),
                 disk=self._disk_space(),

@@ -3,7 +3,7 @@
 import pytest
 
 from drivers.errors import MalformedFact
-from drivers.facts import DomainCapabilities, GuestArch, HostCpu, HostModel, MemoryPages, NumaCell, OfferedEncryption
+from drivers.facts import DomainCapabilities, GuestArch, HostModel, MemoryPages, NumaCell, OfferedEncryption
 from drivers.host.archive import Document
 from drivers.libvirt.capabilities import (
     Capabilities,
@@ -36,11 +36,10 @@ def document(text: str) -> Document:
 def test_cells_keep_their_ids_gaps_and_cells_without_cpus_or_memory() -> None:
     cells = parse_capabilities(document(HOST)).cells
 
-    pair = frozenset({0, 1})
     assert cells == (
-        NumaCell(0, 1024, (HostCpu(0, pair), HostCpu(1, pair), HostCpu(2, frozenset({2})))),
-        NumaCell(1, 0, ()),
-        NumaCell(4, 2048, ()),
+        NumaCell(0, 1024, frozenset({0, 1, 2}), has_siblings=True),
+        NumaCell(1, 0, frozenset()),
+        NumaCell(4, 2048, frozenset()),
     )
 
 

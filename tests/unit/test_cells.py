@@ -16,7 +16,7 @@ from agent.settings.read import Role
 from agent.state.memory import NodeState
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, RESHAPE, OneHost
-from drivers.facts import CpuMap, Guest, GuestDevices, GuestMemory, HostCpu, HostFacts, MemoryPages, NumaCell, Tenant
+from drivers.facts import CpuMap, Guest, GuestDevices, GuestMemory, HostFacts, MemoryPages, NumaCell, Tenant
 from drivers.libvirt.shape import shape
 from drivers.policy import OF_CELLS, CpuPolicy, DevicePolicy, Layout, Policy, Ratio, Ratios, ReservedPages
 from hardware import at, card, host
@@ -37,7 +37,7 @@ def cells(*guests: Guest, huge: int = 512) -> HostFacts:
         NumaCell(
             id_,
             8 << 20,
-            tuple(HostCpu(cpu, frozenset({cpu})) for cpu in sorted(cpus)),
+            frozenset(cpus),
             (MemoryPages(4, 0), *((MemoryPages(2048, huge),) if huge else ())),
         )
         for id_, cpus in CPUS.items()
@@ -438,7 +438,9 @@ def test_every_layout_can_be_planned_by_name() -> None:
 def with_gpu(*guests: Guest) -> HostFacts:
     """The host with a cell of 16 GiB that has no CPUs, as a GPU shows its memory."""
     facts = cells(*guests)
-    return replace(facts, cells=(*facts.cells, NumaCell(255, 16 << 20, (), (MemoryPages(4, 0), MemoryPages(2048, 0)))))
+    return replace(
+        facts, cells=(*facts.cells, NumaCell(255, 16 << 20, frozenset(), (MemoryPages(4, 0), MemoryPages(2048, 0))))
+    )
 
 
 LARGE = guest(FLOATING, ANYWHERE, memory=(GuestMemory(6000),))
@@ -584,7 +586,7 @@ def test_the_cpu_of_a_guests_emulator_comes_not_on_offer_while_it_is_used(start:
 def without(cpu: int, *guests: Guest) -> HostFacts:
     """The host while a CPU is off: libvirt's topology lacks it, and the kernel tells its cell."""
     facts = cells(*guests)
-    left = tuple(replace(cell, cpus=tuple(one for one in cell.cpus if one.id != cpu)) for cell in facts.cells)
+    left = tuple(replace(cell, cpus=cell.cpus - {cpu}) for cell in facts.cells)
     home = next(id_ for id_, cpus in CPUS.items() if cpu in cpus)
     return replace(facts, cpu_map=CpuMap(8, facts.cpu_map.online - {cpu}), cells=left, offline_cpus=((cpu, home),))
 

@@ -65,7 +65,7 @@ def half_placed(*gone: int) -> HostFacts:
     """A host with four CPUs in cells and five without a known cell, less those that are gone."""
     facts = host()
     online = frozenset(range(9)) - set(gone)
-    cells = tuple(replace(cell, cpus=tuple(cpu for cpu in cell.cpus if cpu.id in online)) for cell in facts.cells)
+    cells = tuple(replace(cell, cpus=cell.cpus & online) for cell in facts.cells)
     return replace(facts, cpu_map=CpuMap(9, online), cells=cells)
 
 

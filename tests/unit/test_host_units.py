@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.sync.decide.hardware import Hardware, Host
-from drivers.facts import CpuMap, Guest, GuestDevices, HostCpu, HostFacts, Mdev, NumaCell
+from drivers.facts import CpuMap, Guest, GuestDevices, HostFacts, Mdev, NumaCell
 from hardware import at, card, gpu, host, parent
 
 NIC, VF0, VF1, GPU, VFIO = "0000:81:00.0", "0000:81:10.0", "0000:81:10.1", "0000:84:00.0", "0000:85:00.0"
@@ -84,9 +84,7 @@ def pinned(*vcpus: set[int], emulator: set[int] = frozenset(), state: str = "run
 
 
 def test_a_dedicated_cpu_is_idle_where_no_running_guest_is_pinned_to_it_alone() -> None:
-    cells = tuple(
-        NumaCell(id_, 0, tuple(HostCpu(cpu, frozenset({cpu})) for cpu in range(4 * id_, 4 * id_ + 4))) for id_ in (0, 1)
-    )
+    cells = tuple(NumaCell(id_, 0, frozenset(range(4 * id_, 4 * id_ + 4))) for id_ in (0, 1))
     facts = replace(FACTS, cells=cells, cpu_map=CpuMap(12, frozenset(range(8))), offline_cpus=((9, 0), (10, 1)))
     guests = (
         pinned({2}, {0}, {3, 6}, emulator={7}),

@@ -23,7 +23,7 @@ from beds.histories import ModelDriver
 from beds.one_host import ROOT as ONE_ROOT
 from beds.one_host import OneHost
 from drivers.base import Survey
-from drivers.facts import CpuMap, Guest, GuestDevices, HostCpu, NumaCell
+from drivers.facts import CpuMap, Guest, GuestDevices, NumaCell
 from drivers.libvirt.shape import EMITTED
 from drivers.policy import Policy
 from fakes import FACTS
@@ -77,10 +77,7 @@ def former(inventories: Stocks) -> ObservedProvider:
     return replace(one, provider=replace(one.provider, name=f"former_{NIC}"))
 
 
-CELLS = tuple(
-    NumaCell(id_, 4 << 20, tuple(HostCpu(cpu, frozenset({cpu})) for cpu in range(4 * id_, 4 * id_ + 4)))
-    for id_ in (0, 1)
-)
+CELLS = tuple(NumaCell(id_, 4 << 20, frozenset(range(4 * id_, 4 * id_ + 4))) for id_ in (0, 1))
 DEVICES = host(*card(NIC, 2), gpu(), parents=(parent(gpu(), a=4),)).devices
 HARDWARE = replace(FACTS, cpu_map=CpuMap(8, frozenset(range(8))), cells=CELLS, devices=DEVICES)
 VFS = frozenset(str(one.address) for one in HARDWARE.devices.functions if one.is_vf)

@@ -176,13 +176,13 @@ def test_the_ratio_of_the_provider_itself_comes_before_that_of_the_other_layouts
 
 
 def test_the_remainder_of_the_mib_goes_to_the_lowest_cell_with_memory() -> None:
-    cells = tuple(NumaCell(id_, kib, ()) for id_, kib in ((0, 0), (2, 1536), (5, 1536)))
+    cells = tuple(NumaCell(id_, kib, frozenset()) for id_, kib in ((0, 0), (2, 1536), (5, 1536)))
 
     assert page_mib(cells) == {(2, 4): 2, (5, 4): 1}
 
 
 def test_more_huge_pages_than_memory_are_not_believed() -> None:
-    cells = (NumaCell(0, 1024, (), (MemoryPages(4, 0), MemoryPages(2048, 5))),)
+    cells = (NumaCell(0, 1024, frozenset(), (MemoryPages(4, 0), MemoryPages(2048, 5))),)
 
     with pytest.raises(MalformedFact, match="more huge pages in cell 0"):
         page_mib(cells)
@@ -445,8 +445,8 @@ MANAGED_CPUS = CpuPolicy(dedicated=frozenset({1, 2, 3}), shared=frozenset({0}), 
 
 def switched_off(*cpus: int, told: bool = True) -> HostFacts:
     """The host with CPUs off: libvirt's topology leaves them out, and the kernel tells their cells."""
-    homes = tuple((cpu.id, cell.id) for cell in FACTS.cells for cpu in cell.cpus if cpu.id in cpus)
-    cells = tuple(replace(cell, cpus=tuple(cpu for cpu in cell.cpus if cpu.id not in cpus)) for cell in FACTS.cells)
+    homes = tuple((cpu, cell.id) for cell in FACTS.cells for cpu in sorted(cell.cpus.intersection(cpus)))
+    cells = tuple(replace(cell, cpus=cell.cpus.difference(cpus)) for cell in FACTS.cells)
     cpu_map = CpuMap(FACTS.cpu_map.total, FACTS.cpu_map.online - set(cpus))
     return replace(FACTS, cells=cells, cpu_map=cpu_map, offline_cpus=homes if told else ())
 
@@ -479,7 +479,7 @@ def test_a_cpu_that_is_off_without_a_known_cell_is_never_stock_of_the_root() -> 
 @pytest.mark.parametrize("layout", OF_CELLS)
 @pytest.mark.parametrize("told", ["by libvirt", "by the kernel, as it is off"])
 def test_a_cpu_of_several_cells_is_counted_once_or_its_layout_is_refused(layout: Layout, told: str) -> None:
-    both = replace(FACTS.cells[1], cpus=(FACTS.cells[0].cpus[1], *FACTS.cells[1].cpus))
+    both = replace(FACTS.cells[1], cpus=FACTS.cells[1].cpus | {1})
     facts = replace(FACTS, cells=(FACTS.cells[0], both))
     if told != "by libvirt":
         facts = replace(FACTS, offline_cpus=((1, 1),))
@@ -505,8 +505,8 @@ def test_a_host_without_cells_has_its_cpus_and_its_memory_on_the_root_and_no_lay
         tree(replace(facts, whole_memory_mib=0), "flat")
 
 
-GPUS = tuple(NumaCell(id_, 16 << 20, (), (MemoryPages(4, 0), MemoryPages(2048, 0))) for id_ in (254, 255))
-WITH_GPUS = replace(FACTS, cells=(*FACTS.cells, *GPUS, NumaCell(256, 0, ())))
+GPUS = tuple(NumaCell(id_, 16 << 20, frozenset(), (MemoryPages(4, 0), MemoryPages(2048, 0))) for id_ in (254, 255))
+WITH_GPUS = replace(FACTS, cells=(*FACTS.cells, *GPUS, NumaCell(256, 0, frozenset())))
 KEPT = {"NUMA254": (16384, 16384), "NUMA255": (16384, 16384)}
 OFFERED = {"NUMA254": (16384, 0), "NUMA255": (16384, 0)}
 
@@ -574,8 +574,8 @@ def test_a_person_is_told_of_memory_without_cpus_until_the_option_is_set(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_where_no_cell_has_cpus_and_memory_all_memory_is_the_cpus_own(layout: Layout) -> None:
-    cpus = NumaCell(2, 0, tuple(cpu for cell in FACTS.cells for cpu in cell.cpus))
-    facts = replace(FACTS, cells=(*(replace(cell, cpus=()) for cell in FACTS.cells), cpus))
+    cpus = NumaCell(2, 0, frozenset(cpu for cell in FACTS.cells for cpu in cell.cpus))
+    facts = replace(FACTS, cells=(*(replace(cell, cpus=frozenset()) for cell in FACTS.cells), cpus))
 
     assert sums(tree(facts, layout), "reserved")["MEMORY_MB"] == 512
 

@@ -9,7 +9,7 @@ import pytest
 
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, GUEST, RESHAPE, ROOT, Cut, OneHost, begun
-from drivers.facts import CpuMap, HostCpu, HostFacts
+from drivers.facts import CpuMap, HostFacts
 from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
 from hardware import at, card, gpu, guest_with, host, parent, plain
@@ -283,10 +283,7 @@ def test_our_mark_comes_back_beside_a_refused_plan_so_that_a_lost_memory_offers_
 def of_cpus(each: int) -> HostFacts:
     """A host with so many CPUs that are on in each of its two cells."""
     online = frozenset(range(2 * each))
-    cells = (
-        replace(cell, cpus=tuple(HostCpu(n, frozenset({n})) for n in range(at, 2 * each, 2)))
-        for at, cell in enumerate(ALONE.cells)
-    )
+    cells = (replace(cell, cpus=frozenset(range(at, 2 * each, 2))) for at, cell in enumerate(ALONE.cells))
     return replace(ALONE, cells=tuple(cells), cpu_map=CpuMap(16, online))
 
 
@@ -327,10 +324,10 @@ def test_a_cell_whose_cpus_are_all_off_has_none_on_offer(start: Start) -> None:
     one = start("cells", of_cpus(8))
     one.claim({"NUMA1": {"VCPU": 1}})
     facts = of_cpus(8)
-    off = frozenset(cpu.id for cpu in facts.cells[1].cpus)
+    off = facts.cells[1].cpus
     gone = replace(
         facts,
-        cells=(facts.cells[0], replace(facts.cells[1], cpus=())),
+        cells=(facts.cells[0], replace(facts.cells[1], cpus=frozenset())),
         cpu_map=CpuMap(16, facts.cpu_map.online - off),
         offline_cpus=tuple((cpu, facts.cells[1].id) for cpu in sorted(off)),
     )

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
 from beds.one_host import FORCE, RESHAPE, OneHost, begun, refused
-from drivers.facts import CpuMap, HostCpu, HostFacts, NetDevice, NumaCell, PciFunction
+from drivers.facts import CpuMap, HostFacts, NetDevice, NumaCell, PciFunction
 from drivers.policy import OF_CELLS, DevicePolicy, Layout, MdevRule, Policy, Ratio, Ratios
 from drivers.rules import parse_rule
 from fakes import PC, offering
@@ -254,9 +254,8 @@ def test_a_cell_that_comes_has_the_ratio_of_all_others_or_the_initial_one(start:
     for cell in ("NUMA0", "NUMA1"):
         one.set_by_hand(cell, "VCPU", allocation_ratio=7.0)
     facts = one.facts
-    cpu = HostCpu(4, frozenset({4}))
     more = replace(
-        facts, cpu_map=CpuMap(5, frozenset(range(5))), cells=(*facts.cells, NumaCell(2, 1024 * 1000, (cpu,)))
+        facts, cpu_map=CpuMap(5, frozenset(range(5))), cells=(*facts.cells, NumaCell(2, 1024 * 1000, frozenset({4})))
     )
 
     one.sync(facts=more)

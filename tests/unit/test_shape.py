@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from drivers.errors import MalformedFact, PolicyError
-from drivers.facts import Cpu, CpuMap, DiskSpace, DomainCapabilities, HostCpu, HostFacts, HostModel, NumaCell, Versions
+from drivers.facts import Cpu, CpuMap, DiskSpace, DomainCapabilities, HostFacts, HostModel, NumaCell, Versions
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.libvirt.traits import CPU_FEATURES, DISK_BUSES, VIDEO_MODELS, emitted_traits, root_traits
 from drivers.policy import OF_CELLS, CpuPolicy, DiskPolicy, GuestPolicy, Layout, Policy, Ratio, Ratios
@@ -169,7 +169,7 @@ def test_traits_come_from_cpu_emulators_and_versions() -> None:
 
 
 def test_siblings_mean_hyperthreading() -> None:
-    cell = NumaCell(0, 4096, (HostCpu(0, frozenset({0, 1})),))
+    cell = NumaCell(0, 4096, frozenset({0, 1}), has_siblings=True)
 
     assert "HW_CPU_HYPERTHREADING" in traits(cells=(cell, *FACTS.cells))
 
@@ -298,7 +298,7 @@ def test_each_trait_that_may_be_taken_back_is_one_that_some_host_has_and_no_host
     tpm = frozenset({"tpm-tis", "tpm-crb"}), frozenset({"1.2", "2.0", "default"})
     offers = [DomainCapabilities(arch, *models, *tpm) for arch in sorted(archs | {"unheard-of"})]
     everything = offering(*offers, versions=Versions(11_000_000, 10_000_000))
-    cells = (NumaCell(0, 4096, (HostCpu(0, frozenset({0, 1})),)),)
+    cells = (NumaCell(0, 4096, frozenset({0, 1}), has_siblings=True),)
     hosts = [
         replace(FACTS, cpu=Cpu(arch, frozenset(CPU_FEATURES)), hypervisor=everything, cells=cells) for arch in archs
     ]

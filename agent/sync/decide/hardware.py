@@ -51,8 +51,7 @@ class Hardware:
         rest_mib = of_cells_mib - sum(cell.memory_kib // 1024 for cell in facts.cells)  # of rounding, in one of them
         self.cell_mib = {cell.id: cell.memory_kib // 1024 + rest_mib for cell in facts.cells}
         self.cells = {
-            cell.id: {cpu.id for cpu in cell.cpus} | {cpu for cpu, home in facts.offline_cpus if home == cell.id}
-            for cell in facts.cells
+            cell.id: {*cell.cpus, *(cpu for cpu, home in facts.offline_cpus if home == cell.id)} for cell in facts.cells
         }
 
     def units(self, name: str, *, written: bool) -> int | None:
