@@ -167,7 +167,7 @@ def occupied_hosts(draw: st.DrawFn) -> HostFacts:
         memory = (GuestMemory(draw(st.integers(1, 300))),)
         home = draw(st.sampled_from([None, *homes]))
         if home:
-            cpus = frozenset(cpu.id for cpu in home.cpus)
+            cpus = home.cpus
             vcpus = (cpus,) * draw(st.integers(1, len(cpus)))
             memory = (GuestMemory(draw(st.integers(1, 300)), frozenset({home.id})),)
         vfs = frozenset(free_vfs.pop() for _ in range(min(len(free_vfs), draw(st.integers(0, 2)))))
@@ -259,7 +259,7 @@ def crowded_hosts(draw: st.DrawFn) -> HostFacts:
                 tenant=Tenant("p", "u", None, {"VCPU": 1}) if draw(st.integers(0, 4)) == 0 else None,
             )
         )
-    online = frozenset(cpu.id for cell in cells for cpu in cell.cpus)
+    online = frozenset[int]().union(*(cell.cpus for cell in cells))
     return replace(facts, cells=cells, cpu_map=CpuMap(16, online), guests=tuple(guests))
 
 
