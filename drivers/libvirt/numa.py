@@ -44,7 +44,7 @@ def shape_cells(
     """
     root = facts.hostname
     names: dict[int | None, str] = {cell.id: f"{root}_NUMA{cell.id}" for cell in facts.cells}
-    cpus = _cpus_by_cell(facts, policy, standing)
+    cpus = cpu_stock(facts, policy, standing, cpus_by_cell(facts))
     pools = page_mib(facts.cells)
     memory = _Memory(pools, reserved_mib(facts, pools, policy)[0], reserved_cells(facts, policy))
     providers: list[Reasoned] = []
@@ -98,23 +98,31 @@ def _memory_of(
     return own, providers
 
 
-def _cpus_by_cell(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[int | None, dict[str, Entry]]:
-    """Return VCPU and PCPU by cell; under None those of CPUs without a known cell."""
+def cpu_stock(
+    facts: HostFacts, policy: Policy, standing: BySuffix, cells: Mapping[int, frozenset[int]]
+) -> dict[int | None, dict[str, Entry]]:
+    """
+    Return VCPU and PCPU by cell; under None those of CPUs without a known cell, which are all where ``cells`` is empty.
+
+    Raises:
+        PolicyError: as ``guest_cpus`` and ``one_class``, or a CPU that is off is in none of the cells.
+    """
     cpus = guest_cpus(facts.cpu_map, policy.cpus)
-    found: dict[int | None, dict[str, Entry]] = {None: {}, **{cell.id: {} for cell in facts.cells}}
+    found: dict[int | None, dict[str, Entry]] = {None: {}, **{id_: {} for id_ in cells}}
     for name, wanted, reserved, ratio in (
         ("VCPU", cpus.shared, policy.cpus.reserved, policy.ratios.cpu),
         ("PCPU", cpus.dedicated, 0, FIXED),
     ):
-        placed = {id_: wanted & every for id_, every in cpus_by_cell(facts).items()}
+        placed = {id_: wanted & every for id_, every in cells.items()}
         homeless = wanted - frozenset().union(*placed.values())
-        if off := homeless - facts.cpu_map.online:  # one would move to its cell when a guest switches it on
+        off = homeless - facts.cpu_map.online
+        if cells and off:  # one would move to its cell when a guest switches it on
             raise PolicyError(
                 f"[compute] cpu_dedicated_set names CPU {format_cpu_set(off)}, which is off, and neither libvirt nor "
                 f"the kernel (/sys/devices/system/cpu/cpu{min(off)}/node*) says in which NUMA cell it is: switch it "
                 f"on, take it out of the set, or use [compute] layout = devices"
             )
-        if reserved > len(wanted):
+        if cells and reserved > len(wanted):
             refuse_reserve(name, len(wanted), reserved)
         shares = apportion(reserved, {-1: len(homeless), **{id_: len(ids) for id_, ids in placed.items()}})
         for id_, ids in [(None, homeless), *placed.items()]:

@@ -26,19 +26,16 @@ from drivers.facts import HostFacts
 from drivers.host.parse import format_cpu_set
 from drivers.libvirt.holdings import holdings
 from drivers.libvirt.host_inventories import (
-    FIXED,
     MARK,
     Entry,
     cpus_off,
     device_provider,
     disk_stock,
-    guest_cpus,
     kept_text,
     one_class,
     reserved_cells_text,
-    with_cpus,
 )
-from drivers.libvirt.numa import shape_cells
+from drivers.libvirt.numa import cpu_stock, shape_cells
 from drivers.libvirt.traits import emitted_traits, root_traits
 from drivers.policy import OF_CELLS, Policy
 from drivers.pools import SHARER
@@ -103,12 +100,16 @@ def _shape(facts: HostFacts, policy: Policy, standing: BySuffix) -> Explained:
     held = _held(facts, policy, devices, of_root, standing)
     if policy.layout in OF_CELLS:
         stock, below = shape_cells(facts, policy, standing, devices)
-        stock |= disk_stock(facts, policy, standing)
     else:
-        stock = _whole_host(facts, policy, standing)
+        stock = cpu_stock(facts, policy, standing, {})[None] | _whole_memory(facts, policy, standing)
         below = [device_provider(one, facts.hostname, facts.hostname) for one in devices if not one.of_root]
     is_flat = policy.layout == "flat"
-    root = _with_totals(_root(facts, policy, stock), devices if is_flat else of_root, policy, standing)
+    root = _with_totals(
+        _root(facts, policy, stock | disk_stock(facts, policy, standing)),
+        devices if is_flat else of_root,
+        policy,
+        standing,
+    )
     return Explained((root,), tuple(below), held) if is_flat else Explained((root, *below), holdings=held)
 
 
@@ -243,18 +244,6 @@ def _root(facts: HostFacts, policy: Policy, stock: Mapping[str, Entry]) -> Reaso
     listed = Reason("configured by the operator", "[agent] root_traits")
     traits = {**root_traits(facts, policy.guests), **dict.fromkeys(policy.root_traits, listed), **MARK}
     return Reasoned(name=facts.hostname, inventories=stock, traits=traits)
-
-
-def _whole_host(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[str, Entry]:
-    """Return the inventories of the host itself, for a root without cells below it."""
-    cpus, reserved = guest_cpus(facts.cpu_map, policy.cpus), policy.cpus.reserved
-    shared, dedicated = with_cpus(cpus.because["VCPU"], cpus.shared), with_cpus(cpus.because["PCPU"], cpus.dedicated)
-    return {
-        **one_class("VCPU", len(cpus.shared), reserved, policy.ratios.cpu, standing, "", reason=shared),
-        **one_class("PCPU", len(cpus.dedicated), 0, FIXED, standing, "", reason=dedicated),
-        **_whole_memory(facts, policy, standing),
-        **disk_stock(facts, policy, standing),
-    }
 
 
 def _whole_memory(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[str, Entry]:

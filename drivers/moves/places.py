@@ -72,7 +72,9 @@ class Places:
         bound = self._bound(guest, name)
         astray = [parcel for parcel in changed if bound and parcel.provider not in bound]
         going = [parcel for parcel in mine if parcel in out or parcel in astray]
-        self._spread(going, bound or self._question.candidates(name), load)
+        if places := bound or self._question.candidates(name):
+            why = "the guest's flavor gives the amount, and the guest is bound to this provider"
+            self._demand(going, places, why, load)
         return [staying(parcel) for parcel in mine if parcel not in going]
 
     def _may_stay(self, parcel: Parcel, word: Word, anew: bool) -> bool:
@@ -137,12 +139,6 @@ class Places:
             else:
                 rest.append(parcel)
         return stay, rest
-
-    def _spread(self, going: list[Parcel], places: Sequence[str], load: Load) -> None:
-        """Send parcels whose amount the flavor gives to the first of these places with room, whole if possible."""
-        if places:
-            why = "the guest's flavor gives the amount, and the guest is bound to this provider"
-            self._demand(going, places, why, load)
 
     def _float(self, guest: str, rest: list[Parcel], load: Load) -> None:
         """Send parcels of one class where there is room, or note why they cannot go."""
