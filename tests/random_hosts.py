@@ -190,8 +190,8 @@ class World:
         """Return all that the planner takes from it."""
         policy, standing = self.policy, self.standing
         try:
-            odd = silent_devices(self.facts, policy, standing)
-            facts = replace(self.facts, devices=set_apart(self.facts.devices, odd)) if odd else self.facts
+            mute = silent_devices(self.facts, policy, standing)
+            facts = replace(self.facts, devices=set_apart(self.facts.devices, mute)) if mute else self.facts
             idle, devices = idle_devices(facts, policy), device_stock(facts, policy, standing)
         except PolicyError as error:
             return [str(error)]
