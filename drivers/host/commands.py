@@ -1,15 +1,16 @@
-"""Asks commands of the host, each for so long at most: LVM for a volume group, ndctl for persistent memory."""
+"""Asks commands of the host, each for so long at most: LVM, ndctl for persistent memory, and ceph, as nova does."""
 
 import json
 import os
 import subprocess
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from drivers.errors import DiscoveryError, MalformedFact
-from drivers.facts import DiskSpace, Namespace
-from drivers.host.archive import Document, fields
-from drivers.policy import VolumeGroup
+from drivers.facts import DiskSpace, DiskUnread, Namespace, PoolSpace
+from drivers.host.archive import Document, fields, whole
+from drivers.policy import CephPool, VolumeGroup
 
 
 class CommandFailed(Exception):
@@ -126,3 +127,56 @@ def _path(record: dict[str, Any]) -> str | None:
     device, *_ = record.get("daxregion", {}).get("devices") or [{}]
     is_usable = device.get("mode", "devdax") == "devdax" and device.get("state") != "disabled"
     return f"/dev/{device['chardev']}" if is_usable and "chardev" in device else None
+
+
+POOL_OPTION = "[libvirt] images_rbd_pool"
+GIB = 1024**3
+
+
+def probe_pool(place: CephPool) -> PoolSpace | DiskUnread:
+    """
+    Return the raw size of the cluster, as nova reports it, and what the pool can hold.
+
+    The pool can hold what is stored in it and what Ceph calls its max_avail: both count each byte once, however often
+    the pool keeps it. Its quota counts them alike, and Ceph's max_avail does not know it: at its quota a pool takes no
+    more writes (docs.ceph.com, "Setting Pool Quotas"). A quota of 0 is none.
+
+    ``DiskUnread``: the cluster did not answer in time, or refused, or does not know yet.
+
+    Raises:
+        DiscoveryError: it has no such pool, or answers in an unknown form; or there is no command to ask it.
+    """
+    try:
+        return _pool_space(place)
+    except CommandFailed as error:
+        return DiskUnread(f"the Ceph cluster did not answer: {error}")
+
+
+def _pool_space(place: CephPool) -> PoolSpace | DiskUnread:
+    """Return what the cluster says; errors as ``output_of`` and ``probe_pool``."""
+    source = f"ceph df for the pool {place.name} ({POOL_OPTION})"
+    with fields(source):
+        answer: dict[str, Any] = json.loads(_ask(place, "df", "detail", "--format=json"))  # quotas are details
+        pools = {pool["name"]: pool["stats"] for pool in answer["pools"]}
+        if place.name not in pools:
+            raise DiscoveryError(
+                f"the Ceph cluster has no pool {place.name} ({POOL_OPTION}): it has {', '.join(pools) or 'none'}"
+            )
+        pool = pools[place.name]
+        in_all, holds = whole(answer["stats"]["total_bytes"]), whole(pool["stored"]) + whole(pool["max_avail"])
+        if not (in_all and holds):  # its manager has just begun
+            return DiskUnread(f"the Ceph cluster has not counted yet what its pool {place.name} can hold")
+        holds = min(holds, whole(pool.get("quota_bytes", 0)) or holds)
+        fsid = _ask(place, "fsid").strip()
+        return PoolSpace(pool=place.name, cluster_bytes=in_all, pool_gib=holds // GIB, fsid=str(UUID(fsid)))
+
+
+def _ask(place: CephPool, *asked: str) -> str:
+    command = ["ceph", *asked, "--connect-timeout", str(place.timeout_s)]
+    command += [*(["--id", place.user] if place.user else []), *(["--conf", place.config] if place.config else [])]
+    try:
+        return output_of(command, 2 * place.timeout_s)  # the command itself needs a moment to start
+    except CommandMissing as error:
+        raise DiscoveryError(
+            f"the Ceph cluster cannot be asked ({POOL_OPTION}): {error}: install ceph-common"
+        ) from error

@@ -5,9 +5,8 @@ from pathlib import Path
 from stat import S_ISREG
 
 from drivers.errors import DiscoveryError
-from drivers.facts import DiskFacts, DiskSpace, DiskUnread
-from drivers.host.ceph import ClusterSilent, probe_pool
-from drivers.host.commands import probe_group
+from drivers.facts import DiskFacts, DiskSpace
+from drivers.host.commands import probe_group, probe_pool
 from drivers.policy import CephPool, DiskPlace, InstancesFolder, VolumeGroup
 
 _BLOCK = 512  # bytes of st_blocks, whatever the file system (inode(7))
@@ -21,10 +20,7 @@ def probe_disk(place: DiskPlace) -> DiskFacts:
         DiscoveryError: the place cannot be read.
     """
     if isinstance(place, CephPool):
-        try:
-            return probe_pool(place)
-        except ClusterSilent as error:
-            return DiskUnread(str(error))
+        return probe_pool(place)
     if isinstance(place, VolumeGroup):
         return probe_group(place)
     return _probe_folder(place)
