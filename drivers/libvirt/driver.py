@@ -24,13 +24,13 @@ from drivers.libvirt.capabilities import (
     parse_capabilities,
     parse_cpu_features,
     parse_domain_capabilities,
+    refusals,
     unusable_models,
 )
 from drivers.libvirt.connection import HOST_CPU, LiveConnection
 from drivers.libvirt.domains import machine_of, parse_guest
 from drivers.libvirt.nodedev import parse_devices
 from drivers.libvirt.recorded import RecordedConnection, expanded_file, recorded_files
-from drivers.libvirt.refusals import refusals
 from drivers.policy import GuestPolicy, Policy
 from reportclient.allocations import Holdings
 from reportclient.ownership import Names

@@ -13,8 +13,14 @@ from drivers.base import Driver, Survey
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.facts import GuestArch
 from drivers.host.archive import HostArchive
-from drivers.libvirt.capabilities import Capabilities, check_virt_type, known_models, offers, parse_capabilities
-from drivers.libvirt.refusals import refusals
+from drivers.libvirt.capabilities import (
+    Capabilities,
+    check_virt_type,
+    known_models,
+    offers,
+    parse_capabilities,
+    refusals,
+)
 from drivers.libvirt.shape import idle
 from drivers.load import DriverOptions, load_driver
 from drivers.policy import GuestPolicy, Policy
