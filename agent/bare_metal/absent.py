@@ -14,7 +14,7 @@ from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome
 from agent.state.node_records import KnownNode
 from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError
-from drivers.ironic.driver import IronicDriver
+from drivers.ironic.client import IronicClient
 from drivers.ironic.shape import BARE_METAL, Share, on_offer
 from reportclient.tree import Provider
 
@@ -36,7 +36,7 @@ def judge_absent(
     ``marked`` are the generations of the providers with our mark. ``force`` lets any number of nodes go at once.
     """
     now = bare_metal.now_s()
-    asked, elsewhere = _ask_ironic(bare_metal.driver, look, absent)
+    asked, elsewhere = _ask_ironic(bare_metal.ironic, look, absent)
     going = [uuid for uuid in asked if uuid not in elsewhere and uuid in marked]
     look.outcomes += [
         node_outcome(uuid, Status.LEFT, "Ironic has it, outside this agent's share") for uuid in sorted(elsewhere)
@@ -103,7 +103,7 @@ def judge_left(
     new = {one.node for one in look.outcomes if one.status is Status.LEFT}
     known = {**dict.fromkeys({*new, *unknown}), **before}
     standing = {uuid: known[uuid] for uuid in sorted(known.keys() & marked.keys() - ours)}
-    look.left = _look_at_left(bare_metal.driver, standing, new, now_s, again=look.whole)
+    look.left = _look_at_left(bare_metal.ironic, standing, new, now_s, again=look.whole)
     gone = _gone_for_good(look.left, before, now_s, bare_metal.settings.ironic.node_grace_s)
     add_strays(look, gone)
 
@@ -129,7 +129,7 @@ def add_strays(look: Look, uuids: Collection[str]) -> None:
     ]
 
 
-def _ask_ironic(driver: IronicDriver, look: Look, absent: Mapping[str, KnownNode]) -> tuple[list[str], set[str]]:
+def _ask_ironic(ironic: IronicClient, look: Look, absent: Mapping[str, KnownNode]) -> tuple[list[str], set[str]]:
     """
     Ask Ironic about absent nodes, those that are newly missing first.
 
@@ -139,7 +139,7 @@ def _ask_ironic(driver: IronicDriver, look: Look, absent: Mapping[str, KnownNode
     asked, there = new_first[:_QUESTIONS], set()
     for uuid in asked[:]:
         try:
-            if driver.client.is_there(uuid):
+            if ironic.is_there(uuid):
                 there.add(uuid)
         except DiscoveryError as error:
             asked.remove(uuid)
@@ -179,7 +179,7 @@ def _too_many(missing: int, whole: int, fraction: float) -> str:
 
 
 def _look_at_left(
-    driver: IronicDriver, left: Mapping[str, float | None], listed: Collection[str], now_s: float, *, again: bool
+    ironic: IronicClient, left: Mapping[str, float | None], listed: Collection[str], now_s: float, *, again: bool
 ) -> dict[str, float | None]:
     """
     Return since which moment Ironic does not have these nodes (None: it has them), by uuid.
@@ -192,7 +192,7 @@ def _look_at_left(
     asked = sorted(unlisted, key=lambda uuid: (found[uuid] is None, random.random()))
     for uuid in asked[:_QUESTIONS]:
         try:
-            found[uuid] = None if driver.client.is_there(uuid) else min(found[uuid] or now_s, now_s)
+            found[uuid] = None if ironic.is_there(uuid) else min(found[uuid] or now_s, now_s)
         except DiscoveryError:
             break  # Ironic served the listing, so it is busy now: the next pass asks again
     return found

@@ -43,17 +43,17 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
         StateError: our own file cannot be read.
     """
     memory, client = bare_metal.memory(), bare_metal.client
-    nodes = bare_metal.driver.survey()
+    nodes = bare_metal.ironic.survey()
     marked = client.generations(BARE_METAL)
     reported = {uuid: known.spelling for uuid, known in memory.nodes.items() if known.spelling and uuid in marked}
-    standing = marked.keys() - (set() if bare_metal.driver.client.lists_all else _renamed(nodes, reported))
+    standing = marked.keys() - (set() if bare_metal.ironic.lists_all else _renamed(nodes, reported))
     shape = partial(shape_share, nodes, reported=reported, standing=standing)
     share = shape()
     lacked = unknown_standard(memory.lacked, client.known_traits(memory.lacked))  # it may have been upgraded
     look = Look(memory, nodes={}, lacked=lacked)
     _choose_depth(bare_metal, look, marked)
     _compare_share(client, look, share, marked)
-    others = bare_metal.driver.elsewhere() if look.whole or _comes_on_offer(look, share) else {}
+    others = bare_metal.ironic.elsewhere() if look.whole or _comes_on_offer(look, share) else {}
     if (beside_others := shape(elsewhere=others)) != share:
         share, look = beside_others, replace(look, nodes={}, tasks=[], believed=[], unchanged=0)
         _compare_share(client, look, share, marked)
@@ -64,7 +64,7 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
     absent = {uuid: one for uuid, one in memory.nodes.items() if uuid not in here}
     judge_absent(bare_metal, look, absent, marked, force=force)
     unknown = marked.keys() - here - memory.nodes.keys() - others.keys()
-    if bare_metal.driver.client.lists_all:
+    if bare_metal.ironic.lists_all:
         add_strays(look, sorted(unknown))
     else:
         judge_left(bare_metal, look, marked, share, unknown if look.whole else ())

@@ -7,7 +7,7 @@ from agent.settings.read import Settings
 from agent.state.clock import Clock, probe_clock
 from agent.state.node_records import KnownNode, NodesMemory, read_nodes
 from agent.sync.outcome import Outcome, Status
-from drivers.ironic.driver import IronicDriver
+from drivers.ironic.client import IronicClient
 from reportclient.client import PlacementClient
 from reportclient.plan import Plan
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
@@ -21,7 +21,7 @@ class BareMetalNodes:
     The counterpart of ``ComputeNode`` (``agent/sync/node.py``), with one root provider for each node.
     """
 
-    driver: IronicDriver
+    ironic: IronicClient
     client: PlacementClient
     settings: Settings
     where: str  # the placement's name
@@ -33,7 +33,7 @@ class BareMetalNodes:
 
     def memory(self) -> NodesMemory:
         """Return what the last pass remembered about this Ironic and this placement; errors as ``read_nodes``."""
-        return read_nodes(self.settings.folders.state, self.where, self.driver.client.where, clock=self.clock)
+        return read_nodes(self.settings.folders.state, self.where, self.ironic.where, clock=self.clock)
 
 
 @dataclass(frozen=True, slots=True)

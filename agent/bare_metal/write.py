@@ -88,7 +88,7 @@ def delete(writing: Writing, known: KnownNode) -> Outcome:
     uuid, bare_metal = known.seen.uuid, writing.bare_metal
     plan = Plan((Delete(uuid, known.seen.name),))
     try:
-        if bare_metal.driver.client.is_there(uuid):  # it came back while this pass was writing
+        if bare_metal.ironic.is_there(uuid):  # it came back while this pass was writing
             return node_outcome(uuid, Status.LEFT, "Ironic has it again")
     except DiscoveryError as error:
         return node_outcome(uuid, Status.UNFINISHED, str(error), plan)

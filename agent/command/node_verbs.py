@@ -34,8 +34,8 @@ _HOST_OPTIONS = ("host", "rename_from", "picture")
 
 def discover_nodes(options: argparse.Namespace) -> Report:
     """Return the provider of each node, and the nodes that cannot be reported; needs no placement."""
-    driver = open_nodes(settings_of(options), _choice(options))
-    share = shape_share(driver.survey(), elsewhere=driver.elsewhere())
+    ironic = open_nodes(settings_of(options), _choice(options))
+    share = shape_share(ironic.survey(), elsewhere=ironic.elsewhere())
     findings = tuple(NodeFinding(uuid, one.why) for uuid, one in sorted(share.misfits.items()))
     data = Nodes(share.providers, share.reserved, findings)
     return Report(data=data, table=print_nodes, exit=Exit.DIFFERENCES if share.misfits else Exit.DONE)
@@ -73,7 +73,7 @@ def plan_nodes(options: argparse.Namespace) -> Report:
     bare_metal = _open(options)
     outcome = foresee_nodes(bare_metal, wishes_of(options))
     changes = any(one.plan.operations for one in outcome.outcomes)
-    return _report(outcome, bare_metal.driver.client.name, Exit.DIFFERENCES if changes else Exit.DONE, dry=True)
+    return _report(outcome, bare_metal.ironic.name, Exit.DIFFERENCES if changes else Exit.DONE, dry=True)
 
 
 def sync_nodes(options: argparse.Namespace) -> Report:
@@ -81,16 +81,16 @@ def sync_nodes(options: argparse.Namespace) -> Report:
     with locked(settings_of(options).folders.state):
         bare_metal = _open(options, writes=True)
         outcome = run_nodes(bare_metal, wishes_of(options))
-    return _report(outcome, bare_metal.driver.client.name, Exit.DONE)
+    return _report(outcome, bare_metal.ironic.name, Exit.DONE)
 
 
 def check_nodes(options: argparse.Namespace) -> Report:
     """Try to read Ironic and placement, and name the nodes that cannot be reported."""
     choice = _choice(options)
     settings = settings_of(options)
-    driver = open_nodes(settings, choice)
-    share = shape_share(driver.survey(), elsewhere=driver.elsewhere())
-    where = driver.client.name
+    ironic = open_nodes(settings, choice)
+    share = shape_share(ironic.survey(), elsewhere=ironic.elsewhere())
+    where = ironic.name
     count = len(share.providers) + len(share.misfits)
     detail = f"{where} has {count if count else NO_NODES}{' nodes for this agent' if count else ''}"
     checks = [*check_option_names(settings), *check_passwords(settings), try_state(settings)]

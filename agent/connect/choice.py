@@ -27,7 +27,6 @@ from drivers.fake import write_host
 from drivers.host.archive import HostArchive
 from drivers.host.unpack import unpack
 from drivers.ironic.client import IronicClient
-from drivers.ironic.driver import IronicDriver
 from drivers.load import DriverOptions, load_driver
 from drivers.looks import look
 from drivers.policy import OF_CELLS, Layout
@@ -155,9 +154,9 @@ def _scratch() -> Iterator[Path]:
         yield Path(path)
 
 
-def open_nodes(settings: Settings, choice: Choice, *, told: OnOperation = untold) -> IronicDriver:
+def open_nodes(settings: Settings, choice: Choice, *, told: OnOperation = untold) -> IronicClient:
     """
-    Return the driver of bare-metal nodes, which sends nothing yet; ``told`` is called after each of its requests.
+    Return the client for Ironic, which sends nothing yet; ``told`` is called after each of its requests.
 
     Raises:
         ConfigError: no Ironic is configured.
@@ -165,7 +164,7 @@ def open_nodes(settings: Settings, choice: Choice, *, told: OnOperation = untold
     sender, where = _open_service(choice, "ironic", partial(open_ironic, settings))
     ours = settings.ironic
     metered = MeteredSender(sender, lambda *_: told())
-    return IronicDriver(IronicClient(metered, where, shard=ours.shard, conductor_group=ours.conductor_group))
+    return IronicClient(metered, where, shard=ours.shard, conductor_group=ours.conductor_group)
 
 
 def open_client(
@@ -265,7 +264,7 @@ def open_bare_metal(
         )
     kept = choice.case or choice.recorder
     return BareMetalNodes(
-        driver=open_nodes(settings, choice, told=told),
+        ironic=open_nodes(settings, choice, told=told),
         client=client,
         settings=settings,
         where=where,

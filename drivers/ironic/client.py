@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
-from drivers.ironic.nodes import CLASS_FIELDS, FIELDS
+from drivers.ironic.nodes import CLASS_FIELDS, FIELDS, Misfit, Node, parse_class, parse_node
 from reportclient.keystone import FAILURES, Sender, explain, request
 
 PAGE = 1000  # nodes for each request; Ironic cuts it down to its own [api] max_limit
@@ -50,6 +50,35 @@ class IronicClient:
     def lists_all(self) -> bool:
         """True if nothing narrows the listing."""
         return not self._filters
+
+    def survey(self) -> tuple[Node | Misfit, ...]:
+        """
+        Return every node that Ironic lists for this agent's shard and group.
+
+        The node at which a page begins may be deleted between two pages: then the listing begins again.
+
+        Raises:
+            DiscoveryError: Ironic could not be read whole. Never a shorter listing.
+        """
+        return tuple(map(parse_node, self._listed()))
+
+    def elsewhere(self) -> dict[str, str]:
+        """
+        Return the resource class (empty: none), by uuid, of each node of all shards and groups.
+
+        Empty where the listing has them all. Errors as ``survey``.
+        """
+        if self.lists_all:
+            return {}
+        return dict(filter(None, map(parse_class, self._listed(everywhere=True))))
+
+    def _listed(self, *, everywhere: bool = False) -> list[object]:
+        for _ in range(REQUEST_TRIES):
+            with suppress(Vanished):
+                return list(_unique(self.records(everywhere=everywhere)))
+        raise DiscoveryError(
+            f"nodes went away while they were listed, {REQUEST_TRIES} times in a row: the next pass tries again"
+        )
 
     def records(self, *, everywhere: bool = False) -> Iterator[object]:
         """
@@ -152,7 +181,7 @@ class IronicClient:
             ) from error
 
 
-def unique(records: Iterable[object]) -> Iterator[object]:
+def _unique(records: Iterable[object]) -> Iterator[object]:
     """Yield the records without repetitions, which a listing has when nodes are enrolled while it is read."""
     seen: set[str] = set()
     for record in records:

@@ -73,7 +73,7 @@ class NodesLife:
                 each.nodes.ill ^= {node}
         elif what == "wander":
             for each in self.agents:
-                each.nodes.elsewhere ^= {node}
+                each.nodes.unlisted ^= {node}
         elif what == "gone":
             first.nodes.classes.pop(node, None)
         elif what == "claim":

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 import os_resource_classes
@@ -18,7 +18,6 @@ from agent.sync.decide.view import Wishes
 from beds.memory import MemoryPlacement
 from configured import changed
 from drivers.ironic.client import IronicClient
-from drivers.ironic.driver import IronicDriver
 from drivers.ironic.shape import GAVE, MARKS
 from reportclient.client import PlacementClient
 from reportclient.payload import encode_inventory
@@ -32,7 +31,7 @@ def uuid_of(number: int) -> str:
 
 
 @dataclass
-class Nodes:
+class Nodes(IronicClient):
     """Stand-in for Ironic's client: nodes that can be deployed, by number, with their resource classes."""
 
     classes: dict[int, str | None] = field(default_factory=dict)
@@ -43,14 +42,14 @@ class Nodes:
     maintenance: bool = False
     ill: set[int] = field(default_factory=set)  # nodes in maintenance, whatever the others are
     given: dict[int, list[str]] = field(default_factory=dict)  # traits of single nodes, instead of ``traits``
-    elsewhere: set[int] = field(default_factory=set)  # nodes of another shard, which are not listed
+    unlisted: set[int] = field(default_factory=set)  # nodes of another shard
     listings: int = 0  # of all shards
 
     def records(self, *, everywhere: bool = False) -> Iterator[Mapping[str, Any]]:
         self.listings += everywhere
         usual = {"power_state": "power off", "instance_uuid": None, "provision_state": "available"}
         for number, text in self.classes.items():
-            if number in self.elsewhere and not everywhere:
+            if number in self.unlisted and not everywhere:
                 continue
             own = {
                 "traits": self.given.get(number, self.traits),
@@ -71,7 +70,7 @@ class World:
         self.placement = MemoryPlacement()
         self.client = PlacementClient(Transport(self.placement, where="placement"))
         self.bare_metal = BareMetalNodes(
-            driver=IronicDriver(cast(IronicClient, self.nodes)),
+            ironic=self.nodes,
             client=self.client,
             settings=changed(load_settings([]), folders={"state": folder}, ironic={"node_grace_s": 0}),
             where="placement",
@@ -177,7 +176,7 @@ def shards() -> Iterator[tuple[World, World]]:
         two.restore(one.placement)
         for shard, rest in ((one, 0), (two, 1)):
             shard.nodes.lists_all = False
-            shard.nodes.elsewhere = {number for number in range(100) if number % 2 == rest}
+            shard.nodes.unlisted = {number for number in range(100) if number % 2 == rest}
         yield one, two
 
 

@@ -12,7 +12,6 @@ from keystoneauth1 import exceptions
 
 from drivers.errors import DiscoveryError
 from drivers.ironic.client import PAGE, REQUEST_TRIES, IronicClient
-from drivers.ironic.driver import IronicDriver
 from drivers.ironic.nodes import Misfit, Node, parse_class, parse_node
 from drivers.ironic.shape import (
     GAVE,
@@ -275,9 +274,9 @@ def page(*numbers: int, marker: int | None = None) -> dict[str, Any]:
     return {"nodes": nodes, "next": following} if following else {"nodes": nodes}
 
 
-def driver(*answers: Any) -> tuple[IronicDriver, Ironic]:
+def driver(*answers: Any) -> tuple[IronicClient, Ironic]:
     ironic = Ironic(*answers)
-    return IronicDriver(IronicClient(ironic, "Ironic", shard=None, conductor_group=None)), ironic
+    return IronicClient(ironic, "Ironic", shard=None, conductor_group=None), ironic
 
 
 def test_pages_are_followed_by_their_marker_at_the_address_that_we_know() -> None:
@@ -325,16 +324,16 @@ def test_a_listing_during_which_nodes_are_deleted_each_time_is_an_error() -> Non
 def test_an_agent_sees_all_nodes_unless_something_narrows_the_listing(
     shard: str | None, lists_all: bool, where: str
 ) -> None:
-    one = IronicDriver(IronicClient(Ironic(), "Ironic", shard=shard, conductor_group=None))
+    one = IronicClient(Ironic(), "Ironic", shard=shard, conductor_group=None)
 
-    assert (one.client.lists_all, one.client.name, one.client.where) == (lists_all, where, "Ironic")
+    assert (one.lists_all, one.name, one.where) == (lists_all, where, "Ironic")
 
 
 @pytest.mark.parametrize(("answers", "there"), [((404, {}), True), (({},), True), ((404, 404), False)])
 def test_a_node_is_looked_for_in_lower_and_in_upper_case(answers: tuple[Any, ...], there: bool) -> None:
     one, ironic = driver(*answers)
 
-    assert one.client.is_there("0abc") is there
+    assert one.is_there("0abc") is there
     assert [url.partition("?")[0] for url in ironic.asked] == ["/v1/nodes/0abc", "/v1/nodes/0ABC"][: len(answers)]
 
 

@@ -336,7 +336,7 @@ def test_a_node_that_left_the_shard_and_is_deleted_then_is_a_stray_whose_provide
         one.nodes.lists_all = False
         one.nodes.classes = {1: "gold", 2: "gold"}
         one.sync()
-        one.nodes.elsewhere = {1}
+        one.nodes.unlisted = {1}
         assert one.sync().count(Status.LEFT) == 1
         assert one.sync().outcomes == ()
         del one.nodes.classes[1]
@@ -357,9 +357,9 @@ def test_a_node_that_comes_back_to_the_shard_is_ours_again() -> None:
         one.nodes.lists_all = False
         one.nodes.classes = {1: "gold", 2: "gold"}
         one.sync()
-        one.nodes.elsewhere = {1}
+        one.nodes.unlisted = {1}
         one.sync()
-        one.nodes.elsewhere = set()
+        one.nodes.unlisted = set()
 
         assert one.sync().unchanged == 2
         del one.nodes.classes[1]
@@ -373,7 +373,7 @@ def test_a_shard_that_is_renamed_keeps_what_was_reported(first: str) -> None:
         one.nodes.classes, one.nodes.traits = {1: "gold"}, ["CUSTOM_MINE"]
         one.sync()
         for half in range(2):
-            one.nodes.elsewhere = set() if half else {1}
+            one.nodes.unlisted = set() if half else {1}
             if (first == "configuration") is not bool(half):
                 one.nodes.name = "Ironic, shard 'other'"
             one.sync()
@@ -500,7 +500,7 @@ def test_a_quiet_shard_does_not_list_the_others() -> None:
 def test_a_node_that_wanders_between_two_shards_is_what_ironic_says_it_is() -> None:
     with shards() as (one, two):
         for step, agent in enumerate((one, two, one, two)):
-            one.nodes.elsewhere, two.nodes.elsewhere = (set(), {1}) if agent is one else ({1}, set())
+            one.nodes.unlisted, two.nodes.unlisted = (set(), {1}) if agent is one else ({1}, set())
             one.nodes.classes[1] = f"class-{step}"
             one.nodes.given[1] = two.nodes.given[1] = [f"CUSTOM_{step}", "CUSTOM_STEADY"]
             one.sync()

@@ -118,7 +118,7 @@ def carry_out(steps: list[Step], *, shards: bool) -> None:
             nodes.ill ^= step.ill
             share ^= step.wander
             if shards:
-                first.nodes.elsewhere, second.nodes.elsewhere = {*NODES, *STEADY} - share, share
+                first.nodes.unlisted, second.nodes.unlisted = {*NODES, *STEADY} - share, share
             elif step.wander:
                 active = [one for one in agents if one not in active]
             for agent, other, memory in zip(agents, reversed(agents), step.memories, strict=True):
