@@ -4,12 +4,14 @@ from collections import Counter
 
 from rich.table import Column, Table
 
+from agent.command.changes import rows
 from agent.command.plan_results import Ended, NodesPass
 from agent.command.results import Nodes, ShownNodes
 from agent.command.screen import Screen
-from agent.sync.json_form import Before, inventories_of
-from drivers.ironic.shape import GAVE, MARKS
-from reportclient.plan import Operation, SetInventories, SetTraits
+from reportclient.allocations import Observed
+from reportclient.forecast import forecast
+from reportclient.ownership import MARKER
+from reportclient.plan import Delete, Plan
 
 MOST = 20  # nodes of one outcome that are printed one by one
 
@@ -52,29 +54,11 @@ def print_pass(out: Screen, data: NodesPass) -> None:
 
 def _describe_steps(outcome: Ended) -> str:
     """Return what becomes of one node, and why; empty where nothing does."""
-    before = inventories_of(outcome.plan.observed)
-    steps = [text for step in reversed(outcome.plan.plan.operations) for text in _describe(step, before)]
-    return "; ".join([*steps, *outcome.notes])
-
-
-def _describe(operation: Operation, stood: Before) -> list[str]:
-    """Return what one operation changes on a node, a few words for each name."""
-    if isinstance(operation, SetTraits):
-        signed = [f"+{name}" for name in sorted(operation.added)] + [f"-{name}" for name in sorted(operation.removed)]
-        return [text for text in signed if text[1:] not in MARKS and not text[1:].startswith(GAVE)]
-    if not isinstance(operation, SetInventories):
-        return []
-    after, before = operation.inventories, stood.get(operation.uuid, {})
-    found = []
-    for name in sorted(after.keys() | before.keys()):
-        now, was = after.get(name), before.get(name)
-        if now is None:
-            found.append(f"no {name} any more")
-        elif was is None:
-            found.append(f"{name}{' reserved' if now.reserved else ''}")
-        elif now.reserved != was.reserved:
-            found.append(f"{name} {'reserved' if now.reserved else 'free again'}")
-    return found
+    before = outcome.plan.observed
+    steps = tuple(one for one in outcome.plan.plan.operations if not isinstance(one, Delete))  # the heading tells it
+    after = forecast(Plan(steps), before)
+    told = [one for row in rows(Observed(before), Observed(after), with_use=False) for one in (*row.stock, *row.traits)]
+    return "; ".join([*(one for one in told if not one[1:].startswith(MARKER)), *outcome.notes])
 
 
 def _print_some(out: Screen, what: str, nodes: list[tuple[str, str]]) -> None:

@@ -8,13 +8,15 @@ import pytest
 
 from agent.command.carry_out import _print_table
 from agent.command.host_tables import print_adoption, print_usages
-from agent.command.outcomes import print_left
-from agent.command.plan_results import Ended, Forecast, Foreseen, ShownPlan, shown_plan
+from agent.command.node_tables import print_pass
+from agent.command.outcomes import ended, print_left
+from agent.command.plan_results import Ended, Forecast, Foreseen, NodesPass, ShownPlan, shown_plan
 from agent.command.plan_tables import print_conversion
 from agent.command.result import Report
 from agent.command.results import Adoption, FoundRoot, Usages
 from agent.command.screen import Screen
 from agent.sync.outcome import Status
+from beds.nodes_world import World, uuid_of, world
 from reportclient.allocations import Observed
 from reportclient.plan import Delete, Plan
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
@@ -86,3 +88,25 @@ def test_the_last_line_of_a_conversion_says_what_comes_next(approval: dict[str, 
     print_conversion(Screen(file=out, width=200), data)
 
     assert out.getvalue().splitlines()[-1].startswith(f"digest d1: {words}")
+
+
+def test_of_a_bare_metal_node_people_see_what_changes_and_why_without_our_marks() -> None:
+    told: list[str] = []
+
+    def take(one: World) -> None:
+        outcomes = tuple(map(ended, one.sync().outcomes))
+        print_pass(Screen(file=(out := StringIO()), width=200), NodesPass(outcomes, {}, dry_run=False))
+        told.append(out.getvalue())
+
+    with world() as one:
+        one.nodes.classes = {1: "gold", 2: "gold"}
+        take(one)
+        one.nodes.ill, one.nodes.traits = {1}, ["CUSTOM_A"]
+        take(one)
+        del one.nodes.classes[2]
+        take(one)
+        take(one)
+
+    assert f"{uuid_of(1)}  CUSTOM_GOLD 1 (reserved 0 → 1); +CUSTOM_A; reserved: in maintenance\n" in told[1]
+    assert f"{uuid_of(2)}  +CUSTOM_A\n" in told[1]
+    assert told[3].endswith(f"deleted:\n  {uuid_of(2)}  \n")
