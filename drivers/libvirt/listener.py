@@ -67,7 +67,7 @@ class Listener:
     def _stay_connected(self, connection: Any, made: ExitStack) -> None:
         """Connect again each time that the connection breaks; close it once nobody listens any more."""
         while not self._stopped.wait(AGAIN_S):
-            if connection.isAlive():
+            if _is_alive(connection):
                 continue
             made.close()
             self._wake(Event("libvirt", "connection lost"))
@@ -95,6 +95,14 @@ DOMAIN = {  # virDomainEventType
     0: "defined", 1: "undefined", 2: "started", 3: "suspended", 4: "resumed", 5: "stopped", 6: "shut down",
     7: "suspended by power management", 8: "crashed",
 }  # fmt: skip
+
+
+def _is_alive(connection: Any) -> bool:
+    """Return whether a connection can be used; where libvirt cannot tell, it counts as broken."""
+    try:
+        return bool(connection.isAlive())
+    except libvirt.libvirtError:
+        return False
 
 
 def device_event(name: str, kind: int) -> Event:

@@ -62,6 +62,22 @@ def define_and_forget(hypervisor: Libvirtd) -> None:
     other.close()
 
 
+def test_a_connection_of_which_libvirt_cannot_tell_whether_it_lives_is_opened_again(
+    hypervisor: Libvirtd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
+
+    def fails_once(_connection: object) -> int:
+        monkeypatch.undo()
+        raise libvirt.libvirtError("virConnectIsAlive() failed")
+
+    monkeypatch.setattr(libvirt.virConnect, "isAlive", fails_once)
+    with LiveConnection(hypervisor.uri).watching(heard.put):
+        told = [heard.get(timeout=10).what for _ in range(2)]
+
+    assert told == ["connection lost", "connected again"]
+
+
 def test_an_event_loop_that_fails_is_told_once_and_turned_again(
     hypervisor: Libvirtd, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
