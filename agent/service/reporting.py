@@ -159,11 +159,10 @@ class Reporter:
         """
         self.status = replace(self.status, written_s=time.time(), waits_s=waits_s)
         self.notifier.status(self.status.sentence())
-        untold = ""
         try:
             write_status(self._settings.folders.state, self.status)
+            self._untold = ""
         except StateError as error:
-            untold = str(error)
-        if untold and untold != self._untold:
-            LOG.warning("the status of the service cannot be written reason=%s", untold)
-        self._untold = untold
+            if str(error) != self._untold:
+                LOG.warning("the status of the service cannot be written reason=%s", error)
+            self._untold = str(error)

@@ -25,8 +25,8 @@ def resolve(conf: cfg.ConfigOpts) -> None:
     Register the options that the files refer to and that the login needs, and take secrets from systemd.
 
     Raises:
-        ConfigError: a reference cannot be resolved, or a credential cannot be read. RecursionError: an option of a
-            login refers to itself.
+        ConfigError: a reference cannot be resolved, or a credential cannot be read.
+        RecursionError: an option of a login refers to itself.
     """
     for _ in range(2):  # the second time for the auth_type of an auth_section
         _resolve_references(conf)

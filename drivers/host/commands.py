@@ -12,6 +12,9 @@ from drivers.facts import DiskSpace, DiskUnread, Namespace, PoolSpace
 from drivers.host.archive import Document, fields, whole
 from drivers.policy import CephPool, VolumeGroup
 
+POOL_OPTION = "[libvirt] images_rbd_pool"
+GIB = 1024**3
+
 
 class CommandFailed(Exception):
     """A command is not there, did not end in time, or failed; the message says which, in one line."""
@@ -127,10 +130,6 @@ def _path(record: dict[str, Any]) -> str | None:
     device, *_ = record.get("daxregion", {}).get("devices") or [{}]
     is_usable = device.get("mode", "devdax") == "devdax" and device.get("state") != "disabled"
     return f"/dev/{device['chardev']}" if is_usable and "chardev" in device else None
-
-
-POOL_OPTION = "[libvirt] images_rbd_pool"
-GIB = 1024**3
 
 
 def probe_pool(place: CephPool) -> PoolSpace | DiskUnread:

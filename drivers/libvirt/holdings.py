@@ -172,8 +172,8 @@ def _ports(guest: Guest, devices: Iterable[DeviceStock], owners: "_Owners") -> l
 def _undecided(guest: Guest, devices: Iterable[DeviceStock], owners: "_Owners") -> tuple[str, ...]:
     """Return the guest's devices whose class and provider are not known; netdevs and vDPA devices have no function."""
     has = guest.devices
-    known = frozenset[str]() if any(device.of_root for device in devices) else has.pmem
-    found = [one for one in _devices_of(guest) if one not in owners and one not in known]
+    unreported = frozenset[str]() if any(device.of_root for device in devices) else has.pmem
+    found = [one for one in _devices_of(guest) if one not in owners and one not in unreported]
     unread = ["what is not understood of it"] if guest.unread else []
     return *found, *sorted(has.netdevs), *sorted(has.vdpa), *unread
 
