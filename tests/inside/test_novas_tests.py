@@ -54,8 +54,8 @@ DIFFERENT = {
     "test_update_provider_tree_for_vgpu_reshape_fails": "what a consumer has outside this tree is left alone",
     "test_update_provider_tree_for_memory_encryption_reshape_fails": "what a consumer has outside this tree is left "
     "alone",
-    "test_update_provider_tree_with_tpm_traits_supported": "its libvirt is from before 8.6, which names no version of a "
-    "TPM; ours is 9.0 at least, which does",
+    "test_update_provider_tree_with_tpm_traits_supported": "its libvirt is from before 8.6, which names no version "
+    "of a TPM; ours is 9.0 at least, which does",
     "test_update_provider_tree_with_memory_encryption_sev_es": "the provider has our mark beside nova's traits",
     "test_update_provider_tree_with_memory_encryption_sev_snp": "the provider has our mark beside nova's traits",
 }
