@@ -28,6 +28,7 @@ from oslo_config import cfg
 from drivers.base import Survey
 from drivers.facts import DiskSpace, SevKernel
 from drivers.host.archive import Document
+from drivers.libvirt.driver import OLDEST_LIBVIRT
 from inside_nova import driver as ours
 from inside_nova.host import Host, open_host
 
@@ -107,6 +108,10 @@ class Whole:
     def listAllDevices(self, flags: int = 0) -> list[Any]:  # noqa: N802
         known = (self._fake.pci_info, self._fake.mdev_info)
         return [novas_fake.NodeDevice(self, xml=one.XMLDesc(0)) for info in known for one in info.devices.values()]
+
+    def getLibVersion(self) -> int:  # noqa: N802
+        """Return the version of nova's fake, but no older than what our driver takes."""
+        return max(self._fake.getLibVersion(), OLDEST_LIBVIRT)
 
     def nodeDeviceEventRegisterAny(self, *_: object) -> int:  # noqa: N802
         return 1
