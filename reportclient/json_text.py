@@ -93,13 +93,13 @@ def _decode(kind: Any, value: Any, place: str) -> Any:
             return origin(_decode(each, one, f"{place}[{number}]") for number, (each, one) in pairs)
     if _fits(kind, value):
         return value
-    raise ValueError(f"{place.lstrip('.') or 'the file'} is of the wrong kind")
+    raise ValueError(f"{place.lstrip('.') or 'it'} is of the wrong kind")
 
 
 def _decode_fields(kind: Any, value: Mapping[str, Any], place: str) -> dict[str, Any]:
     kinds, needed = _fields_of(kind)
     if missing := needed - value.keys():
-        raise ValueError(f"{place.lstrip('.') or 'the file'} lacks {', '.join(sorted(missing))}")
+        raise ValueError(f"{place.lstrip('.') or 'it'} lacks {', '.join(sorted(missing))}")
     return {name: _decode(each, value[name], f"{place}.{name}") for name, each in kinds.items() if name in value}
 
 

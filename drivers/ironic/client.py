@@ -4,12 +4,10 @@ Read Ironic's REST API through a keystoneauth adapter; no other module sends req
 A listing is read page by page, with only the fields that decide about providers. It is whole, or an error.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
-
-from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.ironic.nodes import CLASS_FIELDS, FIELDS, Misfit, Node, parse_class, parse_node
@@ -18,11 +16,8 @@ from reportclient.keystone import FAILURES, Sender, explain, request
 PAGE = 1000  # nodes for each request; Ironic cuts it down to its own [api] max_limit
 _PAGES = 10_000  # a listing that does not end is no listing of Ironic; its max_limit may be small
 REQUEST_TRIES = 5  # at a request that a busy Ironic refused, and at a listing during which a node went away
+BUSY = (409, 429, *range(500, 600))  # Ironic is busy, or a node is locked: the request is worth another try
 WITH_TRAITS, WITH_GROUPS, WITH_SHARDS = (1, 37), (1, 46), (1, 82)  # Ironic's API versions that introduced them
-
-
-class _Busy(Exception):
-    """Ironic is busy, or a node is locked: the request is worth another try."""
 
 
 class IronicClient:
@@ -60,7 +55,9 @@ class IronicClient:
         Raises:
             DiscoveryError: Ironic could not be read whole. Never a shorter listing.
         """
-        return tuple(map(parse_node, self._listed()))
+        nodes = enumerate(map(parse_node, self._listed()))
+        # A listing has a node twice when others are enrolled while it is read.
+        return tuple({node.uuid or number: node for number, node in nodes}.values())
 
     def elsewhere(self) -> dict[str, str]:
         """
@@ -75,7 +72,7 @@ class IronicClient:
     def _listed(self, *, everywhere: bool = False) -> list[object]:
         for _ in range(REQUEST_TRIES):
             with suppress(Vanished):
-                return list(_unique(self.records(everywhere=everywhere)))
+                return list(self.records(everywhere=everywhere))
         raise DiscoveryError(
             f"nodes went away while they were listed, {REQUEST_TRIES} times in a row: the next pass tries again"
         )
@@ -126,31 +123,25 @@ class IronicClient:
         return False
 
     def _get(self, path: str) -> Any:
-        """Return the body of a GET; a busy Ironic is asked again, ``REQUEST_TRIES`` times in all."""
-        tries = Retrying(
-            stop=stop_after_attempt(REQUEST_TRIES),
-            wait=wait_random_exponential(multiplier=0.1, max=2),
-            retry=retry_if_exception_type(_Busy),
-        )
-        try:
-            return tries(self._ask, path)
-        except RetryError as error:
-            raise DiscoveryError(
-                f"{error.last_attempt.exception()} ({REQUEST_TRIES} tries): see Ironic's log"
-            ) from error
-
-    def _ask(self, path: str) -> Any:
         """
-        Send one GET and return its body.
+        Return the body of a GET; a busy Ironic is asked again, ``REQUEST_TRIES`` times in all.
 
         Raises:
-            _Busy: the refusal may pass. Vanished: 404 of Ironic's own. DiscoveryError: any other refusal.
+            Vanished: 404 of Ironic's own. DiscoveryError: any other refusal.
         """
         version = ".".join(map(str, self._version))
         asked = f"{self.where} answered GET {path.partition('?')[0]}"
         try:
             spoken = {"X-OpenStack-Ironic-API-Version": version}
-            answer = request(self._sender, path, "GET", version=version, headers=spoken)
+            answer = request(
+                self._sender,
+                path,
+                "GET",
+                version=version,
+                headers=spoken,
+                status_code_retries=REQUEST_TRIES - 1,
+                retriable_status_codes=BUSY,
+            )
         except FAILURES as error:
             raise DiscoveryError(explain(error, self.where, "ironic")[0]) from error
         status = answer.status_code
@@ -164,8 +155,8 @@ class IronicClient:
         text = " ".join(str(answer.text).split())[:200]
         if status == 404 and "faultstring" in str(answer.text):
             raise Vanished(f"{asked} with 404: {text}")
-        if status in (409, 429) or status >= 500:
-            raise _Busy(f"{asked} with {status}: {text}")
+        if status in BUSY:
+            raise DiscoveryError(f"{asked} with {status}: {text} ({REQUEST_TRIES} tries): see Ironic's log")
         if status in (401, 403):
             raise DiscoveryError(
                 f"{asked} with {status}: check the user and its roles in [ironic] (reader, or service)"
@@ -179,14 +170,3 @@ class IronicClient:
                 f"{asked} with {status}, which is not an answer of Ironic to this request: does the endpoint lead to "
                 f"Ironic? {text}"
             ) from error
-
-
-def _unique(records: Iterable[object]) -> Iterator[object]:
-    """Yield the records without repetitions, which a listing has when nodes are enrolled while it is read."""
-    seen: set[str] = set()
-    for record in records:
-        uuid = record.get("uuid") if isinstance(record, Mapping) else None
-        if not isinstance(uuid, str) or uuid not in seen:
-            yield record
-        if isinstance(uuid, str):
-            seen.add(uuid)

@@ -73,11 +73,11 @@ def test_a_value_of_another_kind_is_refused_by_name(name: str, value: object) ->
 
 @pytest.mark.parametrize("name", [name for name in RIGHT if name in Value.__annotations__])
 def test_a_value_that_lacks_a_field_is_refused_by_name(name: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"the file lacks {name}")):
+    with pytest.raises(ValueError, match=re.escape(f"it lacks {name}")):
         decode_as(Value, {key: value for key, value in RIGHT.items() if key != name})
 
 
 @pytest.mark.parametrize("whole", [None, 7, [RIGHT]])
 def test_what_is_no_object_is_refused(whole: object) -> None:
-    with pytest.raises(ValueError, match="the file is of the wrong kind"):
+    with pytest.raises(ValueError, match="it is of the wrong kind"):
         decode_as(Value, whole)
