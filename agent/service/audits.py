@@ -1,9 +1,7 @@
 """The audit after each pass of the service: what it finds is logged once, and repaired within the policy."""
 
 import logging
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from agent.audit.audit import AskNova, AuditResult, witness
 from agent.audit.decide.findings import Finding
@@ -16,24 +14,6 @@ from agent.sync.outcome import Outcome, Status
 LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Stock:
-    """What one provider has of one class in placement."""
-
-    total: int
-    reserved: int
-    allocation_ratio: float
-    usage: int  # by the allocations that the audit knows
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Audited:
-    """What an audit found, and the stock of the tree that it read."""
-
-    findings: Counter[str] = field(default_factory=Counter)  # count by kind
-    stocks: Mapping[tuple[str, str], Stock] = field(default_factory=dict)  # by (provider, class)
-
-
 class Audits:
     """Audits nodes under one ``policy`` for repairs (None: nothing is repaired); ``nova`` as for ``witness``."""
 
@@ -43,19 +23,18 @@ class Audits:
         self._silence: dict[str, str] = {}  # by node: why nova's answer was missing at its last audit, to log it once
         self._failed: dict[str, set[str]] = {}  # by node: why repairs of its last audit failed, so as to log it once
 
-    def take(self, node: ComputeNode, outcome: Outcome, *, deep: bool) -> Audited:
+    def take(self, node: ComputeNode, outcome: Outcome, *, deep: bool) -> AuditResult | None:
         """
         Compare placement with the guests that run, and repair what the policy allows if the tree is up to date.
 
-        ``outcome`` is that of the pass just made; a ``deep`` audit reads
-        everything.
+        ``outcome`` is that of the pass just made; a ``deep`` audit reads everything. None: there is no such tree.
 
         Raises:
             as ``witness``; StateError: the memory of the audit cannot be written.
         """
         may_heal = outcome.status.value in WELL
         if not may_heal and outcome.observed.root is None:
-            return Audited()
+            return None
         unchanged = outcome.status is Status.UNCHANGED
         seen = (outcome.survey, outcome.observed) if unchanged and outcome.survey else None
         light = not (deep or node.client.went_back)
@@ -66,7 +45,7 @@ class Audits:
         self._log_silence(node.name, result.silence)
         _log_new(result)
         self._log_repairs(node.name, repairs)
-        return Audited(findings=Counter(one.kind.value for one in result.findings), stocks=_stocks(result))
+        return result
 
     def _log_silence(self, node: str, silence: str) -> None:
         """Log why nova's answer is missing, unless the last audit had the same reason."""
@@ -90,17 +69,6 @@ class Audits:
                 kind, where = repair.finding.kind.value, _place(repair.finding)
                 LOG.warning("finding kind=%s where=%s not healed why=%s", kind, where, repair.why)
         self._failed[node] = {repair.why for repair in failed}
-
-
-def _stocks(result: AuditResult) -> dict[tuple[str, str], Stock]:
-    used: Counter[tuple[str, str]] = Counter()
-    for one in result.memory.allocations:
-        used[one.provider, one.resource_class] += one.amount
-    return {
-        (seen.name, name): Stock(stock.total, stock.reserved, stock.allocation_ratio, used[seen.name, name])
-        for seen in result.tree
-        for name, stock in seen.provider.inventories.items()
-    }
 
 
 def _log_new(result: AuditResult) -> None:

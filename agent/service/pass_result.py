@@ -4,12 +4,23 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from agent.service.audits import Audited, Stock
+from agent.audit.audit import AuditResult
 from agent.sync.outcome import Condition, Outcome
 from drivers.base import Survey
 from drivers.facts import DiskUnread, PoolSpace
+from reportclient.allocations import usages
 from reportclient.forecast import forecast
 from reportclient.tree import Provider
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """What one provider has of one class in placement."""
+
+    total: int
+    reserved: int
+    allocation_ratio: float
+    usage: int  # by the allocations that the audit knows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,14 +40,14 @@ class RoundResult:
     storage: str | None = None  # why the cluster with the guests' disks did not answer; empty: it did; None: none asked
 
 
-def result_of(outcome: Outcome, audited: Audited) -> RoundResult:
-    """Return the result of a node's pass and of its audit."""
+def result_of(outcome: Outcome, audited: AuditResult | None) -> RoundResult:
+    """Return the result of a node's pass and of its audit; None: there was no audit."""
     return RoundResult(
         outcomes={outcome.node: outcome.status.value},
         notes=outcome.notes,
         conditions={outcome.node: outcome.conditions},
-        findings=audited.findings,
-        stocks=audited.stocks,
+        findings=Counter(one.kind.value for one in audited.findings) if audited else {},
+        stocks=_stocks(audited) if audited else {},
         observed=_totals(seen.provider for seen in outcome.observed),
         desired=_totals(seen.provider for seen in forecast(outcome.plan, outcome.observed)),
         hardware=outcome.hardware,
@@ -63,6 +74,15 @@ def together(taken: Iterable[RoundResult]) -> RoundResult:
         broken=tuple(law for one in taken for law in one.broken),
         storage=next((one.storage for one in taken if one.storage is not None), None),
     )
+
+
+def _stocks(result: AuditResult) -> dict[tuple[str, str], Stock]:
+    used = usages(result.memory.allocations)
+    return {
+        (seen.name, name): Stock(stock.total, stock.reserved, stock.allocation_ratio, used.get((seen.name, name), 0))
+        for seen in result.tree
+        for name, stock in seen.provider.inventories.items()
+    }
 
 
 def _storage(survey: Survey | None) -> str | None:

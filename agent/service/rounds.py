@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cached_property
 
 from agent.audit.heal import HealPolicy
 from agent.bare_metal.node_pass import NodesOutcome, run_nodes
@@ -22,7 +23,7 @@ from agent.connect.choice import (
 )
 from agent.errors import USER_ERRORS
 from agent.nova.client import NovaClient
-from agent.service.audits import Audited, Audits
+from agent.service.audits import Audits
 from agent.service.cases import KeptCases
 from agent.service.pass_result import RoundResult, result_of, together
 from agent.service.status import WELL
@@ -66,15 +67,11 @@ class Rounds:
         self._choice = replace(choice, recorder=self._cases.recorder, service=True)
         self._settings = settings
         self._policy = policy
-        self._audits = Audits(policy)
         self._wake = wake
         self._metered = metered
         self._told = told
         self._host = ExitStack()
         self._driver: Driver | None = None
-        self._client: PlacementClient | None = None
-        self._nova: NovaClient | None = None  # None: none is configured
-        self._where = ""  # name of the placement that the memory is about
         self._started = False  # whether the first pass is done; only that one may convert the host
 
     def take(self, *, deep: bool, counts: bool) -> RoundResult:
@@ -88,13 +85,12 @@ class Rounds:
             ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: what was written before stands.
         """
         self._choice.trace.begin()
-        client = self.open()
         if lists_nodes(self._settings):
-            return self._take_nodes(client)
+            return self._take_nodes()
         # A conversion may meet conflicts, or get no answer: it fails the pass, and the loop tries it again later.
         convert = not self._started and self._settings.changes.allow_reshape
         wishes = Wishes(reshape=convert, deep=deep, counts=counts)
-        host = self._node(client)
+        host = self._node()
         taken: list[RoundResult] = []
         for node in (*pool_nodes(host), host):
             try:
@@ -110,19 +106,26 @@ class Rounds:
         self._started = True
         return together(taken)
 
-    def open(self) -> PlacementClient:
+    def open(self) -> tuple[NovaClient | None, tuple[PlacementClient, str]]:
         """
-        Return the client for placement; the first call makes it.
+        Return nova's client (None: none is configured), and placement's with the name that the memory has of it.
 
         Raises:
             ConfigError: no placement is configured. StateError: the embedded placement cannot be used.
         """
-        if self._client is None:
-            self._nova = open_nova(self._settings, self._choice)
-            if self._nova:
-                self._audits = Audits(self._policy, self._nova.witness)
-            self._client, self._where = open_client(self._settings, self._choice, writes=True, metered=self._metered)
-        return self._client
+        return self._nova, self._placement
+
+    @cached_property
+    def _placement(self) -> tuple[PlacementClient, str]:
+        return open_client(self._settings, self._choice, writes=True, metered=self._metered)
+
+    @cached_property
+    def _nova(self) -> NovaClient | None:
+        return open_nova(self._settings, self._choice)
+
+    @cached_property
+    def _audits(self) -> Audits:
+        return Audits(self._policy, self._nova.witness if self._nova else None)
 
     def close_host(self) -> None:
         """Close the connection to the host; the next pass opens it again, and watches for events again."""
@@ -137,13 +140,14 @@ class Rounds:
             self._driver = driver
         return self._driver
 
-    def _node(self, client: PlacementClient) -> ComputeNode:
+    def _node(self) -> ComputeNode:
         """
         Return the node of the driver.
 
         Raises:
             StateError, DiscoveryError, PolicyError: the host cannot be opened, or its name cannot be read.
         """
+        nova, (client, where) = self.open()
         self._cases.begin()
         driver = self._open_driver()
         return ComputeNode(
@@ -151,9 +155,9 @@ class Rounds:
             driver=driver,
             client=client,
             settings=self._settings,
-            where=self._where,
+            where=where,
             probe=self._cases.recorder.probe if self._cases.recorder else probe_service,
-            nova=self._nova.record if self._nova and self._settings.reports_root else None,
+            nova=nova.record if nova and self._settings.reports_root else None,
         )
 
     def _end(self, node: ComputeNode, outcome: Outcome, deep: bool) -> RoundResult:
@@ -167,15 +171,16 @@ class Rounds:
             LOG.info(
                 "pass node=%s outcome=changed operations=%d digest=%s request_id=%s", outcome.node, count, digest, sent
             )
-        audited = Audited() if isinstance(node.driver, PoolDriver) else self._audits.take(node, outcome, deep=deep)
+        audited = None if isinstance(node.driver, PoolDriver) else self._audits.take(node, outcome, deep=deep)
         if well:
             self._cases.well()  # only after the audit, which may fail at each pass
         return result_of(outcome, audited)
 
-    def _take_nodes(self, client: PlacementClient) -> RoundResult:
+    def _take_nodes(self) -> RoundResult:
         """Run one pass over all bare-metal nodes; the result names only nodes that are not well."""
+        _, (client, where) = self.open()
         with locked(self._settings.folders.state):
-            bare_metal = open_bare_metal(client, self._settings, self._where, self._choice, told=self._told)
+            bare_metal = open_bare_metal(client, self._settings, where, self._choice, told=self._told)
             return _of_nodes(run_nodes(bare_metal))
 
 

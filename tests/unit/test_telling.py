@@ -13,9 +13,8 @@ import pytest
 import yaml
 
 from agent.errors import StateError
-from agent.service.audits import Stock
 from agent.service.metrics import Metrics
-from agent.service.pass_result import RoundResult
+from agent.service.pass_result import RoundResult, Stock
 from agent.service.reporting import Reporter
 from agent.service.status import ServiceProcess, ServiceStatus, SourceStatus, read_status, write_status
 from agent.service.systemd import Notifier
