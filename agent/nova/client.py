@@ -12,7 +12,7 @@ leaves something out without an error, and how they are noticed:
 """
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -41,16 +41,6 @@ class NovaSilent(Exception):
     """Nova did not answer, or not whole; the message is one line: what happened, where, and what to do next."""
 
 
-@dataclass(slots=True)
-class _Known:
-    """What nova answered so far."""
-
-    host: str = ""
-    servers: dict[str, NovaServer] = field(default_factory=dict)
-    migrations: dict[str, NovaMigration] = field(default_factory=dict)
-    unknown: set[str] = field(default_factory=set)
-
-
 class NovaClient:
     """Reads one nova; ``where`` is its name in messages."""
 
@@ -69,25 +59,27 @@ class NovaClient:
         While the database of a cell is away, nova answers that it does not know the migrations of that cell. So a
         consumer is unknown to nova only if nova still shows this host's hypervisor after the last question.
         """
-        known, silence = _Known(), ""
+        known = NovaWitness(asked=frozenset(consumers))
+        servers: dict[str, NovaServer] = {}
+        migrations: dict[str, NovaMigration] = {}
+        unknown: set[str] = set()
         try:
-            self._host(root_uuid, known)
-            for uuid in sorted(consumers):
-                if uuid not in known.servers and uuid not in known.migrations:
-                    self._one(uuid, known)
-            if known.unknown and self._name(root_uuid) is None:
-                raise self._without_cell(root_uuid)
+            known = replace(known, host=self._host(root_uuid), servers=servers, migrations=migrations)
+            servers.update(self._servers(known.host))
+            migrations.update(self._migrations(known.host))
+            for uuid in sorted(known.asked - servers.keys() - migrations.keys()):
+                match self._one(uuid):
+                    case NovaServer() as server:
+                        servers[uuid] = server
+                    case NovaMigration() as migration:
+                        migrations[uuid] = migration
+                    case None:
+                        unknown.add(uuid)
+            if unknown:
+                self._host(root_uuid)
         except NovaSilent as error:
-            silence = str(error)
-            known.unknown.clear()
-        return NovaWitness(
-            asked=frozenset(consumers),
-            host=known.host,
-            servers=known.servers,
-            migrations=known.migrations,
-            unknown=frozenset(known.unknown),
-            silence=silence,
-        )
+            return replace(known, silence=str(error))
+        return replace(known, unknown=frozenset(unknown))
 
     def record(self, root_uuid: str) -> NovaRecord:
         """
@@ -107,48 +99,47 @@ class NovaClient:
         status, body = self._get(path, 404)
         return None if status == 404 else str(self._parsed(path, parse_host, body))
 
-    def _host(self, root_uuid: str, known: _Known) -> None:
-        """Ask for the host's own servers and migrations."""
+    def _host(self, root_uuid: str) -> str:
+        """Return nova's name of the host; NovaSilent if nova shows no such hypervisor."""
         name = self._name(root_uuid)
         if name is None:
-            raise self._without_cell(root_uuid)
-        known.host = name
-        query = {"all_tenants": "1", "host": known.host, "limit": str(PAGE)}
+            raise NovaSilent(
+                f"{self.where} has no hypervisor with the uuid of this host's root provider, {root_uuid}, or the "
+                f"database of its cell is away: compare it with openstack hypervisor list"
+            )
+        return name
+
+    def _servers(self, host: str) -> Iterator[tuple[str, NovaServer]]:
+        query = {"all_tenants": "1", "host": host, "limit": str(PAGE)}
         for record in self._pages("/servers/detail", "servers", query):
             server = self._parsed("/servers/detail", parse_server, record)
-            if server.host != known.host:
+            if server.host != host:
                 raise NovaSilent(
-                    f"{self.where} does not list the servers of host {known.host} alone, or does not show {HOST}: "
-                    f"{RIGHTS}"
+                    f"{self.where} does not list the servers of host {host} alone, or does not show {HOST}: {RIGHTS}"
                 )
-            known.servers[server.uuid] = server
-        query = {"host": known.host, "limit": str(PAGE)}
-        for record in self._pages("/os-migrations", "migrations", query):
-            migration = self._parsed("/os-migrations", parse_migration, record)
-            known.migrations[migration.uuid] = migration
+            yield server.uuid, server
 
-    def _one(self, uuid: str, known: _Known) -> None:
-        """Ask for one consumer that is in neither listing of the host."""
+    def _migrations(self, host: str) -> Iterator[tuple[str, NovaMigration]]:
+        for record in self._pages("/os-migrations", "migrations", {"host": host, "limit": str(PAGE)}):
+            migration = self._parsed("/os-migrations", parse_migration, record)
+            yield migration.uuid, migration
+
+    def _one(self, uuid: str) -> NovaServer | NovaMigration | None:
+        """Ask for one consumer that is in neither listing of the host; None: nova does not know it."""
         path = f"/servers/{uuid}"
         status, body = self._get(path, 404)
         if status == 200:
-            known.servers[uuid] = replace(
-                self._parsed(path, lambda found: parse_server(found["server"]), body), uuid=uuid
-            )
-            return
+            server: NovaServer = self._parsed(path, lambda found: parse_server(found["server"]), body)
+            return replace(server, uuid=uuid)
         query = {"all_tenants": "1", "uuid": uuid, "limit": "2"}
         for record in self._page("/servers/detail", "servers", query)[0]:
             server = self._parsed("/servers/detail", parse_server, record)
             if server.uuid != uuid:
                 raise NovaSilent(f"{self.where} ignores the filter uuid of a listing of servers: {RIGHTS}")
-            known.servers[uuid] = server
-            return
+            return server
         # No filter takes a migration's uuid. A marker must be a migration of any host that nova has.
         status, _ = self._get(f"/os-migrations?{urlencode({'limit': '1', 'marker': uuid})}", 400)
-        if status == 400:
-            known.unknown.add(uuid)
-        else:
-            known.migrations[uuid] = NovaMigration(uuid=uuid, status="unknown", server="")
+        return None if status == 400 else NovaMigration(uuid=uuid, status="unknown", server="")
 
     def _pages(self, path: str, part: str, query: dict[str, str]) -> Iterator[Any]:
         """
@@ -206,12 +197,6 @@ class NovaClient:
         if not isinstance(body, dict) or status not in (200, *expected) or _OWN.get(status, "") not in ("", *body):
             raise self._strange(shown, f"status {status}: {' '.join(str(answer.text).split())[:200]}")
         return status, body
-
-    def _without_cell(self, root_uuid: str) -> NovaSilent:
-        return NovaSilent(
-            f"{self.where} has no hypervisor with the uuid of this host's root provider, {root_uuid}, or the "
-            f"database of its cell is away: compare it with openstack hypervisor list"
-        )
 
     def _strange(self, path: str, why: str) -> NovaSilent:
         return NovaSilent(
