@@ -11,7 +11,7 @@ from drivers.policy import MdevRule
 from drivers.rules import TAGS
 
 NEAR = 0.85  # likeness of a misspelt name to the one that is meant; 1: the same
-_NEAR_GROUP = 0.75  # the same for groups
+_NEAR_GROUP = 0.75  # the same for groups; the names of nova's other groups differ more
 _OWN = {"compute-node-agent": "agent", "compute_node_agent": "agent"}  # who looks for our group by our name
 _HOMES = {"layout": "compute", **{option.name: "agent" for option in OPTIONS["agent"]}}  # groups of our own options
 _MDEV = ("mdev_", "vgpu_")  # begin the groups of types; the second is nova's older form
@@ -19,7 +19,7 @@ _MDEV = ("mdev_", "vgpu_")  # begin the groups of types; the second is nova's ol
 
 def slips_of_the_pen(values: Values) -> tuple[str, ...]:
     """Return a sentence for each name in the files that is probably a misspelt group, option, key or type."""
-    return tuple(slip for find in (_groups, _options, _login, _types, _tags) for slip in find(values))
+    return tuple(slip for find in (_groups, _options, _tags) for slip in find(values))
 
 
 def types_left_out(values: Values, mdevs: Iterable[MdevRule]) -> tuple[str, ...]:
@@ -49,25 +49,6 @@ def _options(values: Values) -> Iterator[str]:
             yield f"{path}:{line}: [{group}] {name} is not read: is [{_HOMES[name]}] {name} meant?"
 
 
-def _login(values: Values) -> Iterator[str]:
-    """Yield a sentence if the files have options of nova's login without the one that makes them a login."""
-    named = [mention for mention in mentions(values.conf) if mention[2] == "nova"]
-    if named and not any(name in ("auth_type", "auth_section") for _, _, _, name, _ in named):
-        path, line, group, name, _ = named[0]
-        yield f"{path}:{line}: [{group}] {name} is not read without [nova] auth_type: set it, to password for instance"
-
-
-def _types(values: Values) -> Iterator[str]:
-    """Yield a sentence for each group of a type that is not enabled."""
-    types = {type_.lower(): type_ for type_ in values.value("devices", "enabled_mdev_types") or ()}
-    for where, group in _each_group(values):
-        type_ = group.partition("_")[2]
-        if group.startswith(_MDEV) and type_ not in types:
-            near = _near(type_, types)
-            meant = f"is [mdev_{types[near]}] meant?" if near else "enable the type, or remove the group"
-            yield f"{where}: the group [{group}] is not read: [devices] enabled_mdev_types lacks {type_}: {meant}"
-
-
 def _tags(values: Values) -> Iterator[str]:
     """Yield a sentence for each key of a rule that is not read, by nova neither: the rule may match more than meant."""
     for number, rule in enumerate(_rules(values.value("pci", "device_spec") or ()), 1):
@@ -89,21 +70,21 @@ def _rules(texts: Iterable[str]) -> Iterator[object]:
 
 
 def _groups(values: Values) -> Iterator[str]:
-    """Yield a sentence for each group that is probably misspelt; the names of nova's other groups differ more."""
-    known = {group.lower(): group for group in (*OPTIONS, "placement", "nova")}
-    for where, group in _each_group(values):
-        if group == "DEFAULT" or group in values.conf:
-            continue
-        if near := _OWN.get(group) or known.get(_near(group, known, _NEAR_GROUP)):
-            yield f"{where}: the group [{group}] is not read: is [{near}] meant?"
-
-
-def _each_group(values: Values) -> Iterable[tuple[str, str]]:
-    """Return each group of each file once, with FILE:LINE of its first option."""
+    """Yield a sentence for each group that is probably misspelt, or of a type that is not enabled, once for a file."""
+    enabled = [f"mdev_{type_}" for type_ in values.value("devices", "enabled_mdev_types") or ()]
+    known = {group.lower(): group for group in (*OPTIONS, *enabled, "placement", "nova")}
     found: dict[tuple[Path, str], int] = {}
     for path, line, group, _, _ in mentions(values.conf):
         found.setdefault((path, group), line)
-    return [(f"{path}:{line}", group) for (path, group), line in found.items()]
+    for (path, group), line in found.items():
+        mdev = group.replace("vgpu_", "mdev_", 1)
+        if group == "DEFAULT" or group in values.conf or mdev in map(str.lower, enabled):
+            continue
+        where = f"{path}:{line}: the group [{group}] is not read"
+        if near := _OWN.get(group) or known.get(_near(mdev, known, _NEAR_GROUP)):
+            yield f"{where}: is [{near}] meant?"
+        elif group.startswith(_MDEV):
+            yield f"{where}: enable its type in [devices] enabled_mdev_types, or remove the group"
 
 
 def _near(name: str, known: Iterable[str], likeness: float = NEAR) -> str:

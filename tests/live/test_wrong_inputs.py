@@ -234,7 +234,7 @@ def test_what_is_probably_a_mistake_is_told_beside_the_numbers(
     assert done.code in (0, 3), done.err
     for sentence in (
         "is [placement] meant?",
-        "[devices] enabled_mdev_types lacks nvidia-9",
+        "the group [mdev_nvidia-9] is not read: is [mdev_nvidia-8] meant?",
         "rule 1 has resouce_class, which is not read: is resource_class meant?",
         "has nvidia-8, which no card of this host can make",
     ):

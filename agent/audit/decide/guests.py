@@ -14,8 +14,16 @@ from agent.audit.decide.exchanges import joined_exchanges
 from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows, of_each_row
 from agent.audit.decide.providers import audit_providers
 from agent.audit.decide.snapshot import Snapshot
-from agent.audit.decide.testimony import doubt_of, rests_here, why_undecided
-from agent.audit.decide.unknown_consumers import audit_strangers, explains, keeper_of, may_move_with, surely_stays
+from agent.audit.decide.unknown_consumers import (
+    audit_strangers,
+    doubt_of,
+    explains,
+    keeper_of,
+    may_move_with,
+    rests_here,
+    surely_stays,
+    why_undecided,
+)
 from agent.nova.answers import FINISHED, NovaMigration
 from reportclient.allocations import Consumer, GuestState
 from reportclient.names import NO_DEVICES
