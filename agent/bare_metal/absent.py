@@ -7,15 +7,15 @@ another agent may report them.
 """
 
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import islice
 
 from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome
-from agent.state.node_records import KnownNode
 from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError
 from drivers.ironic.client import IronicClient
-from drivers.ironic.shape import BARE_METAL, Share, on_offer
+from drivers.ironic.shape import BARE_METAL
 from reportclient.tree import Provider
 
 _NAMED = 20  # providers without a node that have an outcome each
@@ -25,19 +25,45 @@ _QUESTIONS = 200  # single nodes about which one pass asks Ironic, once for abse
 def judge_absent(
     bare_metal: BareMetalNodes,
     look: Look,
-    absent: Mapping[str, KnownNode],
+    here: Collection[str],
     marked: Mapping[str, int],
+    unknown: Collection[str],
     *,
     force: bool,
 ) -> None:
     """
-    Judge remembered nodes that are missing from the listing; adds outcomes, tasks and deletions to ``look``.
+    Judge nodes that are not listed ``here``; adds outcomes, tasks and memory to ``look``.
 
-    ``marked`` are the generations of the providers with our mark. ``force`` lets any number of nodes go at once.
+    ``marked`` are the generations of the providers with our mark; those that are in no memory and no listing are
+    ``unknown``. ``force`` lets any number of nodes go at once.
     """
-    now = bare_metal.now_s()
-    asked, elsewhere = _ask_ironic(bare_metal.ironic, look, absent)
-    going = [uuid for uuid in asked if uuid not in elsewhere and uuid in marked]
+    elsewhere = _judge_remembered(bare_metal, look, here, marked, force=force)
+    if bare_metal.ironic.lists_all:
+        _add_strays(look, sorted(unknown))
+        return
+    now_s, before = bare_metal.now_s(), look.memory.left
+    known = {*before, *elsewhere, *(unknown if look.whole else ())} & marked.keys() - here
+    left = {uuid: None if uuid in elsewhere else before.get(uuid) for uuid in sorted(known)}
+    # Those that Ironic did not have are asked about when all is read: there may be many, of another Ironic.
+    asked = [uuid for uuid in known - elsewhere if look.whole or left[uuid] is None]
+    asked.sort(key=lambda uuid: (left[uuid] is None, random.random()))
+    for uuid, there in _ask(bare_metal.ironic, asked)[0].items():
+        left[uuid] = None if there else min(left[uuid] or now_s, now_s)
+    look.left = left
+    grace_s = bare_metal.settings.ironic.node_grace_s  # the agent of their share should have deleted them by then
+    gone = {uuid: gone_s for uuid, gone_s in left.items() if gone_s is not None and before.get(uuid) is not None}
+    _add_strays(look, [uuid for uuid, gone_s in gone.items() if now_s - gone_s >= grace_s])
+
+
+def _judge_remembered(
+    bare_metal: BareMetalNodes, look: Look, here: Collection[str], marked: Mapping[str, int], *, force: bool
+) -> frozenset[str]:
+    """Judge nodes that the last pass knew; return those that Ironic has outside this agent's share."""
+    absent = {uuid: known for uuid, known in look.memory.nodes.items() if uuid not in here}
+    now, grace_s = bare_metal.now_s(), bare_metal.settings.ironic.node_grace_s
+    new_first = sorted(absent, key=lambda uuid: (absent[uuid].gone_s is not None, random.random()))
+    asked, error = _ask(bare_metal.ironic, new_first)
+    elsewhere = frozenset(uuid for uuid, there in asked.items() if there)
     look.outcomes += [
         node_outcome(uuid, Status.LEFT, "Ironic has it, outside this agent's share") for uuid in sorted(elsewhere)
     ]
@@ -46,27 +72,43 @@ def judge_absent(
     missing, whole = len(absent) - len(elsewhere | leftovers), len(look.memory.nodes) - len(leftovers)
     limit = whole if force else _limit(bare_metal, missing, whole)
     refused = 0
-    for uuid in sorted(going):
+    for uuid in sorted(asked.keys() - elsewhere & marked.keys()):
         known = replace(absent[uuid], gone_s=min(absent[uuid].gone_s or now, now))  # the clock may have been ahead
         look.nodes[uuid] = known
         gone_s = now - (known.gone_s or now)
         too_many = missing > limit and not known.may_go
         stands_as_left = known.seen.generation == marked[uuid] or too_many
-        if absent[uuid].gone_s is None or gone_s < bare_metal.settings.ironic.node_grace_s or not stands_as_left:
-            why = _patience(gone_s, bare_metal.settings.ironic.node_grace_s)
-            if too_many or not _reserve_absent(look, known, marked[uuid], why):
+        if absent[uuid].gone_s is None or gone_s < grace_s or not stands_as_left:
+            why = (
+                f"missing from Ironic for {gone_s:.0f} s: the agent asks Ironic again, and deletes the provider once "
+                f"the node is missing for {grace_s} s"
+            )
+            if too_many or not look.reserve(uuid, known, marked[uuid], why, status=Status.GOING):
                 look.outcomes.append(node_outcome(uuid, Status.GOING, why))
         elif too_many:
             refused += 1
         else:
-            look.nodes[uuid] = replace(known, may_go=True)
-            look.deletions.append(known)
+            known = replace(look.nodes.pop(uuid), may_go=True)
+            look.tasks.append(Task(Provider(name=uuid), known, None, marked[uuid], does="delete"))
     if refused:
         why = _too_many(missing, whole, bare_metal.settings.changes.shrink_fraction)
         look.outcomes.append(node_outcome(f"{refused} nodes", Status.REFUSED, why))
-    if len(absent) > len(asked):
-        rest = "missing from the listing too: the next passes ask Ironic about them"
-        look.outcomes.append(node_outcome(f"{len(absent) - len(asked)} nodes", Status.GOING, rest))
+    if unasked := len(absent) - len(asked):
+        why = error or "missing from the listing too: the next passes ask Ironic about them"
+        status = Status.FAILED if error else Status.GOING
+        look.outcomes.append(node_outcome(f"{unasked} nodes", status, why))
+    return elsewhere
+
+
+def _ask(ironic: IronicClient, uuids: Iterable[str]) -> tuple[dict[str, bool], str]:
+    """Return which of the first nodes Ironic has, up to one about which it does not answer, and that error."""
+    found: dict[str, bool] = {}
+    for uuid in islice(uuids, _QUESTIONS):
+        try:
+            found[uuid] = ironic.is_there(uuid)
+        except DiscoveryError as error:  # it served the listing, so it is busy now: the next pass asks again
+            return found, f"cannot tell whether Ironic has node {uuid}: {error}"
+    return found, ""
 
 
 def refuse_lost(bare_metal: BareMetalNodes, look: Look, *, force: bool) -> None:
@@ -90,25 +132,7 @@ def refuse_lost(bare_metal: BareMetalNodes, look: Look, *, force: bool) -> None:
     look.outcomes.append(node_outcome(f"{len(lost)} nodes", Status.REFUSED, why))
 
 
-def judge_left(
-    bare_metal: BareMetalNodes, look: Look, marked: Mapping[str, int], share: Share, unknown: Collection[str]
-) -> None:
-    """
-    Find nodes outside this agent's share that Ironic no longer has; adds to ``look`` memory and strays.
-
-    They left the share, or are ``unknown``: providers with our mark that are in no memory and no listing.
-    """
-    now_s, before = bare_metal.now_s(), look.memory.left
-    ours = share.providers.keys() | share.misfits.keys()
-    new = {one.node for one in look.outcomes if one.status is Status.LEFT}
-    known = {**dict.fromkeys({*new, *unknown}), **before}
-    standing = {uuid: known[uuid] for uuid in sorted(known.keys() & marked.keys() - ours)}
-    look.left = _look_at_left(bare_metal.ironic, standing, new, now_s, again=look.whole)
-    gone = _gone_for_good(look.left, before, now_s, bare_metal.settings.ironic.node_grace_s)
-    add_strays(look, gone)
-
-
-def add_strays(look: Look, uuids: Collection[str]) -> None:
+def _add_strays(look: Look, uuids: Collection[str]) -> None:
     """Add an outcome for each provider without a node, or one for all if these are many."""
     if len(uuids) > _NAMED:
         several = f"{len(uuids)} providers"
@@ -129,44 +153,9 @@ def add_strays(look: Look, uuids: Collection[str]) -> None:
     ]
 
 
-def _ask_ironic(ironic: IronicClient, look: Look, absent: Mapping[str, KnownNode]) -> tuple[list[str], set[str]]:
-    """
-    Ask Ironic about absent nodes, those that are newly missing first.
-
-    Returns the uuids that Ironic answered for, and those of them that it has. An error becomes an outcome.
-    """
-    new_first = sorted(absent, key=lambda uuid: (absent[uuid].gone_s is not None, random.random()))
-    asked, there = new_first[:_QUESTIONS], set()
-    for uuid in asked[:]:
-        try:
-            if ironic.is_there(uuid):
-                there.add(uuid)
-        except DiscoveryError as error:
-            asked.remove(uuid)
-            look.outcomes.append(node_outcome(uuid, Status.FAILED, f"cannot tell whether Ironic has it: {error}"))
-    return asked, there
-
-
-def _reserve_absent(look: Look, known: KnownNode, generation: int, why: str) -> bool:
-    """Add a task that takes an absent node off offer; returns False, without a task, if it is not on offer."""
-    current = look.current(known, generation)
-    if current and not on_offer(current.provider):
-        return False
-    provider = Provider(name=known.seen.uuid)
-    look.tasks.append(Task(provider, known, current, generation, why, reserves=True, status=Status.GOING))
-    return True
-
-
 def _limit(bare_metal: BareMetalNodes, missing: int, whole: int) -> float:
     """Return how many nodes may be missing at once: a part, but at least one, and never all."""
     return max(1.0, whole * bare_metal.settings.changes.shrink_fraction) if missing < whole else 0
-
-
-def _patience(gone_s: float, grace_s: int) -> str:
-    return (
-        f"missing from Ironic for {gone_s:.0f} s: the agent asks Ironic again, and deletes the provider once the node "
-        f"is missing for {grace_s} s"
-    )
 
 
 def _too_many(missing: int, whole: int, fraction: float) -> str:
@@ -175,35 +164,4 @@ def _too_many(missing: int, whole: int, fraction: float) -> str:
         f"([agent] shrink_limit_percent). Check that this is the right Ironic, that the listing of Ironic is complete, "
         f"and that this user may see all nodes. If the nodes are really gone, run sync --force to delete their "
         f"providers"
-    )
-
-
-def _look_at_left(
-    ironic: IronicClient, left: Mapping[str, float | None], listed: Collection[str], now_s: float, *, again: bool
-) -> dict[str, float | None]:
-    """
-    Return since which moment Ironic does not have these nodes (None: it has them), by uuid.
-
-    Nodes that are ``listed`` need no question, nor, unless ``again``, those that it did not have: there may be many,
-    of another Ironic. The memory stays as it is where Ironic does not answer.
-    """
-    found = {uuid: None if uuid in listed else gone_s for uuid, gone_s in left.items()}
-    unlisted = (uuid for uuid in found.keys() - set(listed) if again or found[uuid] is None)
-    asked = sorted(unlisted, key=lambda uuid: (found[uuid] is None, random.random()))
-    for uuid in asked[:_QUESTIONS]:
-        try:
-            found[uuid] = None if ironic.is_there(uuid) else min(found[uuid] or now_s, now_s)
-        except DiscoveryError:
-            break  # Ironic served the listing, so it is busy now: the next pass asks again
-    return found
-
-
-def _gone_for_good(
-    left: Mapping[str, float | None], before: Mapping[str, float | None], now_s: float, grace_s: int
-) -> list[str]:
-    """Return the nodes that are missing for so long that the agent of their share should have deleted them."""
-    return sorted(
-        uuid
-        for uuid, gone_s in left.items()
-        if gone_s is not None and before.get(uuid) is not None and now_s - gone_s >= grace_s
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from agent.bare_metal.absent import add_strays, judge_absent, judge_left, refuse_lost
+from agent.bare_metal.absent import judge_absent, refuse_lost
 from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome
 from agent.sync.outcome import Status
 from drivers.ironic.nodes import Misfit, Node
@@ -15,7 +15,6 @@ from drivers.ironic.shape import (
     SET_CLASS,
     Share,
     node_classes,
-    on_offer,
     shape_share,
     why_reserved,
 )
@@ -61,13 +60,8 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
     refuse_lost(bare_metal, look, force=force)
     _reserve_misfits(look, share, marked)
     here = share.providers.keys() | share.misfits.keys()
-    absent = {uuid: one for uuid, one in memory.nodes.items() if uuid not in here}
-    judge_absent(bare_metal, look, absent, marked, force=force)
     unknown = marked.keys() - here - memory.nodes.keys() - others.keys()
-    if bare_metal.ironic.lists_all:
-        add_strays(look, sorted(unknown))
-    else:
-        judge_left(bare_metal, look, marked, share, unknown if look.whole else ())
+    judge_absent(bare_metal, look, here, marked, unknown, force=force)
     return look
 
 
@@ -153,11 +147,7 @@ def _reserve_misfits(look: Look, share: Share, marked: Mapping[str, int]) -> Non
             because, only = _COLLIDES, misfit.collides
         if not because or uuid not in marked:
             continue
-        current = look.current(known, marked[uuid])
-        offered = on_offer(current.provider) if current else frozenset({only})
-        if only in offered or (offered and not only):
-            task = Task(Provider(name=uuid), known, current, marked[uuid], because, reserves=True, only=only)
-            look.tasks.append(task)
+        look.reserve(uuid, known, marked[uuid], because, only=only)
 
 
 def _is_as_wanted(stands: Provider, wanted: Provider) -> bool:

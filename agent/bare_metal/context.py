@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from agent.settings.read import Settings
 from agent.state.clock import Clock, probe_clock
 from agent.state.node_records import KnownNode, NodesMemory, read_nodes
 from agent.sync.outcome import Outcome, Status
 from drivers.ironic.client import IronicClient
+from drivers.ironic.shape import on_offer
 from reportclient.client import PlacementClient
 from reportclient.plan import Plan
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
@@ -40,13 +42,13 @@ class BareMetalNodes:
 class Task:
     """A node whose provider differs from what it should be, or must be read to tell."""
 
-    provider: Provider  # as it should be
+    provider: Provider  # as it should be; without stock where the node is not to be reported
     known: KnownNode | None  # what was remembered of the node; None: nothing
     seen: ObservedProvider | None  # the provider as it stands; None: not read yet, or not in placement
     generation: int | None  # of the provider; None: not in placement
     because: str = ""  # why the node is reserved; empty: it is not
     spelling: str | None = None  # the node's resource class as Ironic has it, to be remembered when this is done
-    reserves: bool = False  # only take the node off offer, as it stands
+    does: Literal["report", "reserve", "delete"] = "report"  # reserve: only take the node off offer, as it stands
     only: str = ""  # reserve this class alone; empty: whichever is on offer
     status: Status | None = None  # how the node's pass ends; None: the write decides
 
@@ -60,7 +62,6 @@ class Look:
     lacked: frozenset[str]  # standard traits that this placement is too old to know
     tasks: list[Task] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)  # of nodes that need no write
-    deletions: list[KnownNode] = field(default_factory=list)
     believed: list[KnownNode] = field(default_factory=list)  # nodes whose memory equals what stands now
     left: Mapping[str, float | None] = field(default_factory=dict)  # as in ``NodesMemory``
     unchanged: int = 0  # nodes that are as they should be
@@ -70,6 +71,25 @@ class Look:
     def current(self, known: KnownNode | None, generation: int | None) -> ObservedProvider | None:
         """Return a provider as it stands, if the memory tells that without reading it; else None."""
         return known.seen if known and not self.whole and known.seen.generation == generation else None
+
+    def reserve(
+        self,
+        uuid: str,
+        known: KnownNode | None,
+        generation: int,
+        because: str,
+        *,
+        only: str = "",
+        status: Status | None = None,
+    ) -> bool:
+        """Add a task that takes a node off offer, as in ``Task``; return False, without one, if it is not on offer."""
+        current = self.current(known, generation)
+        if current and not on_offer(current.provider) & ({only} if only else current.provider.inventories.keys()):
+            return False
+        provider = Provider(name=uuid)
+        task = Task(provider, known, current, generation, because, does="reserve", only=only, status=status)
+        self.tasks.append(task)
+        return True
 
 
 def node_outcome(

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 
 from agent.bare_metal.compare import look_at_nodes
 from agent.bare_metal.context import BareMetalNodes, Look
-from agent.bare_metal.vocabulary import learn_names
-from agent.bare_metal.write import Execute, Writing, delete, settle_all
+from agent.bare_metal.write import Execute, Writing, learn_names, settle_all
 from agent.state.node_records import NodesMemory, write_nodes
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
@@ -71,14 +70,11 @@ def _take(bare_metal: BareMetalNodes, wishes: Wishes, execute: Execute) -> tuple
     vocabulary = learn_names(bare_metal.client, look)
     writing = Writing(bare_metal, vocabulary, wishes, execute)
     settled = settle_all(writing, look.tasks)
-    deletions = [delete(writing, one) for one in look.deletions]
-    outcomes = [*look.outcomes, *(outcome for outcome, _ in settled), *deletions]
-    deleted = {one.node for one in deletions if one.status is Status.DELETED}
-    nodes = look.nodes | {outcome.node: known for outcome, known in settled if known}
+    outcomes = [*look.outcomes, *(outcome for outcome, _ in settled)]
     after = replace(
         look.memory,
         lacked=vocabulary.lacked,
-        nodes={uuid: known for uuid, known in nodes.items() if uuid not in deleted},
+        nodes=look.nodes | {outcome.node: known for outcome, known in settled if known},
         left=look.left,
         behind=look.behind,
         elsewhere=None,

@@ -6,12 +6,12 @@ pass.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from agent.bare_metal.context import BareMetalNodes, Task, node_outcome
-from agent.bare_metal.vocabulary import Vocabulary
+from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome
 from agent.state.node_records import KnownNode
 from agent.sync.decide.laws import Given, lawful
 from agent.sync.decide.view import Wishes
@@ -21,10 +21,11 @@ from drivers.ironic.shape import MARKS, given_traits, node_classes, on_offer, si
 from reportclient.client import PlacementClient
 from reportclient.diff import diff
 from reportclient.errors import Conflict, PlacementError, Rejected, Unavailable, Unlawful
+from reportclient.names import is_custom, unknown_standard
 from reportclient.ownership import MARKER, OWNER_NOVA, Names, Ownership, others_marks
 from reportclient.plan import Delete, EnsureClasses, Plan, SetInventories
 from reportclient.side_by_side import each
-from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
+from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 
 SILENCES = 5  # nodes without an answer of placement's, after which placement is taken to be down
 _ATTEMPTS = 3  # at one node whose provider others write too
@@ -35,6 +36,40 @@ Settled = tuple[Outcome, KnownNode | None]  # how a node's pass ended, and what 
 
 class Contested(Exception):
     """Another agent writes on a provider, or it has something that may not be ours; the message says what."""
+
+
+@dataclass(slots=True)
+class Vocabulary:
+    """
+    The classes and traits that placement has, so that no node has to make them; written nodes add theirs.
+
+    The plan of a node makes the names that it needs and that placement does not have. A node whose names others need
+    too is written before them.
+    """
+
+    known: frozenset[str]  # classes and traits
+    lacked: frozenset[str]  # standard traits that this placement is too old to know
+
+    def add(self, task: Task) -> None:
+        """Note that a node was written, so that placement has its names."""
+        self.known |= _custom_names(task)
+
+    def split(self, tasks: Iterable[Task]) -> tuple[list[Task], list[Task]]:
+        """
+        Return the tasks that make names for others, which are to be done one after the other, and all other tasks.
+
+        Each new class is among the former: placement can lose one of two classes that are made at once.
+        """
+        everybody = [(task, _custom_names(task)) for task in tasks]
+        times = Counter(name for _, names in everybody for name in names)
+        known = set(self.known)
+        first: list[Task] = []
+        rest: list[Task] = []
+        for task, names in everybody:
+            new = {name for name in names - known if times[name] > 1 or name in task.provider.inventories}
+            (first if new else rest).append(task)
+            known |= new
+        return first, rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,69 +83,41 @@ class Writing:
 
 
 def settle(writing: Writing, task: Task) -> Settled:
-    """Write one node; read it and plan again where others write on it too."""
-    uuid, bare_metal = task.provider.name, writing.bare_metal
-
+    """Write one node; read it and plan again where others write on it too, unless its provider goes."""
+    uuid, generations = task.provider.name, writing.bare_metal.client.generations
     try:
-        for _ in range(_ATTEMPTS - 1):
+        for _ in range(0 if task.does == "delete" else _ATTEMPTS - 1):
             with suppress(Conflict):
                 return _settle_once(writing, task)
-            task = replace(task, seen=None, generation=bare_metal.client.generations(uuid=uuid).get(uuid))
+            task = replace(task, seen=None, generation=generations(uuid=uuid).get(uuid))
         return _settle_once(writing, task)
     except Contested as error:
         return node_outcome(uuid, Status.CONTESTED, str(error)), task.known
-    except Conflict as error:
-        held = _held(writing, task)
+    except (Conflict, Rejected) as error:
+        held = _held(writing, task) if isinstance(error, Conflict) else None
         return held or (node_outcome(uuid, Status.FAILED, str(error)), task.known)
-    except Rejected as error:
-        return node_outcome(uuid, Status.FAILED, str(error)), task.known
     except Unlawful as error:
         return replace(node_outcome(uuid, Status.UNSAFE, str(error)), broken=error.laws), task.known
+    except DiscoveryError as error:
+        return node_outcome(uuid, Status.UNFINISHED, str(error)), task.known
 
 
 def _settle_once(writing: Writing, task: Task) -> Settled:
-    uuid, bare_metal = task.provider.name, writing.bare_metal
+    uuid, bare_metal, goes = task.provider.name, writing.bare_metal, task.does == "delete"
+    if goes and bare_metal.ironic.is_there(uuid):  # it came back while this pass was writing
+        return node_outcome(uuid, Status.LEFT, "Ironic has it again"), task.known
     seen = _read(bare_metal, task)
     plan = plan_node(task, seen, writing.vocabulary.known, writing.wishes)
     stands = writing.execute(plan, ObservedTree((seen,) if seen else ())).root
     if stands is None:
-        return node_outcome(uuid, Status.FAILED, "its provider is gone"), None
+        gone = (Status.DELETED, "") if goes else (Status.FAILED, "its provider is gone")
+        return node_outcome(uuid, *gone, plan), None
     outcome = node_outcome(uuid, _status(task, seen, plan), _note_on(task, plan), plan, seen)
     writing.vocabulary.add(task)
     known = _known_after(task, stands)
     if task.status is Status.GOING and plan.operations:  # it was on offer, so the node may have been back
         known = replace(known, gone_s=bare_metal.now_s(), may_go=False)
     return outcome, known
-
-
-def delete(writing: Writing, known: KnownNode) -> Outcome:
-    """Delete the provider of a node that is gone, if it still has our marks and no allocations."""
-    uuid, bare_metal = known.seen.uuid, writing.bare_metal
-    plan = Plan((Delete(uuid, known.seen.name),))
-    try:
-        if bare_metal.ironic.is_there(uuid):  # it came back while this pass was writing
-            return node_outcome(uuid, Status.LEFT, "Ironic has it again")
-    except DiscoveryError as error:
-        return node_outcome(uuid, Status.UNFINISHED, str(error), plan)
-    try:
-        root = bare_metal.client.observe(uuid).root
-        if root is None:
-            return node_outcome(uuid, Status.DELETED, "its provider was gone already")
-        if not root.provider.traits >= MARKS:
-            why = "its node is gone, and another agent removed our mark from its provider"
-            return node_outcome(uuid, Status.CONTESTED, why)
-        if marks := others_marks(root) - given_traits(root.provider.traits):
-            return node_outcome(uuid, Status.CONTESTED, f"its node is gone, and {_claimed(marks)}")
-        read = Given(observed=ObservedTree((root,)), emitted=Names(), ends=True)
-        writing.execute(lawful(plan, read), ObservedTree((root,)))
-    except (Conflict, Rejected) as error:
-        held = _held(replace(writing, wishes=Wishes()), Task(Provider(name=uuid), known, None, None))
-        return held[0] if held else node_outcome(uuid, Status.FAILED, str(error), plan)
-    except Unlawful as error:
-        return replace(node_outcome(uuid, Status.UNSAFE, str(error), plan), broken=error.laws)
-    except PlacementError as error:
-        return node_outcome(uuid, Status.UNFINISHED, str(error), plan)
-    return node_outcome(uuid, Status.DELETED, "", plan)
 
 
 def settle_all(writing: Writing, tasks: list[Task]) -> list[Settled]:
@@ -160,7 +167,7 @@ def _status(task: Task, seen: ObservedProvider | None, plan: Plan) -> Status:
 
 def _known_after(task: Task, stands: ObservedProvider) -> KnownNode:
     """Return what to remember of a node that was written, or found as it should be."""
-    if task.known and task.reserves:
+    if task.known and task.does == "reserve":
         return replace(task.known, seen=stands)
     return KnownNode(stands, spelling=task.spelling)
 
@@ -174,32 +181,57 @@ def plan_node(task: Task, seen: ObservedProvider | None, known_names: frozenset[
     Raises:
         Unlawful: the plan breaks a law; placement itself guards what consumers hold.
     """
-    if task.reserves:
-        return _reserve(seen, task.only)
+    tree = ObservedTree((seen,) if seen else ())
+    if task.does == "report":
+        plan, names = _report(task, seen, known_names, wishes)
+    elif seen is None:
+        plan, names = Plan(()), Names()
+    elif task.does == "reserve":
+        plan, names = _reserve(seen, task.only)
+    else:
+        plan, names = _delete(seen), Names()
+    return lawful(plan, Given(observed=tree, emitted=names, ends=task.does == "delete"))
+
+
+def _report(
+    task: Task, seen: ObservedProvider | None, known_names: frozenset[str], wishes: Wishes
+) -> tuple[Plan, Names]:
+    """Plan to report a node; return what of its provider is ours too."""
     wanted = task.provider
     classes, traits = frozenset(wanted.inventories), wanted.traits
     if seen:
         classes |= _former(task, seen, wishes)
         traits |= given_traits(seen.provider.traits)
     names = Names(classes=classes, traits=traits)
-    tree = ObservedTree((seen,)) if seen else ObservedTree()
-    ours = Ownership(emitted=names)
+    tree, ours = ObservedTree((seen,) if seen else ()), Ownership(emitted=names)
     plan = diff(tree, ProviderTree((wanted,)), ours, root_uuid=wanted.name, known_traits=known_names)
     steps = (
         one for one in plan.operations if not isinstance(one, EnsureClasses) or not known_names.issuperset(one.names)
     )
-    return lawful(replace(plan, operations=tuple(steps)), Given(observed=tree, emitted=names))
+    return replace(plan, operations=tuple(steps)), names
 
 
-def _reserve(seen: ObservedProvider | None, only: str = "") -> Plan:
+def _reserve(seen: ObservedProvider, only: str = "") -> tuple[Plan, Names]:
     """Plan to take a node off offer, unless its provider has another service's mark; ``only`` as in ``Task``."""
-    if seen is None or others_marks(seen) - given_traits(seen.provider.traits):
-        return Plan(())
+    if _marks_of_others(seen):
+        return Plan(()), Names()
     stock = seen.provider.inventories
     names = on_offer(seen.provider) & ({only} if only else stock.keys())
     after = {**stock, **{name: replace(stock[name], reserved=stock[name].total) for name in names}}
-    plan = Plan((SetInventories(seen.uuid, seen.name, after),) if names else ())
-    return lawful(plan, Given(observed=ObservedTree((seen,)), emitted=Names(classes=names)))
+    return Plan((SetInventories(seen.uuid, seen.name, after),) if names else ()), Names(classes=names)
+
+
+def _delete(seen: ObservedProvider) -> Plan:
+    """Plan to delete the provider of a node that is gone, if it still has our marks and no others'."""
+    if not seen.provider.traits >= MARKS:
+        raise Contested("its node is gone, and another agent removed our mark from its provider")
+    if marks := _marks_of_others(seen):
+        raise Contested(f"its node is gone, and {_claimed(marks)}")
+    return Plan((Delete(seen.uuid, seen.name),))
+
+
+def _marks_of_others(seen: ObservedProvider) -> frozenset[str]:
+    return others_marks(seen) - given_traits(seen.provider.traits)
 
 
 def _former(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[str]:
@@ -219,41 +251,21 @@ def _former(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[str
             "sync --take-over"
         )
     wanted = task.provider.inventories.keys()
-    if marks := others_marks(seen) - task.provider.traits - given_traits(seen.provider.traits):
+    if marks := _marks_of_others(seen) - task.provider.traits:
         raise Contested(_claimed(marks))
-    others = single_classes(seen.provider) - wanted
-    stands = bool(wanted & seen.provider.inventories.keys())
-    if others and (is_novas or not is_ours):
-        # nova reports one class of a node, so others added the rest
-        return frozenset() if stands else _novas_class(seen, others, wanted, force=wishes.force)
+    others, stands = single_classes(seen.provider) - wanted, bool(wanted & seen.provider.inventories.keys())
+    novas = is_novas or not is_ours  # nova reports one class of a node, so others added the rest
+    if novas and stands:
+        return frozenset()
     former = others if wishes.force else node_classes(seen.provider) - wanted
-    if others and not former and not stands:
+    if others and not stands and (not former or (novas and len(others) > 1 and not wishes.force)):
         classes = ", ".join(sorted(others))
         raise Contested(
-            f"its provider has {classes} instead of {', '.join(wanted)}, in a form that this agent does not write, so "
-            f"it may be a former class of the node or another service's: remove {classes} by hand, or run sync --force"
+            f"its provider has {classes} instead of {', '.join(wanted)}, and the agent cannot tell the former class of "
+            f"the node from what another writer added: remove the former class by hand, or run sync --force to remove "
+            f"all of {classes}"
         )
     return former
-
-
-def _novas_class(
-    seen: ObservedProvider, others: frozenset[str], wanted: Iterable[str], *, force: bool
-) -> frozenset[str]:
-    """
-    Return the class that nova reported of a node, where nova owns the provider and no class of the node stands there.
-
-    With ``force`` all of ``others`` count as nova's.
-
-    Raises:
-        Contested: that class cannot be told from what others added, and there is no ``force``.
-    """
-    if force or (len(others) == 1 and others <= node_classes(seen.provider)):
-        return others
-    raise Contested(
-        f"nova made the provider of this node. The provider has {', '.join(sorted(others))}, but not "
-        f"{', '.join(wanted)}. The agent cannot tell nova's class from classes that another writer added. Remove "
-        f"nova's class by hand, or run sync --force to remove all of {', '.join(sorted(others))}"
-    )
 
 
 def _claimed(marks: frozenset[str]) -> str:
@@ -277,7 +289,9 @@ def _held(writing: Writing, task: Task) -> Settled | None:
         if root is None or not holders:
             return None
         held = {one.resource_class for one in holders}
-        plan = _reserve(root) if held & _former(task, root, writing.wishes) else Plan(())
+        off = replace(task, does="reserve", only="")
+        is_ours = held & _former(task, root, writing.wishes)
+        plan = plan_node(off, root, frozenset(), writing.wishes) if is_ours else Plan(())
         stands = writing.execute(plan, ObservedTree((root,))).root
     except (PlacementError, Contested):
         return None  # the caller reports the first error instead
@@ -297,3 +311,20 @@ def _note_on(task: Task, plan: Plan) -> str:
     """Return why the node is reserved, and which of its traits placement is too old for; empty for neither."""
     old = f"this placement is too old to know {', '.join(sorted(plan.left_out))}" if plan.left_out else ""
     return "; ".join(filter(None, (f"reserved: {task.because}" if task.because else "", old)))
+
+
+def learn_names(client: PlacementClient, look: Look) -> Vocabulary:
+    """
+    Return what placement has of the traits of all tasks. One request for 100 names.
+
+    Names that stand on a provider as remembered need no request; other memory may be of a placement before this one.
+    """
+    seen = [known.seen.provider for known in look.believed]
+    known = frozenset[str]().union(*(one.traits | one.inventories.keys() for one in seen))
+    unread = frozenset[str]().union(*(task.provider.traits for task in look.tasks)) - known
+    found = client.known_traits(unread)
+    return Vocabulary(known | found, look.lacked | unknown_standard(unread, found))
+
+
+def _custom_names(task: Task) -> frozenset[str]:
+    return frozenset(filter(is_custom, (*task.provider.traits, *task.provider.inventories)))
