@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from agent.sync.decide.feature import Draft
-from agent.sync.decide.provider_tree import plan_provider_tree
 from agent.sync.decide.view import Shaper
 from drivers.base import Survey
 from drivers.moves.question import Change
 from drivers.policy import Policy
 from inside_nova.pci import WithoutPci, without_pci
+from inside_nova.provider_tree import plan_provider_tree
 from inside_nova.trees import rows_of
 from reportclient.allocations import Allocation, Consumer, Observed
 from reportclient.diff import diff

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import pytest
 
 import fakes
-from agent.sync.decide.provider_tree import update_provider_tree
 from drivers.base import Survey
 from drivers.errors import DiscoveryError, Vanished
 from drivers.looks import LOOKS, look
 from drivers.policy import Policy
+from inside_nova.provider_tree import update_provider_tree
 from reportclient.allocations import Holdings, Observed
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, Provider, ProviderTree

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
-from agent.sync.decide.provider_tree import update_provider_tree
 from drivers.base import Survey
 from drivers.facts import HostFacts
 from drivers.libvirt.shape import EMITTED, shape
@@ -17,6 +16,7 @@ from drivers.moves.places import IN_ITS_CELL
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
 from drivers.strangers import find_stand_ins
 from hardware import Change, changes, occupied_hosts
+from inside_nova.provider_tree import update_provider_tree
 from reportclient.allocations import (
     Allocation,
     Consumer,
