@@ -1,5 +1,6 @@
 """Find room for what has no unit of its own: whole and together if possible, and always with the same result."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -48,26 +49,23 @@ def pack(
     have room (a cell has CPUs and memory); else each class goes to one provider; else a class is split. ``held`` is
     what consumers already have in their final places, by (consumer, provider, class): limits apply to the sum.
     """
-    left = dict(room)
+    left = _Room(room, stock, held)
     placed: list[Parcel] = []
     homeless: list[str] = []
     for load in sorted(loads, key=_by_size):
-        limits = {slot: limit(one, held.get((load[0].consumer, *slot), 0)) for slot, one in stock.items()}
-        together = _together(load, left, limits, parents)
+        together = _together(load, left, parents)
         for demand in sorted(load, key=lambda one: one.resource_class):
-            parts = [(together[demand.resource_class], demand.amount)] if together else _apart(demand, left, limits)
+            parts = [(together[demand.resource_class], demand.amount)] if together else _apart(demand, left)
             missing = demand.amount - sum(amount for _, amount in parts)
             if missing:
                 homeless.append(
                     f"consumer {demand.consumer} has {demand.amount} {demand.resource_class}, and {missing} of them "
-                    f"find no room on {', '.join(demand.places)}{_advice(demand, left, limits)}"
+                    f"find no room on {', '.join(demand.places)}{_advice(demand, left)}"
                 )
                 continue
             placed += _fill(demand, parts)
             for provider, amount in parts:
-                slot = provider, demand.resource_class
-                left[slot] -= amount
-                limits[slot] = limit(stock[slot], limits[slot].held + amount)
+                left.take(demand, provider, amount)
     return placed, homeless
 
 
@@ -75,85 +73,69 @@ def _by_size(load: Load) -> tuple[list[int], str]:
     return [-demand.amount for demand in sorted(load, key=lambda one: one.resource_class)], load[0].consumer
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """How much more of a class one consumer may get on one provider."""
-
-    least: int
-    most: int
-    step: int
-    held: int  # what the consumer has there already; steps count from the sum
-
-    def takes(self, amount: int) -> bool:
-        """Return whether the consumer may get this amount more."""
-        return self.least <= amount <= self.most and (self.held + amount) % self.step == 0
+def most_of(stock: Inventory, amount: int, held: int = 0) -> int:
+    """Return how much of an amount a consumer may get that has ``held`` of a stock already, by the stock's limits."""
+    most = min(amount, stock.max_unit - held)
+    most -= (held + most) % stock.step_size
+    return most if most >= max(1, stock.min_unit - held) else 0
 
 
-def limit(stock: Inventory, held: int = 0) -> Limit:
-    """Return how much more of a stock a consumer may get that has ``held`` of it already."""
-    return Limit(max(1, stock.min_unit - held), stock.max_unit - held, stock.step_size, held)
+class _Room:
+    """What is left of each stock, and what each consumer has of it."""
+
+    def __init__(
+        self, left: Mapping[Slot, int], stock: Mapping[Slot, Inventory], held: Mapping[tuple[str, str, str], int]
+    ) -> None:
+        self._left, self.stock, self._held = Counter(left), stock, Counter(held)
+
+    def most(self, demand: Demand, place: str, amount: int) -> int:
+        """Return how much of an amount the consumer of a demand may get on a provider."""
+        slot = place, demand.resource_class
+        return most_of(self.stock[slot], min(amount, self._left[slot]), self._held[demand.consumer, *slot])
+
+    def fitting(self, demand: Demand) -> list[str]:
+        """Return the providers that have room for a whole demand, likeliest first."""
+        return [place for place in demand.places if self.most(demand, place, demand.amount) == demand.amount]
+
+    def take(self, demand: Demand, place: str, amount: int) -> None:
+        """Give an amount to the consumer of a demand."""
+        slot = place, demand.resource_class
+        self._left[slot] -= amount
+        self._held[demand.consumer, *slot] += amount
 
 
-def _advice(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limit]) -> str:
+def _advice(demand: Demand, left: _Room) -> str:
     """Return what a person can do about a demand without room: the end of a sentence."""
-    slots = [(place, demand.resource_class) for place in demand.places]
-    loose = {slot: replace(limits[slot], step=1) for slot in slots}
-    empty = dict.fromkeys(slots, demand.amount)
-    if any(_finds(demand, room, loose) and not _finds(demand, room, limits) for room in (left, empty)):
-        steps = ", ".join(str(step) for step in sorted({limits[slot].step for slot in slots}))
-        return f", which give it in steps of {steps} only: resize or move that guest first"
-    return ": make room there, or raise the allocation ratio"
+    steps = sorted({left.stock[place, demand.resource_class].step_size for place in demand.places})
+    sizes = f"; they give it in steps of {', '.join(map(str, steps))}: resize or move a guest that has another amount"
+    return f": make room there, or raise the allocation ratio{sizes if steps[-1] > 1 else ''}"
 
 
-def _together(
-    load: Load, left: Mapping[Slot, int], limits: Mapping[Slot, Limit], parents: Mapping[str, str | None]
-) -> dict[str, str]:
+def _together(load: Load, left: _Room, parents: Mapping[str, str | None]) -> dict[str, str]:
     """Return a provider for each class, all in one branch of the tree; empty when no branch has room for all."""
-    branches: dict[str, None] = {}
-    for place in (place for demand in load for place in demand.places):
-        branches.setdefault(_branch(place, parents))
-    for branch in branches:
+    for branch in dict.fromkeys(_branch(place, parents) for demand in load for place in demand.places):
         chosen: dict[str, str] = {}
         for demand in sorted(load, key=lambda one: one.resource_class):
-            fitting = [
-                place
-                for place in demand.places
-                if _branch(place, parents) == branch
-                and _fits(place, demand.resource_class, demand.amount, left, limits)
-            ]
-            beside = [place for place in fitting if place in chosen.values()]
+            fitting = [place for place in left.fitting(demand) if _branch(place, parents) == branch]
             if fitting:
-                chosen[demand.resource_class] = (beside or fitting)[0]
+                beside = (place for place in fitting if place in chosen.values())
+                chosen[demand.resource_class] = next(beside, fitting[0])
         if len(chosen) == len(load):
             return chosen
     return {}
 
 
-def _apart(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limit]) -> list[tuple[str, int]]:
+def _apart(demand: Demand, left: _Room) -> list[tuple[str, int]]:
     """Return (provider, amount) for one class: one provider, else several; less than all where there is no room."""
-    name = demand.resource_class
-    whole = [place for place in demand.places if _fits(place, name, demand.amount, left, limits)]
-    if whole:
+    if whole := left.fitting(demand):
         return [(whole[0], demand.amount)]
     parts: list[tuple[str, int]] = []
     rest = demand.amount
     for place in demand.places:
-        one = limits[place, name]
-        most = min(rest, left[place, name], one.most)
-        most -= (one.held + most) % one.step
-        if one.takes(most):
+        if most := left.most(demand, place, rest):
             parts.append((place, most))
             rest -= most
     return parts
-
-
-def _finds(demand: Demand, left: Mapping[Slot, int], limits: Mapping[Slot, Limit]) -> bool:
-    """Return whether a demand finds room for all of it."""
-    return sum(amount for _, amount in _apart(demand, left, limits)) == demand.amount
-
-
-def _fits(place: str, name: str, amount: int, left: Mapping[Slot, int], limits: Mapping[Slot, Limit]) -> bool:
-    return amount <= left[place, name] and limits[place, name].takes(amount)
 
 
 def _branch(provider: str, parents: Mapping[str, str | None]) -> str:

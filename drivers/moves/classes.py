@@ -5,9 +5,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from drivers.moves.question import Question, named
+from drivers.moves.question import Question, Word, named
 from drivers.parcels import Parcel, conversions, relabel
-from drivers.words import Word
 from reportclient.names import BANDWIDTH, CPUS, NO_DEVICES
 
 
@@ -21,12 +20,12 @@ class Classes:
     def convert(self, consumer: str, parcels: list[Parcel]) -> list[Parcel]:
         """Return the parcels, with the class that the guest really has, or with the new name of their class."""
         guest = self._question.stand_ins.get(consumer, consumer)
-        if guest not in self._question.words.guests:
+        if guest not in self._question.holdings.guests:
             self._check_recast(consumer, guest, parcels)
             return [self._renamed(parcel) for parcel in parcels]
-        has, holds = _by_class(parcels), Counter(self._question.words.sums(guest))
+        has, holds = _by_class(parcels), self._question.sums[guest]
         for name, other, amount in conversions(has - holds, holds - has, partial(self._becomes, guest, parcels)):
-            units = self._question.words.of(guest, other).units
+            units = self._question.word(guest, other).units
             parcels = relabel(parcels, name, other, amount, units, partial(self._distance, units))
         self._check_pinned(consumer, guest, parcels)
         self._check_recast(consumer, guest, parcels)
@@ -36,7 +35,7 @@ class Classes:
         """Return whether one class of a guest can become another: CPUs by pinning, devices where the name is new."""
         if {name, other} == CPUS:
             return True
-        word = self._question.words.of(guest, other)
+        word = self._question.word(guest, other)
         if {name, other} & (NO_DEVICES | BANDWIDTH) or not word.units:
             return False
         if (name, other) in self._question.recast:
@@ -72,7 +71,7 @@ class Classes:
         """Refuse to offer CPUs to which guests are pinned that have no CPUs allocated here, as far as is known."""
         has = {consumer for consumer, parcels in by_consumer.items() if _by_class(parcels).keys() & CPUS}
         covered = {self._question.stand_ins.get(consumer, consumer) for consumer in has}
-        for guest in sorted(self._question.words.guests - covered):
+        for guest in sorted(self._question.holdings.guests - covered):
             if grown := self._question.dedicates(guest):
                 self._problems.append(
                     f"guest {guest} is pinned to {sum(grown.values())} CPUs that {', '.join(grown)} would "
@@ -84,12 +83,12 @@ class Classes:
 
     def _check_pinned(self, consumer: str, guest: str, parcels: Iterable[Parcel]) -> None:
         """Refuse to offer CPUs to which a guest is pinned without as many PCPU allocated; other sums do not matter."""
-        has, word = _by_class(parcels), self._question.words.of(guest, "PCPU")
+        has, word = _by_class(parcels), self._question.word(guest, "PCPU")
         lacking = word.amount - has["PCPU"]
         grown = self._question.dedicates(guest)
         if lacking <= 0 or not grown or word.overridden or not has.keys() & CPUS:
             return
-        needed = self._question.words.of(guest, "VCPU").amount + lacking
+        needed = self._question.word(guest, "VCPU").amount + lacking
         self._problems.append(
             f"{named(consumer, guest)} has {has['VCPU']} VCPU and {has['PCPU']} PCPU allocated, "
             f"but really has {word.amount} PCPU (one for each pinned vCPU, and one for emulator threads on a CPU of "
@@ -103,7 +102,7 @@ class Classes:
         """Refuse allocations of a class that some devices lost, where nothing shows which devices they mean."""
         has = _by_class(parcels)
         for old, new in sorted(self._question.recast):
-            word = self._question.words.of(guest, old)
+            word = self._question.word(guest, old)
             if has[old] > word.amount or (word.undecided and old in has):
                 self._problems.append(
                     f"{named(consumer, guest)} has {has[old]} {old} allocated, and the hypervisor gives "

@@ -8,10 +8,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from drivers.moves.question import Question, named
-from drivers.packing import Demand, Load, limit
+from drivers.moves.question import Question, Word, named
+from drivers.packing import Demand, Load, most_of
 from drivers.parcels import Parcel, Slot, deal, staying
-from drivers.words import Word
 from reportclient.allocations import usages
 from reportclient.errors import few
 from reportclient.names import CPUS
@@ -38,7 +37,7 @@ class Places:
         for name in sorted({parcel.to_class for parcel in parcels}):
             mine = [parcel for parcel in parcels if parcel.to_class == name]
             out = [parcel for parcel in mine if self._question.leaving((parcel.provider, name))]
-            word = self._question.words.of(guest, name)
+            word = self._question.word(guest, name)
             decides = self._decides(word, mine, out)
             if not out and name not in anew:
                 sure += [staying(parcel) for parcel in mine]
@@ -99,14 +98,14 @@ class Places:
 
     def _allows(self, guest: str, name: str, only: str) -> bool:
         """Return whether the only provider of a class may take all that a consumer has of it."""
-        if guest in self._question.words.guests:
-            return self._question.words.of(guest, name).allows(only)
-        return not any(self._question.words.of(absent, name).undecided for absent in self._question.absent())
+        if guest in self._question.holdings.guests:
+            return self._question.word(guest, name).allows(only)
+        return not any(self._question.word(absent, name).undecided for absent in self._question.absent())
 
     def _bound(self, guest: str, name: str) -> list[str]:
         """Return the providers of a class that a guest is bound to; a class of CPUs counts for the other one too."""
         names = (name, *CPUS) if name in CPUS else (name,)
-        places = [place for each in names for place in self._question.words.of(guest, each).places]
+        places = [place for each in names for place in self._question.word(guest, each).places]
         return [place for place in dict.fromkeys(places) if (place, name) in self._question.stock]
 
     def _only_place(self, name: str, out: Collection[Parcel]) -> str | None:
@@ -123,7 +122,7 @@ class Places:
         A class does not follow where the hypervisor itself reports which provider a guest has it on. If that is the
         parcel's own cell, the parcel stays in this cell, though its amount is another one.
         """
-        word = self._question.words.of(guest, mine[0].to_class)
+        word = self._question.word(guest, mine[0].to_class)
         stay: list[Parcel] = []
         rest: list[Parcel] = []
         for parcel in mine:
@@ -131,7 +130,7 @@ class Places:
             beside = {provider for provider in went if (provider, parcel.to_class) in self._question.stock}
             if not self._question.leaving((parcel.provider, parcel.to_class)):
                 stay.append(staying(parcel))
-            elif len(beside) == 1 and not self._question.words.speaks_of(parcel.to_class):
+            elif len(beside) == 1 and not self._question.speaks_of(parcel.to_class):
                 why = "placed together with the other resources that the guest has there"
                 stay.append(replace(parcel, to_provider=beside.pop(), because=why))
             elif word.units and not word.floating and word.allows(heir := self._question.heir(parcel)):
@@ -145,7 +144,7 @@ class Places:
         if not rest:
             return
         name = rest[0].to_class
-        floats = self._question.words.of(guest, name).floating
+        floats = self._question.word(guest, name).floating
         candidates = self._question.candidates(name)
         if not floats:  # parcels of a device that is gone stay where they are, whatever other devices offer
             related = self._question.related
@@ -158,9 +157,9 @@ class Places:
                 self._demand(rest, places, floats.because, load)
             elif candidates:
                 self._problems.append(self._missing_text(guest, rest))
-        elif guest in self._question.words.guests:
+        elif guest in self._question.holdings.guests:
             self._problems.append(self._missing_text(guest, rest))
-        elif any(self._question.words.may_hold(absent, name) for absent in self._question.absent()):
+        elif any((word := self._question.word(one, name)).units or word.undecided for one in self._question.absent()):
             self._problems.append(
                 f"consumer {rest[0].consumer} has {sum(parcel.amount for parcel in rest)} {name} and matches no guest "
                 f"on this host. Some guests without allocations hold {name}, so the agent cannot tell which devices "
@@ -192,7 +191,7 @@ class Places:
     def _missing_text(self, guest: str, rest: list[Parcel]) -> str:
         """Return why a guest's parcels of one class have no place: what the hypervisor reports instead."""
         name = rest[0].to_class
-        word = self._question.words.of(guest, name)
+        word = self._question.word(guest, name)
         said = ", ".join(f"{amount} on {provider}" for provider, amount in sorted(word.units.items())) or "none"
         unoffered = sorted(provider for provider in word.units if (provider, name) not in self._question.stock)
         if unoffered:
@@ -241,7 +240,7 @@ def room_after(question: Question, decided: Iterable[Parcel], problems: list[str
                 f"reserved {stock.reserved}) * ratio {stock.allocation_ratio:g}): make room on {provider}, or "
                 f"see why it is reserved (compute-node-agent explain {provider} {name})"
             )
-        elif not limit(stock).takes(amount):
+        elif most_of(stock, amount) != amount:
             problems.append(
                 f"consumer {consumer} has {amount} {name} that belong on {provider}, which gives {stock.min_unit} "
                 f"to {stock.max_unit} in steps of {stock.step_size}: resize or move that guest first"

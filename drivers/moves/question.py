@@ -1,11 +1,12 @@
 """What changes between two trees, and the facts of one plan of moves, for lookups by slot: a class on a provider."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from drivers.parcels import Parcel, Slot
 from drivers.strangers import without_host_classes
-from drivers.words import Words
-from reportclient.allocations import Holdings, Observed
+from reportclient.allocations import Float, Holding, Holdings, Observed
 from reportclient.names import HUGE, NO_DEVICES
 from reportclient.reserve import reserved_by_operator
 from reportclient.tree import ObservedTree, ProviderTree
@@ -49,6 +50,33 @@ class Change:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What one guest has of one class, as the hypervisor reports it; empty for a consumer that it does not know."""
+
+    units: Mapping[str, int]  # provider's name -> amount
+    floating: Float | None
+    undecided: tuple[str, ...]  # devices of the guest that may or may not be of this class
+    seen: Mapping[str, str]  # provider's name -> what shows its units; left out: nothing
+    overridden: bool  # the flavor gives the amount, so only the places count
+
+    @property
+    def amount(self) -> int:
+        """Amount of the class that the guest has, with or without a place of its own."""
+        return sum(self.units.values()) + (self.floating.amount if self.floating else 0)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Providers where the guest may have some of the class: most units first, then those of its float."""
+        units = sorted(self.units, key=lambda provider: (-self.units[provider], provider))
+        return tuple(dict.fromkeys((*units, *(self.floating.providers if self.floating else ()))))
+
+    def allows(self, provider: str) -> bool:
+        """Return whether all of it may be on this one provider."""
+        floats = self.floating is None or provider in self.floating.providers
+        return floats and not self.undecided and self.units.keys() <= {provider}
+
+
 class Question(Change):
     """
     The facts of one plan: the trees, the holdings of guests, and the guests that consumers stand for.
@@ -73,12 +101,39 @@ class Question(Change):
             for provider in desired
             for name, stock in provider.inventories.items()
         }
-        self.words = Words(holdings)
+        self.holdings = holdings
+        self._units: dict[Slot, list[Holding]] = {}  # by guest and class
+        self.sums: dict[str, Counter[str]] = {guest: Counter() for guest in holdings.guests}  # of units and floats
+        for unit in holdings.units:
+            self._units.setdefault((unit.consumer, unit.resource_class), []).append(unit)
+        self._floats = {(one.consumer, one.resource_class): one for one in holdings.floats}
+        amounts = [(one.consumer, one.resource_class, one.amount) for one in holdings.units]
+        amounts += [(one.consumer, one.resource_class, one.amount) for one in holdings.floats]
+        for guest, name, amount in amounts:
+            self.sums.setdefault(guest, Counter())[name] += amount
         self.stand_ins = stand_ins
         self.former = former
         self._pinned_anew = pinned_anew
         root = desired.root.name  # where the root has less of a class, the loss itself is enough to tell
         self.recast = {(old, new) for old, new in recast_as if not self.shrinks(root, old)}
+
+    def word(self, guest: str, name: str) -> Word:
+        """Return what a guest has of a class."""
+        units, counts = self._units.get((guest, name), ()), Counter[str]()
+        for one in units:
+            counts[one.provider] += one.amount
+        known = self.holdings.known.get(guest)
+        return Word(
+            units=counts,
+            floating=self._floats.get((guest, name)),
+            undecided=() if name in NO_DEVICES else self.holdings.undecided.get(guest, ()),
+            seen={one.provider: one.seen for one in units if one.seen},
+            overridden=known is not None and name in known.overridden,
+        )
+
+    def speaks_of(self, name: str) -> bool:
+        """Return whether the hypervisor reports where each guest has, or could have, a class."""
+        return name in NO_DEVICES or name in self.holdings.told
 
     def shrinks(self, provider: str, name: str) -> bool:
         """Return whether a provider has less of a class than before, or none."""
@@ -106,7 +161,7 @@ class Question(Change):
 
     def dedicates(self, guest: str) -> dict[str, int]:
         """Return the CPUs to which a guest is pinned on providers that offer more PCPU, or other CPUs: amounts."""
-        units = self.words.of(guest, "PCPU").units
+        units = self.word(guest, "PCPU").units
         return {one: units[one] for one in sorted(units) if guest in self._pinned_anew or self.grows(one, "PCPU")}
 
     def candidates(self, name: str) -> list[str]:
@@ -127,7 +182,9 @@ class Question(Change):
 
     def absent(self) -> frozenset[str]:
         """Return the guests without CPUs and memory allocated here, neither their own nor by a migration."""
-        return without_host_classes(self.words.guests, self.observed.allocations) - frozenset(self.stand_ins.values())
+        return without_host_classes(self.holdings.guests, self.observed.allocations) - frozenset(
+            self.stand_ins.values()
+        )
 
 
 def named(consumer: str, guest: str) -> str:

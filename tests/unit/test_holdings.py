@@ -25,14 +25,14 @@ from drivers.facts import (
     Tenant,
 )
 from drivers.libvirt.shape import shape
+from drivers.moves.question import Question
 from drivers.policy import CpuPolicy, DevicePolicy, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
-from drivers.words import Words
 from fakes import FACTS, PC, offering
 from hardware import at, card, gpu, host, parent, plain
-from reportclient.allocations import Backing, Float, GuestState, Holding, Holdings
+from reportclient.allocations import Backing, Float, GuestState, Holding, Holdings, Observed
 from reportclient.ownership import MARKER
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 EXPECTED = Path(__file__).parents[1] / "data/holdings.txt"
 RULES = (
@@ -245,7 +245,9 @@ def held(facts: HostFacts, policy: Policy) -> tuple[str, ...]:
 
 def test_what_the_hypervisor_reports_of_a_guest_is_found_by_class() -> None:
     lost = ("1", "2")
-    words = Words(
+    question = Question(
+        Observed(ObservedTree()),
+        ProviderTree((Provider(name="host"),)),
         Holdings(
             units=(
                 *(Holding("many", "a", "VCPU", 3, "seen"), Holding("many", "b", "VCPU", 5)),
@@ -258,17 +260,22 @@ def test_what_the_hypervisor_reports_of_a_guest_is_found_by_class() -> None:
             undecided={"many": lost},
             known={"many": GuestState(active=True, overridden=frozenset({"VCPU"}))},
             told=frozenset({"VGPU"}),
-        )
+        ),
+        {},
+        (),
+        (),
+        {},
     )
 
-    assert [words.of(guest, "VCPU").places for guest in ("many", "bound")] == [("b", "a", "c"), ("a",)]
-    assert words.of("many", "VCPU").seen == {"a": "seen"}
-    assert words.sums("many") == {"MEMORY_MB": 64, "VCPU": 11, "VGPU": 1}
+    assert [question.word(guest, "VCPU").places for guest in ("many", "bound")] == [("b", "a", "c"), ("a",)]
+    assert question.word("many", "VCPU").seen == {"a": "seen"}
+    assert question.sums["many"] == {"MEMORY_MB": 64, "VCPU": 11, "VGPU": 1}
     for name, undecided, overridden in (("VCPU", (), True), ("VGPU", lost, False), ("CUSTOM_ANY", lost, False)):
-        assert (words.of("many", name).undecided, words.of("many", name).overridden) == (undecided, overridden)
+        assert (question.word("many", name).undecided, question.word("many", name).overridden) == (
+            undecided,
+            overridden,
+        )
     guests = ("many", "bound", "free")
-    allowed = {(guest, one) for guest in guests for one in "abc" if words.of(guest, "VCPU").allows(one)}
-    assert (allowed, words.of("many", "VGPU").allows("b")) == ({("bound", "a"), ("free", "b")}, False)
-    held = {(guest, name) for guest in guests for name in ("VCPU", "GONE") if words.may_hold(guest, name)}
-    assert held == {("many", "VCPU"), ("many", "GONE"), ("bound", "VCPU")}
-    assert [words.speaks_of(name) for name in ("DISK_GB", "VGPU", "CUSTOM_ANY")] == [True, True, False]
+    allowed = {(guest, one) for guest in guests for one in "abc" if question.word(guest, "VCPU").allows(one)}
+    assert (allowed, question.word("many", "VGPU").allows("b")) == ({("bound", "a"), ("free", "b")}, False)
+    assert [question.speaks_of(name) for name in ("DISK_GB", "VGPU", "CUSTOM_ANY")] == [True, True, False]

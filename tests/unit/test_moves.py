@@ -451,7 +451,7 @@ def test_what_is_no_multiple_of_the_step_size_is_refused_with_the_step_size(othe
     desired = ProviderTree((*tree().providers, *(Provider(name=one, parent="host", inventories=pages) for one in BOTH)))
     floats = tuple(Float(one.consumer, "MEMORY_MB", one.amount, BOTH, "its pages") for one in rows)
 
-    with pytest.raises(Unplaceable, match="which give it in steps of 1024 only: resize or move that guest first"):
+    with pytest.raises(Unplaceable, match="they give it in steps of 1024: resize or move a guest"):
         moves(before, desired, known(floats=floats))
 
 

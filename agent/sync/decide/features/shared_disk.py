@@ -16,7 +16,7 @@ from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Shaper, Unread, View
 from agent.sync.outcome import Condition
 from drivers.facts import DiskUnread, PoolSpace
-from drivers.packing import limit
+from drivers.packing import most_of
 from drivers.policy import FOUND
 from drivers.pools import REPORTED_BY, SHARER, aggregate_of, pool_name, pool_uuid
 from reportclient.allocations import Allocation, Consumer, Move
@@ -328,7 +328,7 @@ def _lacks_room(view: View, storage: ObservedProvider, moves: Iterable[Move]) ->
             f"the capacity is {stock.capacity} ((total {stock.total} - reserved {stock.reserved}) * ratio "
             f"{stock.allocation_ratio:g}): make room on {storage.name}"
         )
-    if unfit := [amount for amount in amounts if not limit(stock).takes(amount)]:
+    if unfit := [amount for amount in amounts if most_of(stock, amount) != amount]:
         return (
             f"a disk of {unfit[0]} {DISK} belongs on {storage.name}, which gives {stock.min_unit} to {stock.max_unit} "
             f"in steps of {stock.step_size}: resize or move that guest first"
