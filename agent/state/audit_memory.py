@@ -5,7 +5,8 @@ If the file is missing, damaged, or of another placement, the audit begins with 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
+from itertools import starmap
 from pathlib import Path
 
 from agent.state.clock import Clock
@@ -42,18 +43,6 @@ class AuditMemory:
     sightings: Mapping[str, Sighting] = field(default_factory=dict)  # by ``Finding.key``
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _File:
-    """Contents of the file: fields of ``AuditMemory``, with rows of allocations and sightings, and the clock."""
-
-    where: str
-    generations: Mapping[str, int]
-    names: Mapping[str, str]
-    allocations: tuple[tuple[str, str, str, int], ...]
-    sightings: Mapping[str, tuple[float, int, str]]
-    clock: Clock
-
-
 def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock) -> AuditMemory:
     """
     Read the memory about this placement; an empty one if no file can be trusted.
@@ -67,18 +56,14 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock) ->
     fresh = AuditMemory(where=where)
 
     def decode(text: str) -> AuditMemory:
-        file = decode_as(_File, unseal(text, form=_FORMAT))
-        if not same_place(file.where, where):
+        body = unseal(text, form=_FORMAT)
+        rows, sightings, noted = body.pop("allocations"), body.pop("sightings"), decode_as(Clock, body["clock"])
+        found = decode_as(AuditMemory, body)
+        if not same_place(found.where, where):
             return fresh
-        seen = {key: Sighting(*row) for key, row in file.sightings.items()}
-        since = {key: clock.since(one.first_s, file.clock) for key, one in seen.items()}
-        return AuditMemory(
-            where=where,
-            generations=file.generations,
-            names=file.names,
-            allocations=tuple(Allocation(*row) for row in file.allocations),
-            sightings={key: replace(seen[key], first_s=max(0.0, at)) for key, at in since.items() if at is not None},
-        )
+        since = {key: (clock.since(first_s, noted), *rest) for key, (first_s, *rest) in sightings.items()}
+        seen = {key: Sighting(max(0.0, at), *rest) for key, (at, *rest) in since.items() if at is not None}
+        return replace(found, where=where, allocations=tuple(starmap(Allocation, rows)), sightings=seen)
 
     doubt = "the saved data of the last audit is not valid, everything is read"
     return read_trusted(_path(directory, root_uuid), decode, fresh, doubt)
@@ -91,17 +76,13 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock:
     Raises:
         StateError: the file cannot be written; the old one stays.
     """
-    file = _File(
-        where=memory.where,
-        generations=memory.generations,
-        names=memory.names,
-        allocations=tuple(
-            (one.consumer, one.provider, one.resource_class, one.amount) for one in sorted(memory.allocations)
-        ),
-        sightings={key: (one.first_s, one.looks, one.shown) for key, one in sorted(memory.sightings.items())},
-        clock=clock,
-    )
-    write_state(_path(directory, root_uuid), seal(encode(file), form=_FORMAT))
+    body = {
+        **encode(memory),
+        "allocations": [*map(astuple, sorted(memory.allocations))],
+        "sightings": {key: astuple(one) for key, one in sorted(memory.sightings.items())},
+        "clock": encode(clock),
+    }
+    write_state(_path(directory, root_uuid), seal(body, form=_FORMAT))
 
 
 def forget_memory(directory: Path, root_uuid: str) -> None:
