@@ -6,21 +6,18 @@ Ironic, the agent begins with an empty memory: it reads each provider before it 
 that Ironic no longer has stay. A mark that another agent removed is not noticed.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from sys import intern
-from typing import Any
 
 from agent.state.clock import Clock, probe_clock
-from agent.state.files import checksum, read_trusted, write_state
+from agent.state.files import read_trusted, seal, unseal, write_state
 from agent.state.memory import same_place
 from reportclient.json_text import decode_as, encode
-from reportclient.payload import decode_inventory, encode_stock
-from reportclient.tree import ObservedProvider, Provider
+from reportclient.payload import decode_observed, encode_observed
+from reportclient.tree import ObservedProvider
 
-_FORMAT = 3
+_FORMAT = 4
 MEMORY_NAME = "nodes.json"
 
 
@@ -63,17 +60,18 @@ def read_nodes(directory: Path, where: str, ironic: str, *, clock: Clock | None 
     fresh = NodesMemory(where=where, ironic=ironic)
 
     def decode(text: str) -> NodesMemory:
-        head, _, body = text.partition("\n")
-        record = json.loads(head)
-        if (record["format"], record.pop("checksum")) != (_FORMAT, checksum(record, body)):
-            raise ValueError("another format or checksum")
-        if not same_place(record["ironic"], ironic):
-            raise ValueError(f"it was written for another Ironic: {record['ironic']}")
-        said, noted, now = decode_as(NodesMemory, record), decode_as(Clock, record["clock"]), clock or probe_clock()
+        body = unseal(text, form=_FORMAT)
+        rows = body.pop("nodes")
+        said, noted, now = decode_as(NodesMemory, body), decode_as(Clock, body["clock"]), clock or probe_clock()
+        if not same_place(said.ironic, ironic):
+            raise ValueError(f"it was written for another Ironic: {said.ironic}")
         found = replace(
             said,
             ironic=ironic,
-            nodes={row[0]: _decode(row, noted, now) for row in map(json.loads, body.splitlines())},
+            nodes={
+                uuid: KnownNode(decode_observed(seen), _since(gone_s, noted, now), spelling, may_go)
+                for uuid, (seen, gone_s, spelling, may_go) in rows.items()
+            },
             left={uuid: _since(gone_s, noted, now) for uuid, gone_s in said.left.items()},
             whole_s=_since(said.whole_s, noted, now) or 0.0,
         )
@@ -90,27 +88,15 @@ def write_nodes(directory: Path, memory: NodesMemory, *, clock: Clock | None = N
     Raises:
         StateError: the file cannot be written; the old one stays.
     """
-    body = "".join(json.dumps(_encode(known)) + "\n" for known in memory.nodes.values())
-    said = encode(replace(memory, nodes={}, elsewhere=None))
-    head = {"format": _FORMAT, "clock": encode(clock or probe_clock()), **said}
-    write_state(directory / MEMORY_NAME, f"{json.dumps(head | {'checksum': checksum(head, body)})}\n{body}")
-
-
-def _encode(known: KnownNode) -> list[object]:
-    seen = known.seen
-    stock, traits = encode_stock(seen.provider.inventories), sorted(seen.provider.traits)
-    return [seen.uuid, seen.generation, stock, traits, known.gone_s, known.spelling, known.may_go]
-
-
-def _decode(row: list[Any], noted: Clock, now: Clock) -> KnownNode:
-    uuid, generation, stock, traits, gone_s, spelling, may_go = row
-    provider = Provider(
-        name=uuid,
-        inventories={intern(name): decode_inventory(one) for name, one in stock.items()},
-        traits=frozenset(map(intern, traits)),
-    )
-    seen = ObservedProvider(uuid=uuid, generation=int(generation), provider=provider)
-    return KnownNode(seen, _since(gone_s, noted, now), spelling and intern(spelling), may_go=may_go is True)
+    body = {
+        **encode(replace(memory, nodes={}, elsewhere=None)),
+        "clock": encode(clock or probe_clock()),
+        "nodes": {
+            uuid: (encode_observed(one.seen), one.gone_s, one.spelling, one.may_go)
+            for uuid, one in memory.nodes.items()
+        },
+    }
+    write_state(directory / MEMORY_NAME, seal(body, form=_FORMAT))
 
 
 def _since(moment_s: float | None, noted: Clock, now: Clock) -> float | None:
