@@ -13,9 +13,8 @@ from agent.connect.choice import Choice, settings_for
 from agent.connect.tokens import forget_tokens
 from agent.errors import ConfigError, StateError
 from agent.service.pace import Pace, WakeUps
-from agent.service.pass_result import RoundResult
 from agent.service.reporting import Reporter
-from agent.service.rounds import Rounds
+from agent.service.rounds import RoundResult, Rounds
 from agent.service.status import ServiceStatus
 from agent.service.systemd import Notifier, handled
 from agent.settings.log import set_up_log

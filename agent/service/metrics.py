@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from agent import VERSION
 from agent.audit.decide.findings import Kind
-from agent.service.pass_result import RoundResult
+from agent.service.rounds import RoundResult
 from agent.service.status import ServiceStatus
 from agent.sync.decide.laws import LAWS
 from agent.sync.outcome import Status

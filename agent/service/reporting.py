@@ -5,12 +5,13 @@ import os
 import time
 import traceback
 from dataclasses import replace
+from itertools import islice
 
 from agent import VERSION
 from agent.connect.senders import MeteredSender
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.service.metrics import Metrics, serve
-from agent.service.pass_result import RoundResult
+from agent.service.rounds import RoundResult
 from agent.service.status import STUCK_S, WELL, ServiceProcess, ServiceStatus, write_status
 from agent.service.systemd import Notifier
 from agent.settings.read import Settings
@@ -20,6 +21,7 @@ from reportclient.errors import PlacementError
 from reportclient.keystone import Sender
 
 LOG = logging.getLogger(__name__)
+_NAMED = 5  # unwell bare-metal nodes whose reasons the status shows
 HOST, PLACEMENT, OWN, CONFIGURATION, STORAGE = "host", "placement", "own files", "configuration", "storage"
 
 
@@ -72,15 +74,15 @@ class Reporter:
             last_pass_s=time.time(),
             took_s=round(seconds, 3),
             outcomes=taken.outcomes,
-            notes=taken.notes,
+            notes=tuple(note for several in islice(taken.notes.values(), _NAMED) for note in several),
             conditions={**stay, **taken.conditions},
             findings={kind: count for kind, count in taken.findings.items() if count},
         )
         self._metrics.passed(taken, seconds)
         for node, outcome in taken.outcomes.items():
             if before.outcomes.get(node) != outcome and outcome not in WELL and not again:
-                notes = taken.notes_of.get(node, taken.notes)
-                LOG.warning("pass node=%s outcome=%s notes=%s", node, outcome, "; ".join(notes))
+                notes = "; ".join(taken.notes.get(node, ()))
+                LOG.warning("pass node=%s outcome=%s notes=%s", node, outcome, notes)
 
     def failed(self, error: Exception) -> None:
         """Report a failed pass; the same failure is logged once until a pass succeeds."""

@@ -6,11 +6,13 @@ host or placement fails, the pass ends and changes nothing more.
 """
 
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from agent.audit.audit import AuditResult
 from agent.audit.heal import HealPolicy
 from agent.bare_metal.node_pass import NodesOutcome, run_nodes
 from agent.connect.choice import (
@@ -25,24 +27,52 @@ from agent.errors import USER_ERRORS
 from agent.nova.client import NovaClient
 from agent.service.audits import Audits
 from agent.service.cases import KeptCases
-from agent.service.pass_result import RoundResult, result_of, together
 from agent.service.status import WELL
 from agent.settings.read import Settings
 from agent.state.locks import locked
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
-from agent.sync.outcome import Outcome, Status
+from agent.sync.outcome import Condition, Outcome, Status
 from agent.sync.pool_node import pool_nodes
 from agent.sync.run import run_pass
-from drivers.base import Driver, Event, OnOperation
+from drivers.base import Driver, Event, OnOperation, Survey
+from drivers.facts import DiskUnread, PoolSpace
 from drivers.host.services import probe_service
 from drivers.pools import PoolDriver
+from reportclient.allocations import usages
 from reportclient.client import PlacementClient
+from reportclient.forecast import forecast
 from reportclient.keystone import Sender
+from reportclient.tree import ObservedProvider
 
 LOG = logging.getLogger(__name__)
-_NAMED = 5  # unwell bare-metal nodes whose reasons the status shows
 _WELL = (Status.CREATED, Status.CHANGED, Status.DELETED)  # of bare-metal nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Stock:
+    """What one provider has of one class in placement."""
+
+    total: int
+    reserved: int
+    allocation_ratio: float
+    usage: int  # by the allocations that the audit knows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundResult:
+    """What a pass did and saw; of bare-metal nodes it names only the unwell ones."""
+
+    outcomes: Mapping[str, str]  # by node
+    notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by node
+    conditions: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)  # by hypervisor
+    findings: Mapping[str, int] = field(default_factory=dict)  # count by kind
+    observed: Mapping[str, int] = field(default_factory=dict)  # total by resource class, in placement before the pass
+    desired: Mapping[str, int] = field(default_factory=dict)  # total by resource class, after the plan
+    stocks: Mapping[tuple[str, str], Stock] = field(default_factory=dict)  # by (provider, class), as its audit saw it
+    hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in reported inventory
+    broken: tuple[str, ...] = ()  # laws that plans break, of each breach; a fault of this agent
+    storage: str | None = None  # why the cluster with the guests' disks did not answer; empty: it did; None: none asked
 
 
 class Rounds:
@@ -91,20 +121,20 @@ class Rounds:
         convert = not self._started and self._settings.changes.allow_reshape
         wishes = Wishes(reshape=convert, deep=deep, counts=counts)
         host = self._node()
-        taken: list[RoundResult] = []
+        taken: list[tuple[Outcome, AuditResult | None]] = []
         for node in (*pool_nodes(host), host):
             try:
                 with locked(self._settings.folders.state):  # no other process writes between pass and audit
                     self._cases.keep_state()
                     outcome = run_pass(node, wishes, is_locked=True)
-                    taken.append(self._end(node, outcome, deep))
+                    taken.append((outcome, self._end(node, outcome, deep)))
             except USER_ERRORS as error:
                 self._cases.keep(node.name, str(error), deep=deep)
                 if node is host:
                     raise
-                taken.append(RoundResult(outcomes={node.name: Status.FAILED.value}, notes=(str(error),)))
+                taken.append((Outcome(node=node.name, status=Status.FAILED, reasons=(str(error),)), None))
         self._started = True
-        return together(taken)
+        return result_of(taken)
 
     def open(self) -> tuple[NovaClient | None, tuple[PlacementClient, str]]:
         """
@@ -160,8 +190,8 @@ class Rounds:
             nova=nova.record if nova and self._settings.reports_root else None,
         )
 
-    def _end(self, node: ComputeNode, outcome: Outcome, deep: bool) -> RoundResult:
-        """Log the outcome of a node's pass, audit the node, and return the result; errors as ``Audits.take``."""
+    def _end(self, node: ComputeNode, outcome: Outcome, deep: bool) -> AuditResult | None:
+        """Log the outcome of a node's pass, and audit the node; return and errors as ``Audits.take``."""
         well = outcome.status.value in WELL
         if not well:
             self._cases.keep(node.name, f"{outcome.status.value} {outcome.plan.digest}", deep=deep)
@@ -174,7 +204,7 @@ class Rounds:
         audited = None if isinstance(node.driver, PoolDriver) else self._audits.take(node, outcome, deep=deep)
         if well:
             self._cases.well()  # only after the audit, which may fail at each pass
-        return result_of(outcome, audited)
+        return audited
 
     def _take_nodes(self) -> RoundResult:
         """Run one pass over all bare-metal nodes; the result names only nodes that are not well."""
@@ -182,6 +212,25 @@ class Rounds:
         with locked(self._settings.folders.state):
             bare_metal = open_bare_metal(client, self._settings, where, self._choice, told=self._told)
             return _of_nodes(run_nodes(bare_metal))
+
+
+def result_of(passes: Sequence[tuple[Outcome, AuditResult | None]]) -> RoundResult:
+    """Return the result of the passes over a host and its pool, each with its audit; None: there was none."""
+    outcomes = [outcome for outcome, _ in passes]
+    audits = [audited for _, audited in passes if audited]
+    silences = map(_silence, (one.survey for one in outcomes))
+    return RoundResult(
+        outcomes={one.node: one.status.value for one in outcomes},
+        notes={one.node: one.notes for one in outcomes},
+        conditions={one.node: one.conditions for one in outcomes if one.survey},
+        findings=Counter(finding.kind.value for one in audits for finding in one.findings),
+        stocks={key: stock for one in audits for key, stock in _stocks(one).items()},
+        observed=_totals(seen for one in outcomes for seen in one.observed),
+        desired=_totals(seen for one in outcomes for seen in forecast(one.plan, one.observed)),
+        hardware=frozenset().union(*(one.hardware for one in outcomes)),
+        broken=tuple(law for one in outcomes for law in one.broken),
+        storage=next((silence for silence in silences if silence is not None), None),
+    )
 
 
 def _of_nodes(outcome: NodesOutcome) -> RoundResult:
@@ -193,6 +242,31 @@ def _of_nodes(outcome: NodesOutcome) -> RoundResult:
     status = Status.CHANGED if changed else Status.UNCHANGED
     return RoundResult(
         outcomes={one.node: one.status.value for one in unwell} or {"nodes": status.value},
-        notes=tuple(note for one in unwell[:_NAMED] for note in one.notes),
+        notes={one.node: one.notes for one in unwell},
         broken=tuple(law for one in unwell for law in one.broken),
     )
+
+
+def _stocks(result: AuditResult) -> dict[tuple[str, str], Stock]:
+    used = usages(result.memory.allocations)
+    return {
+        (seen.name, name): Stock(stock.total, stock.reserved, stock.allocation_ratio, used.get((seen.name, name), 0))
+        for seen in result.tree
+        for name, stock in seen.provider.inventories.items()
+    }
+
+
+def _silence(survey: Survey | None) -> str | None:
+    """Return why the cluster that has the guests' disks did not answer, as ``RoundResult.storage``."""
+    disk = survey.facts.disk if survey else None
+    if isinstance(disk, DiskUnread):
+        return disk.because
+    return "" if isinstance(disk, PoolSpace) else None
+
+
+def _totals(providers: Iterable[ObservedProvider]) -> Counter[str]:
+    """Return the total of each resource class on some providers."""
+    sums: Counter[str] = Counter()
+    for seen in providers:
+        sums.update({name: stock.total for name, stock in seen.provider.inventories.items()})
+    return sums

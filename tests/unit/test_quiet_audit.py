@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.service.audits import Audits
-from agent.service.pass_result import result_of
+from agent.service.rounds import result_of
 from agent.sync.decide.view import Wishes
 from agent.sync.run import run_pass
 from beds.one_host import GUEST, ROOT, OneHost, Sender
@@ -42,7 +42,7 @@ class Audited:
         assert isinstance(sender, CountingSender)
         sender.paths.clear()
         outcome = run_pass(self.one.node, replace(LIGHT, deep=deep))
-        return result_of(outcome, self.audits.take(self.one.node, outcome, deep=deep)), len(sender.paths)
+        return result_of([(outcome, self.audits.take(self.one.node, outcome, deep=deep))]), len(sender.paths)
 
 
 @pytest.fixture

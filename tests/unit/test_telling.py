@@ -14,8 +14,8 @@ import yaml
 
 from agent.errors import StateError
 from agent.service.metrics import Metrics
-from agent.service.pass_result import RoundResult, Stock
 from agent.service.reporting import Reporter
+from agent.service.rounds import RoundResult, Stock
 from agent.service.status import ServiceProcess, ServiceStatus, SourceStatus, read_status, write_status
 from agent.service.systemd import Notifier
 from agent.settings.read import keep_in
@@ -109,9 +109,7 @@ def test_a_cluster_that_does_not_answer_is_logged_once_and_once_that_it_does_aga
 def test_a_storage_that_is_no_longer_configured_does_not_fail_the_service(tmp_path: Path) -> None:
     settings = keep_in(default_settings(), tmp_path)
     reporter = Reporter(settings, Notifier())
-    taken = RoundResult(
-        outcomes={"host": "unchanged"}, notes=(), findings={}, desired={}, observed={}, storage="no answer"
-    )
+    taken = RoundResult(outcomes={"host": "unchanged"}, findings={}, desired={}, observed={}, storage="no answer")
     reporter.done(taken, 1.0, again=False)
     assert not reporter.status.is_ready
 
