@@ -21,7 +21,7 @@ from simulator.stations import Cores, Interpreter, Queue, Service, Steps, Thread
 from simulator.validate import TABLES, origin
 
 from agent.connect import tokens
-from agent.service import pace, timetable
+from agent.service import pace
 from agent.settings.read import load_settings
 from beds.clock import Clock
 from beds.spent import Spent
@@ -258,7 +258,7 @@ def test_passes_are_due_when_the_agents_own_timetable_says(monkeypatch: pytest.M
     config.write_text("[agent]\ninterval = 60\nstart_spread = 60\n", encoding="utf-8")
     settings = changed(load_settings([config], service=True), folders={"state": Path("/nowhere/7")})
     taken: list[float] = []
-    rhythm = timetable.Rhythm(settings, take_pass=lambda: taken.append(clock.now), read_everything=lambda: None)
+    rhythm = pace.Rhythm(settings, take_pass=lambda: taken.append(clock.now), read_everything=lambda: None)
     while len(taken) < 6:
         clock.now = rhythm.due
         rhythm.tick()

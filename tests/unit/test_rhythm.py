@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.service.timetable import Rhythm
+from agent.service.pace import Rhythm
 from agent.settings.read import Settings, load_settings
 from beds.clock import Clock
 from configured import changed

@@ -12,7 +12,7 @@ from simulator.costs import TOKEN, VALIDATION, Activity, Cost
 from simulator.stations import Service, Steps, Thread
 
 FIRST_RETRY_S, LONGEST_RETRY_S, DOUBLINGS = 1.0, 256.0, 16  # agent/service/pace.py
-OFTENEST = 0.6  # agent/service/timetable.py
+OFTENEST = 0.6  # agent/service/pace.py
 JITTER = 0.05  # oslo_service.periodic_task
 
 
@@ -222,6 +222,6 @@ def _doubled_s(failures: int) -> float:
 
 
 def place_of(nodename: str, state_directory: str) -> float:
-    """Return a host's moment in every period, as agent/service/timetable.py has it."""
+    """Return a host's moment in every period, as agent/service/pace.py has it."""
     digest = hashlib.sha256(nodename.encode() + state_directory.encode()).digest()
     return int.from_bytes(digest[:4]) / 2**32
