@@ -67,11 +67,6 @@ class Daemon:
         """The status as of the last pass."""
         return self._reporter.status
 
-    @property
-    def stop_timeout_s(self) -> int:
-        """Seconds after ``stop`` until a pass is abandoned, as configured now."""
-        return self._settings.service.stop_timeout_s
-
     def run(self) -> None:
         """
         Take passes until ``stop`` is called.
@@ -222,5 +217,5 @@ def run_service(choice: Choice, verbose: int) -> None:
     """
     daemon = Daemon(choice)
     daemon.set_up_log(verbose)
-    with handled(daemon.stop, daemon.reload, lambda: daemon.stop_timeout_s):
+    with handled(daemon.stop, daemon.reload):
         daemon.run()

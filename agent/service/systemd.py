@@ -5,7 +5,6 @@ The helper of oslo.service can send READY only. Without systemd nothing is sent,
 """
 
 import faulthandler
-import logging
 import os
 import signal
 import socket
@@ -17,8 +16,7 @@ from contextlib import contextmanager, suppress
 
 from reportclient.errors import printable
 
-LOG = logging.getLogger(__name__)
-ABANDONED = "stopped in a pass that did not end within [agent] stop_timeout: the next pass continues from there"
+STOPPING_S = 15  # for the pass that is under way at a signal; systemd and Kubernetes wait for 30
 OFTEN_S = 1.0  # shortest time between two messages to the watchdog
 _PATIENCE_S = 1.0  # for systemd to take a message
 
@@ -66,7 +64,7 @@ class Notifier:
 
 
 @contextmanager
-def handled(stop: Callable[[], object], reload: Callable[[], object], bound_s: Callable[[], float]) -> Iterator[None]:
+def handled(stop: Callable[[], object], reload: Callable[[], object]) -> Iterator[None]:
     """
     Inside the context, a thread calls ``stop`` at SIGTERM and SIGINT, and ``reload`` at SIGHUP.
 
@@ -74,14 +72,14 @@ def handled(stop: Callable[[], object], reload: Callable[[], object], bound_s: C
 
     Python runs its own signal handlers in the main thread only, which may hang in a call of a library. So all threads
     block these signals but the one that waits for them; call it before others are started. A process that has not
-    stopped ``bound_s()`` seconds after the signal ends at once: a pass may end anywhere without harm.
+    stopped ``STOPPING_S`` after the signal prints where its threads are, and ends with 1: a pass may end anywhere
+    without harm, as each write to placement is complete in itself.
     """
 
     def end() -> None:
         stop()
-        bound = threading.Timer(bound_s(), _abandon)
-        bound.daemon = True
-        bound.start()
+        if sys.stderr:
+            faulthandler.dump_traceback_later(STOPPING_S, exit=True)
 
     doing = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: reload}
 
@@ -97,11 +95,3 @@ def handled(stop: Callable[[], object], reload: Callable[[], object], bound_s: C
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _abandon() -> None:
-    # A pass may hang in a request. Ending it there is safe: each write to placement is complete in itself.
-    told = threading.Thread(target=LOG.warning, args=(ABANDONED,), daemon=True)
-    told.start()
-    told.join(1.0)  # writing to the log may hang too
-    os._exit(0)

@@ -209,9 +209,6 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.IntOpt("start_spread", default=60, min=0,
                    help="The service begins its first pass within this number of seconds after its start, each host "
                         "at a different moment."),
-        cfg.IntOpt("stop_timeout", default=20, min=1,
-                   help="After SIGTERM or SIGINT, the service waits this many seconds for its current pass to end, and "
-                        "then abandons the pass. This does no harm."),
         cfg.StrOpt("heal_policy",
                    help="File that says which findings of its audits the service repairs, see audit --policy. Unset: "
                         "the service repairs nothing."),

@@ -88,7 +88,6 @@ class ServiceSettings:
     interval_s: Annotated[int, "agent", "interval"]  # between two regular passes
     full_audit_interval_s: Annotated[int, "agent", "full_audit_interval"]
     start_spread_s: Annotated[int, "agent", "start_spread"]
-    stop_timeout_s: Annotated[int, "agent", "stop_timeout"]
     heal_policy: Annotated[Path | None, "agent", "heal_policy", _path]  # None: it repairs nothing
     keep_cases: Annotated[int, "agent", "keep_cases"]  # how many cases of refused or failed passes to keep
     bind_address: Annotated[str, "agent", "bind_address"]  # of metrics and health; numeric

@@ -233,7 +233,7 @@ def test_a_service_whose_libvirtd_hangs_hears_what_it_is_told(
 ) -> None:
     """To read its configuration anew, and in the middle of a call that hangs to end."""
     with libvirtd.serving(tmp_path / "libvirtd") as hypervisor:
-        conf = made_up(tmp_path, noauth(placement_server.url), stop_timeout=3) | {
+        conf = made_up(tmp_path, noauth(placement_server.url)) | {
             "DEFAULT": {"state_path": tmp_path, "instances_path": tmp_path},
             "libvirt": {"connection_uri": hypervisor.uri, "virt_type": "qemu"},
         }
@@ -254,8 +254,8 @@ def test_a_service_whose_libvirtd_hangs_hears_what_it_is_told(
                 time.sleep(2)  # a pass each second: the next one hangs in libvirt by now
                 began = time.monotonic()
                 service.process.terminate()
-                assert service.process.wait(PATIENCE_S) == 0
-                assert time.monotonic() - began < 15  # the call itself goes on for 20
+                assert service.process.wait(PATIENCE_S) == 1
+                assert time.monotonic() - began < 18  # the call itself goes on for 20
             finally:
                 os.kill(hypervisor.pid, signal.SIGCONT)
 
