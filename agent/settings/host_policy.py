@@ -38,67 +38,53 @@ def build_policy(values: Values) -> Policy:
 def _file_backed(values: Values) -> int:
     """Return the MiB of files that are guests' memory; like nova, without overcommit and without a reserve."""
     mib = int(values.value("libvirt", "file_backed_memory"))
-    if not mib:
-        return 0
-    if values.value("DEFAULT", "ram_allocation_ratio") != 1.0:
-        values.problem("libvirt", "file_backed_memory", "needs [DEFAULT] ram_allocation_ratio = 1.0: set it")
-    if values.value("DEFAULT", "reserved_host_memory_mb"):
-        values.problem("libvirt", "file_backed_memory", "needs [DEFAULT] reserved_host_memory_mb = 0: set it")
+    ratio, reserve = (values.value("DEFAULT", name) for name in ("ram_allocation_ratio", "reserved_host_memory_mb"))
+    refuse = partial(values.problem, "libvirt", "file_backed_memory")
+    refuse("needs [DEFAULT] ram_allocation_ratio = 1.0: set it", when=mib and ratio != 1.0)
+    refuse("needs [DEFAULT] reserved_host_memory_mb = 0: set it", when=mib and reserve)
     return mib
 
 
 def _shared_disk(values: Values) -> str:
-    asked = str(values.value("agent", "shared_disk"))
+    asked, kind = str(values.value("agent", "shared_disk")), values.value("libvirt", "images_type")
     if asked == "own":
         return ""
-    kind = values.value("libvirt", "images_type")
-    if kind == "lvm":
-        values.problem(
-            "agent",
-            "shared_disk",
-            "= sharing does not fit [libvirt] images_type = lvm: a volume group is one host's own",
-        )
-    if kind != "rbd" and values.value("workarounds", "reserve_disk_resource_for_image_cache"):
-        values.problem(
-            "agent",
-            "shared_disk",
-            "sharing has no use for [workarounds] reserve_disk_resource_for_image_cache: reserve of the storage's own "
-            "provider in placement",
-        )
-    if kind != "rbd" and values.value("DEFAULT", "disk_allocation_ratio"):
-        values.problem(
-            "agent",
-            "shared_disk",
-            "sharing has no use for [DEFAULT] disk_allocation_ratio: set the ratio of the storage's own provider in "
-            "placement",
-        )
-    if values.value("DEFAULT", "compute_driver") == INSIDE:
-        values.problem("agent", "shared_disk", "sharing does not fit nova-compute, which reports DISK_GB on the root")
-    if values.value("agent", "role") in ("beside", "audit"):
-        values.problem("agent", "shared_disk", "sharing needs [agent] role = sole: nova reports DISK_GB on its root")
-    if values.value("DEFAULT", "reserved_host_disk_mb"):
-        values.problem(
-            "agent",
-            "shared_disk",
-            "sharing has no use for [DEFAULT] reserved_host_disk_mb, as the pool is not this host's: reserve of the "
-            "pool's own provider in placement",
-        )
+    refuse = partial(values.problem, "agent", "shared_disk")
+    refuse("= sharing does not fit [libvirt] images_type = lvm: a volume group is one host's own", when=kind == "lvm")
+    refuse(
+        "sharing has no use for [workarounds] reserve_disk_resource_for_image_cache: reserve of the storage's own "
+        "provider in placement",
+        when=kind != "rbd" and values.value("workarounds", "reserve_disk_resource_for_image_cache"),
+    )
+    refuse(
+        "sharing has no use for [DEFAULT] disk_allocation_ratio: set the ratio of the storage's own provider in "
+        "placement",
+        when=kind != "rbd" and values.value("DEFAULT", "disk_allocation_ratio"),
+    )
+    inside = values.value("DEFAULT", "compute_driver") == INSIDE
+    refuse("sharing does not fit nova-compute, which reports DISK_GB on the root", when=inside)
+    novas = values.value("agent", "role") in ("beside", "audit")
+    refuse("sharing needs [agent] role = sole: nova reports DISK_GB on its root", when=novas)
+    refuse(
+        "sharing has no use for [DEFAULT] reserved_host_disk_mb, as the pool is not this host's: reserve of the "
+        "pool's own provider in placement",
+        when=values.value("DEFAULT", "reserved_host_disk_mb"),
+    )
     return asked
 
 
 def _reports_pool(values: Values) -> bool:
     """Return whether this agent reports its Ceph pool; nova has no such provider, so the role does not matter."""
-    reports = bool(values.value("agent", "report_pool"))
-    if reports and values.value("libvirt", "images_type") != "rbd":
-        values.problem("agent", "report_pool", "= true needs [libvirt] images_type = rbd: agents report pools of Ceph")
+    reports, kind = bool(values.value("agent", "report_pool")), values.value("libvirt", "images_type")
+    text = "= true needs [libvirt] images_type = rbd: agents report pools of Ceph"
+    values.problem("agent", "report_pool", text, when=reports and kind != "rbd")
     return reports
 
 
 def _ratio(values: Values, name: str) -> Ratio:
     """Return the initial and the configured ratio of a resource; 0 means unset, as in nova."""
     initial, configured = (values.value("DEFAULT", f"{start}{name}_allocation_ratio") for start in ("initial_", ""))
-    if not initial:
-        values.problem("DEFAULT", f"initial_{name}_allocation_ratio", "must be above 0")
+    values.problem("DEFAULT", f"initial_{name}_allocation_ratio", "must be above 0", when=not initial)
     return Ratio(initial or 1.0, configured or None)
 
 
@@ -107,23 +93,16 @@ def _cpus(values: Values) -> CpuPolicy:
     shared = values.parsed("compute", "cpu_shared_set", parse_cpu_set)
     dedicated = values.parsed("compute", "cpu_dedicated_set", parse_cpu_set)
     reserved = values.value("DEFAULT", "reserved_host_cpus")
-    if pinned and dedicated:
-        values.problem(
-            "DEFAULT",
-            "vcpu_pin_set",
-            "cannot be used together with [compute] cpu_dedicated_set: use [compute] cpu_shared_set instead",
-        )
-    if both := (shared or frozenset()) & (dedicated or frozenset()):
-        values.problem(
-            "compute", "cpu_dedicated_set", f"and cpu_shared_set must not share CPUs, but both name {sorted(both)}"
-        )
-    if reserved and not pinned and (shared or dedicated):
-        values.problem(
-            "DEFAULT",
-            "reserved_host_cpus",
-            "cannot be used together with [compute] cpu_shared_set or cpu_dedicated_set: remove it, and leave the "
-            "host's CPUs out of the sets",
-        )
+    both = (shared or frozenset()) & (dedicated or frozenset())
+    text = "cannot be used together with [compute] cpu_dedicated_set: use [compute] cpu_shared_set instead"
+    values.problem("DEFAULT", "vcpu_pin_set", text, when=pinned and dedicated)
+    text = f"and cpu_shared_set must not share CPUs, but both name {sorted(both)}"
+    values.problem("compute", "cpu_dedicated_set", text, when=both)
+    text = (
+        "cannot be used together with [compute] cpu_shared_set or cpu_dedicated_set: remove it, and leave the host's "
+        "CPUs out of the sets"
+    )
+    values.problem("DEFAULT", "reserved_host_cpus", text, when=reserved and not pinned and (shared or dedicated))
     return CpuPolicy(
         shared=pinned or shared,
         shared_option="[DEFAULT] vcpu_pin_set" if pinned else "[compute] cpu_shared_set",
@@ -135,10 +114,8 @@ def _cpus(values: Values) -> CpuPolicy:
 
 def _guests(values: Values) -> GuestPolicy:
     mode, models = values.value("libvirt", "cpu_mode"), values.value("libvirt", "cpu_models")
-    if mode == "custom" and not models:
-        values.problem("libvirt", "cpu_mode", "custom needs cpu_models")
-    if mode != "custom" and models:
-        values.problem("libvirt", "cpu_models", "needs cpu_mode = custom")
+    values.problem("libvirt", "cpu_mode", "custom needs cpu_models", when=mode == "custom" and not models)
+    values.problem("libvirt", "cpu_models", "needs cpu_mode = custom", when=mode != "custom" and models)
     return GuestPolicy(
         virt_type=cast(Literal["kvm", "qemu"], values.value("libvirt", "virt_type")),
         cpu_mode=mode,
@@ -161,15 +138,15 @@ def _unusable_images(values: Values) -> frozenset[str]:
 def _devices(values: Values) -> DevicePolicy:
     report = values.value("pci", "report_in_placement")
     rules = values.parsed("pci", "device_spec", partial(parse_rules, report=report)) or ()
-    if not report and any(rule.one_time_use for rule in rules):
-        values.problem("pci", "device_spec", "has one_time_use, which needs report_in_placement = true")
-    if values.value("libvirt", "num_memory_encrypted_guests") is not None:
-        values.problem(
-            "libvirt",
-            "num_memory_encrypted_guests",
-            "is not supported: this agent takes the number of guests with encrypted memory from libvirt and the "
-            "kernel: remove the option",
-        )
+    one_time = not report and any(rule.one_time_use for rule in rules)
+    values.problem("pci", "device_spec", "has one_time_use, which needs report_in_placement = true", when=one_time)
+    values.problem(
+        "libvirt",
+        "num_memory_encrypted_guests",
+        "is not supported: this agent takes the number of guests with encrypted memory from libvirt and the kernel: "
+        "remove the option",
+        when=values.value("libvirt", "num_memory_encrypted_guests") is not None,
+    )
     return DevicePolicy(
         report=report,
         rules=tuple(rules),

@@ -260,9 +260,9 @@ def _disk(values: Values) -> DiskPlace:
             timeout_s=values.value("libvirt", "rbd_connect_timeout"),
         )
     if kind == "lvm":
-        if not values.value("libvirt", "images_volume_group"):
-            values.problem("libvirt", "images_type", "lvm needs images_volume_group")
-        return VolumeGroup(values.value("libvirt", "images_volume_group") or "")
+        group = values.value("libvirt", "images_volume_group") or ""
+        values.problem("libvirt", "images_type", "lvm needs images_volume_group", when=not group)
+        return VolumeGroup(group)
     instances = Path(values.value("DEFAULT", "instances_path"))
     reserves = values.value("workarounds", "reserve_disk_resource_for_image_cache")
     return InstancesFolder(

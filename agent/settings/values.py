@@ -58,9 +58,10 @@ class Values:
             if its == group
         }
 
-    def problem(self, group: str, name: str, text: str) -> None:
-        """Note a problem; ``text`` follows the file, line and name of the option."""
-        self.problems.append(f"{place(self.conf, group, name)}[{group}] {name} {text}")
+    def problem(self, group: str, name: str, text: str, *, when: object = True) -> None:
+        """Note a problem where ``when`` is true; ``text`` follows the file, line and name of the option."""
+        if when:
+            self.problems.append(f"{place(self.conf, group, name)}[{group}] {name} {text}")
 
 
 def _default(group: str, name: str) -> Any:
