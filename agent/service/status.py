@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agent.audit.decide.findings import Kind
 from agent.connect.senders import PASS_S
 from agent.errors import StateError
 from agent.state.files import read_whole, replace_file
+from agent.sync.decide.features.boot import AWAITED
 from agent.sync.outcome import Condition, Status
 from reportclient.json_text import decode_as, encode
 
@@ -74,7 +74,8 @@ class ServiceStatus:
     @property
     def is_well(self) -> bool:
         """Whether it is ready, the last pass left nothing for a person to do, and no device is awaited."""
-        return self.is_ready and set(self.outcomes.values()) <= WELL and not self.findings.get(Kind.PROFILE_LOST.value)
+        awaits = any(one.kind == AWAITED for each in self.conditions.values() for one in each)
+        return self.is_ready and set(self.outcomes.values()) <= WELL and not awaits
 
     @property
     def is_running(self) -> bool:

@@ -24,7 +24,7 @@ from reportclient.allocations import (
     Holdings,
     OddStock,
 )
-from reportclient.names import ONE_TIME
+from reportclient.names import BANDWIDTH, ONE_TIME
 from reportclient.ownership import MARKER, OWNER_NOVA, Names, Ownership
 from reportclient.reserve import HELD, KEEP
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
@@ -242,15 +242,19 @@ class Audited:
                 classes={seen.name: ours.classes(seen) for seen in tree},
                 foreign=frozenset(seen.name for seen in tree if not ours.writes(seen)),
                 novas=frozenset(self.some(names, 0.05)),
-                present=frozenset(present),
                 wanted=frozenset(self.some(present, 0.7)),
-                awaited={(place, name): 1 for place, name, _ in self.some(slots, 0.2)},
+                present=frozenset(present) | self._awaited(tree, slots),
                 cards=dict.fromkeys(functions[1:3], functions[0]) if self.odds(0.8) else {},
             ),
             configured=Configured(
                 layout="devices", standing=standing, disputed={"VCPU": (8, 4)} if self.odds(0.2) else {}
             ),
         )
+
+    def _awaited(self, tree: ObservedTree, slots: list[tuple[str, str, int]]) -> frozenset[str]:
+        """Return the providers of some devices that a boot took away, and that are reserved."""
+        some = [place for place, name, _ in self.some(slots, 0.2) if name not in BANDWIDTH]
+        return frozenset(place for place in some if HELD in tree.by_name[place].provider.traits)
 
     def _provider(self, name: str, parent: str | None) -> Provider:
         dice = self.dice

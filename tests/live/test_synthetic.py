@@ -271,9 +271,6 @@ def test_vfs_that_a_boot_took_away_are_reserved_and_given_back_one_by_one(
         set_vfs(0)
         with booted(host, tmp_path):
             wait_for((8, 8))
-            audit = host.run("audit", *options)
-            findings = [one for one in audit.json["findings"] if one["kind"] == "profile-lost"]
-            assert [(one["provider"], one["expected"], one["actual"]) for one in findings] == [(name, 8, 0)]
             assert f"{name} had 8 SRIOV_NET_VF before this host was booted" in host.run("check", *options).out
             set_vfs(3)
             wait_for((8, 5))

@@ -20,7 +20,6 @@ class Kind(Enum):
     OWNERLESS = "ownerless"
     DUPLICATE = "duplicate-provider"
     GHOST = "ghost-provider"
-    PROFILE_LOST = "profile-lost"
     ODD_DEVICE = "odd-device"
     OVER = "over-capacity"
     TWICE_ON_OFFER = "twice-on-offer"

@@ -8,9 +8,8 @@ from agent.sync.decide.layout import doubled_kinds
 from agent.sync.decide.owner import advice, open_stock, tell_disputed
 from reportclient.allocations import usages
 from reportclient.hold import if_gone_for_good, is_used_up
-from reportclient.names import BANDWIDTH, NO_DEVICES, device_address
+from reportclient.names import NO_DEVICES, device_address
 from reportclient.ownership import MARKER, OWNERS, is_novas
-from reportclient.reserve import HELD, reserved_by_operator_on
 from reportclient.tree import ObservedProvider
 
 
@@ -23,12 +22,11 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
     found = [Finding(kind=Kind.ODD_DEVICE, provider=name, seen=sentence) for name, sentence in odd]
     for seen in snapshot.tree:
         name, provider = seen.name, seen.provider
-        awaited = _awaited(seen, providers.awaited)
-        found += (*_over(seen, booked), *awaited)
+        found += _over(seen, booked)
         if provider.parent is None:
             continue
         is_ours = MARKER in provider.traits and name not in providers.foreign | providers.novas
-        if is_ours and name not in providers.present and not awaited and not is_used_up(seen):
+        if is_ours and name not in providers.present and not is_used_up(seen):
             found.append(_ghost(seen, in_use=name in parents | held))
         if name in providers.foreign and is_novas(seen) and open_stock(seen):
             found.append(Finding(kind=Kind.GHOST, provider=name, seen=advice(seen)))
@@ -46,24 +44,6 @@ def _other_options(snapshot: Snapshot) -> list[Finding]:
         return []
     name = snapshot.tree.providers[0].name
     return [Finding(kind=Kind.OTHER_OPTIONS, provider=name, seen=tell_disputed(name, snapshot.configured.disputed))]
-
-
-def _awaited(seen: ObservedProvider, totals: Mapping[tuple[str, str], int]) -> list[Finding]:
-    """Return a finding for each class of which a boot took devices away; they are reserved until they are back."""
-    said = reserved_by_operator_on(seen)
-    return [
-        Finding(
-            kind=Kind.PROFILE_LOST,
-            provider=seen.name,
-            resource_class=name,
-            expected=stock.total,
-            actual=stock.total - stock.reserved + min(said.get(name, 0), stock.reserved),
-            seen=f"it had {stock.total} {name} before this host was booted, and what is missing is reserved: start "
-            f"what sets up its VFs, vGPU types or MIG instances; after [agent] expect_timeout it goes",
-        )
-        for name, stock in sorted(seen.provider.inventories.items())
-        if (seen.name, name) in totals and HELD in seen.provider.traits and name not in BANDWIDTH
-    ]
 
 
 def _ghost(seen: ObservedProvider, *, in_use: bool) -> Finding:

@@ -21,9 +21,8 @@ class Providers:
     classes: Mapping[str, frozenset[str]]  # the classes that are ours, of each provider of the tree
     foreign: frozenset[str] = frozenset()  # those of the tree that belong to others
     novas: frozenset[str] = frozenset()  # in the role beside: the children that are left to nova
-    present: frozenset[str] = frozenset()  # those whose hardware is here, or that are wanted
+    present: frozenset[str] = frozenset()  # those whose hardware is here or awaited, or that are wanted
     wanted: frozenset[str] = frozenset()  # those that this host is to have
-    awaited: Mapping[tuple[str, str], int] = field(default_factory=dict)  # as ``Waiting.stock``
     cards: Mapping[str, str] = field(default_factory=dict)  # PCI address of each VF -> that of its PF, as in names
 
 
