@@ -14,13 +14,12 @@ from typing import Annotated, Literal, TypeVar, get_origin, get_type_hints
 from oslo_config import cfg
 
 from agent.errors import ConfigError
-from agent.form_errors import most_alike
 from agent.settings.host_policy import build_policy
 from agent.settings.log import register_log
-from agent.settings.options import OPTIONS, OWN_GROUPS, register
+from agent.settings.options import OWN_GROUPS, register
 from agent.settings.resolve import resolve
-from agent.settings.slips import slips_of_the_pen
-from agent.settings.values import Values, mentions, one_line
+from agent.settings.slips import slips_of_the_pen, unread
+from agent.settings.values import Values, one_line
 from drivers import INSIDE
 from drivers.policy import CephPool, DiskPlace, InstancesFolder, Policy, VolumeGroup
 
@@ -194,7 +193,9 @@ def keep_in(settings: Settings, folder: Path) -> Settings:
 
 
 def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
-    _check_own_names(values)
+    # Unknown options in the groups that only this agent has must be misspelt.
+    own = (f"{one} is no option of this agent{meant}" for one, group, meant in unread(values) if group in OWN_GROUPS)
+    values.problems += own
     settings = Settings(
         policy=build_policy(values),
         hypervisor=_filled(values, HypervisorSettings, disk=_disk(values)),
@@ -281,16 +282,6 @@ def _read_role(values: Values) -> Role | None:
     if role == "beside" and values.value("compute", "layout") != "devices":
         values.problem("compute", "layout", f"does not fit [agent] role = beside: {ONE_LAYOUT}")
     return role
-
-
-def _check_own_names(values: Values) -> None:
-    """Refuse unknown options in the groups that only this agent has: there they must be misspelt."""
-    for path, line, group, name, _ in mentions(values.conf):
-        if group in OWN_GROUPS and name not in {option.name for option in OPTIONS[group]}:
-            near = most_alike(name, (option.name for option in OPTIONS[group]))
-            homes = [f"[{home}] {name}" for home, known in OPTIONS.items() if any(one.name == name for one in known)]
-            meant = f": is {homes[0] if homes else near} meant?" if homes or near else ""
-            values.problems.append(f"{path}:{line}: [{group}] {name} is no option of this agent{meant}")
 
 
 def _tell_reading(error: Exception) -> str:

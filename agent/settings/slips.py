@@ -19,7 +19,8 @@ _MDEV = ("mdev_", "vgpu_")  # begin the groups of types; the second is nova's ol
 
 def slips_of_the_pen(values: Values) -> tuple[str, ...]:
     """Return a sentence for each name in the files that is probably a misspelt group, option, key or type."""
-    return tuple(slip for find in (_groups, _options, _tags) for slip in find(values))
+    options = (f"{one} is not read{meant}" for one, group, meant in unread(values) if meant and group not in OWN_GROUPS)
+    return (*_groups(values), *options, *_tags(values))
 
 
 def types_left_out(values: Values, mdevs: Iterable[MdevRule]) -> tuple[str, ...]:
@@ -36,17 +37,15 @@ def types_left_out(values: Values, mdevs: Iterable[MdevRule]) -> tuple[str, ...]
     )
 
 
-def _options(values: Values) -> Iterator[str]:
-    """Yield a sentence for each option that is not read, and is nearly one of its group, or one of another group."""
+def unread(values: Values) -> Iterator[tuple[str, str, str]]:
+    """Yield each option that nothing reads (``FILE:LINE: [GROUP] NAME``), its group, and a question what is meant."""
     for path, line, group, name, _ in mentions(values.conf):
-        options = MDEV_OPTIONS if group.startswith(_MDEV) else OPTIONS.get(group, ())
-        known = [option.name for option in options]
-        if name in known or group in OWN_GROUPS or is_registered(values.conf, group, name):
+        known = [option.name for option in (MDEV_OPTIONS if group.startswith(_MDEV) else OPTIONS.get(group, ()))]
+        if name in known or is_registered(values.conf, group, name):
             continue
-        if near := _near(name.lower(), known):
-            yield f"{path}:{line}: [{group}] {name} is not read: is {near} meant?"
-        elif group in OPTIONS and name in _HOMES:
-            yield f"{path}:{line}: [{group}] {name} is not read: is [{_HOMES[name]}] {name} meant?"
+        home = f"[{_HOMES[name]}] {name}" if group in OPTIONS and name in _HOMES else ""
+        meant = home or _near(name.lower(), known, PLAIN if group in OWN_GROUPS else NEAR)
+        yield f"{path}:{line}: [{group}] {name}", group, f": is {meant} meant?" if meant else ""
 
 
 def _tags(values: Values) -> Iterator[str]:
