@@ -12,23 +12,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from agent.audit.audit import AuditResult
-from agent.audit.heal import HealPolicy
+from agent.audit.audit import AskNova, AuditResult, witness
+from agent.audit.decide.findings import Finding
+from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal
 from agent.bare_metal.node_pass import NodesOutcome, run_nodes
-from agent.connect.choice import (
-    Choice,
-    lists_nodes,
-    open_bare_metal,
-    open_client,
-    open_driver,
-    open_nova,
-)
+from agent.connect.choice import Choice, lists_nodes, open_bare_metal, open_client, open_driver, open_nova
 from agent.errors import USER_ERRORS
 from agent.nova.client import NovaClient
-from agent.service.audits import Audits
 from agent.service.cases import KeptCases
 from agent.service.status import WELL
 from agent.settings.read import Settings
+from agent.state.audit_memory import write_memory
 from agent.state.locks import locked
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
@@ -73,6 +67,60 @@ class RoundResult:
     hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in reported inventory
     broken: tuple[str, ...] = ()  # laws that plans break, of each breach; a fault of this agent
     storage: str | None = None  # why the cluster with the guests' disks did not answer; empty: it did; None: none asked
+
+
+class Audits:
+    """
+    Audits nodes under one ``policy`` for repairs (None: nothing is repaired); ``nova`` as for ``witness``.
+
+    What an audit finds, and what it cannot do, is logged once.
+    """
+
+    def __init__(self, policy: HealPolicy | None, nova: AskNova | None = None) -> None:
+        self._policy = policy
+        self._nova = nova
+        self._failures: dict[str, set[str]] = {}  # by node: what its last audit could not do, a sentence each
+
+    def take(self, node: ComputeNode, outcome: Outcome, *, deep: bool) -> AuditResult | None:
+        """
+        Compare placement with the guests that run, and repair what the policy allows if the tree is up to date.
+
+        ``outcome`` is that of the pass just made; a ``deep`` audit reads everything. None: there is no such tree.
+
+        Raises:
+            as ``witness``; StateError: the memory of the audit cannot be written.
+        """
+        may_heal = outcome.status.value in WELL
+        if not may_heal and outcome.observed.root is None:
+            return None
+        unchanged = outcome.status is Status.UNCHANGED
+        seen = (outcome.survey, outcome.observed) if unchanged and outcome.survey else None
+        light = not (deep or node.client.went_back)
+        result = witness(node, light=light, seen=seen, nova=self._nova)
+        if result.memory != result.before:
+            write_memory(node.settings.folders.state, result.root_uuid, result.memory, clock=result.clock)
+        self._log(node.name, result, heal(node, result, self._policy) if may_heal and self._policy else ())
+        return result
+
+    def _log(self, node: str, result: AuditResult, repairs: Sequence[RepairOutcome]) -> None:
+        new = [one for one in result.findings if result.memory.sightings[one.key].looks == 1]
+        healed = [one.finding for one in repairs if one.healed is Healed.HEALED]
+        failures = {f"{_named(one.finding)} not healed why={one.why}" for one in repairs if one.healed is Healed.FAILED}
+        if result.silence:
+            failures.add(f"no finding that needs nova's answer is repaired node={node} why={result.silence}")
+        for text in dict.fromkeys(
+            (
+                *(f"{_named(one)} seen={one.seen}" for one in new),
+                *(f"{_named(one)} healed" for one in healed),
+                *sorted(failures - self._failures.get(node, set())),
+            )
+        ):
+            LOG.warning("%s", text)
+        self._failures[node] = failures
+
+
+def _named(finding: Finding) -> str:
+    return f"finding kind={finding.kind.value} where={finding.consumer or finding.provider or '-'}"
 
 
 class Rounds:

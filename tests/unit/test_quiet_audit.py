@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.service.audits import Audits
-from agent.service.rounds import result_of
+from agent.service.rounds import Audits, result_of
 from agent.sync.decide.view import Wishes
 from agent.sync.run import run_pass
 from beds.one_host import GUEST, ROOT, OneHost, Sender

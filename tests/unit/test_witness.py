@@ -10,7 +10,7 @@ from agent.audit.audit import AuditResult, witness
 from agent.audit.decide.findings import Kind
 from agent.audit.heal import Healed, RepairOutcome, heal
 from agent.nova.client import NovaClient
-from agent.service.audits import Audits
+from agent.service.rounds import Audits
 from agent.settings.read import keep_in
 from agent.state.audit_memory import write_memory
 from agent.sync.run import run_pass
