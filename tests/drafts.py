@@ -12,8 +12,7 @@ from agent.sync.decide.feature import Draft, Memories, Way
 from agent.sync.decide.features.nova_root import NovaRoot
 from agent.sync.decide.features.renamed_class import RenamedClass
 from agent.sync.decide.features.second_writer import SecondWriter
-from agent.sync.decide.shaped import Shaped
-from agent.sync.decide.standing import Standing
+from agent.sync.decide.shaped import Shaped, Standing
 from agent.sync.decide.view import SeenTree, Terms, View
 from agent.sync.decide.wanted import Wanted
 from drivers.base import Survey
@@ -30,7 +29,6 @@ PARTS = {
     "plan": "way",
     "allocations": "way",
     "unplaceable": "way",
-    "observed": "standing",
     "memory": "shaped",
     "present": "shaped",
     "strays": "wanted",
@@ -61,7 +59,7 @@ def draft(
     **changes: Any,
 ) -> Draft:
     """A host that stands in placement as it is wanted, and is remembered; ``nova`` are the signs of it."""
-    observed = changes.get("observed", stands(ROOT))
+    observed = changes.pop("observed", stands(ROOT))
     told = Draft(
         view=View(
             node="host",
@@ -74,7 +72,6 @@ def draft(
             changes=OPTIONS,
             terms=TERMS,
         ),
-        standing=Standing(formerly=None, observed=observed, memory=SEEN, named={}, new_name=str),
         shaped=Shaped(
             tree=desired,
             holdings=Holdings(),
@@ -82,6 +79,7 @@ def draft(
             ours=OURS,
             stands=observed,
             memory=SEEN,
+            standing=Standing(formerly=None, observed=observed, memory=SEEN, named={}, new_name=str),
         ),
         wanted=Wanted(tree=desired, others={}, added={}, reported={}, strays=(), ours=OURS, notes=()),
         way=Way(tree=desired, plan=Plan(), allocations=(), held=(), unplaceable=""),

@@ -12,7 +12,7 @@ import pytest
 import fakes
 from agent.sync.decide.feature import PassEnd, Refusal
 from agent.sync.decide.features.shared_disk import SharedDisk
-from agent.sync.decide.standing import stand
+from agent.sync.decide.shaped import stand
 from agent.sync.decide.view import Readings, SeenTree, Unread, View
 from agent.sync.outcome import Status
 from beds.golden import differences
@@ -152,7 +152,7 @@ def told(view: View) -> str:
             if (value := getattr(unread, name))
         }
         return " ".join(f"{name} {sorted(value) if value is not True else ''}" for name, value in sorted(asked.items()))
-    _, shaped = found.shape(view, None, standing, replace(base.shaped, tree=WANTED))  # type: ignore[arg-type]
+    _, shaped = found.shape(view, None, replace(base.shaped, tree=WANTED))  # type: ignore[arg-type]
     outside, end = found.outside(), replace(base, shaped=replace(base.shaped, memory=view.memory))
     parts = (
         getattr(after.survey.facts.disk, "because", "") or f"shared by {after.policy.disk.shared or 'none'}",

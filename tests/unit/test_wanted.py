@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.state.memory import NodeState
-from agent.sync.decide.standing import Standing
+from agent.sync.decide.shaped import Standing
 from agent.sync.decide.wanted import Wanted, unseen_traits
 from agent.sync.outcome import Status
 from beds.one_host import OneHost

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import without
 from agent.sync.decide.laws import Breach
-from agent.sync.decide.shaped import Shaped
-from agent.sync.decide.standing import Standing
+from agent.sync.decide.shaped import Shaped, Standing
 from agent.sync.decide.view import Shaper, View
 from agent.sync.decide.wanted import Wanted
 from agent.sync.outcome import Condition, Status
@@ -87,7 +86,7 @@ class Feature:
         """Change what the driver sees of host and policy."""
         return self, view
 
-    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> "tuple[Feature, Shaped]":
+    def shape(self, view: View, shaper: Shaper, shaped: Shaped) -> "tuple[Feature, Shaped]":
         """Change what the host gives, and what is known of the standing tree."""
         return self, shaped
 
@@ -178,7 +177,6 @@ class Draft:
     """Contents of a pass before it writes: what each step of ``plan.py: draft`` found."""
 
     view: View  # as it was read
-    standing: Standing
     shaped: Shaped
     wanted: Wanted
     way: Way
@@ -216,12 +214,12 @@ class Draft:
     @property
     def observed(self) -> ObservedTree:
         """The standing tree, by the wanted names."""
-        return self.standing.observed
+        return self.shaped.standing.observed
 
     @property
     def said(self) -> ObservedTree:
         """The same, without what the operator's files add, and with what operators reserved meanwhile."""
-        return without(self.shaped.stands, self.standing.named)
+        return without(self.shaped.stands, self.shaped.standing.named)
 
     @property
     def memory(self) -> NodeState:

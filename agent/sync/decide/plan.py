@@ -12,8 +12,7 @@ from agent.sync.decide.hardware import Host
 from agent.sync.decide.laws import Breach, Given, breaches
 from agent.sync.decide.layout import layout_of
 from agent.sync.decide.reserving import reserved_tree, with_root_traits
-from agent.sync.decide.shaped import Shaped, shape_host
-from agent.sync.decide.standing import Standing, stand
+from agent.sync.decide.shaped import Shaped, Standing, shape_host, stand
 from agent.sync.decide.unmatched import lost_entries
 from agent.sync.decide.view import Shaper, Unread, View
 from agent.sync.decide.wanted import Wanted, lacked_traits, unseen_traits, want
@@ -98,8 +97,11 @@ def _with_novas(found: Draft, view: View, side: Side) -> Draft:
     left = view.memory.observed
     return replace(
         found,
-        standing=replace(found.standing, observed=view.observed),
-        shaped=replace(found.shaped, memory=replace(found.memory, observed=left)),
+        shaped=replace(
+            found.shaped,
+            standing=replace(found.shaped.standing, observed=view.observed),
+            memory=replace(found.memory, observed=left),
+        ),
         novas=side.novas,
         held=(*found.held, *(Condition(kind="beside", text=text) for text in side.notes)),
         keep=replace(found.keep, refused=replace(found.keep.refused, observed=view.observed)),
@@ -111,17 +113,17 @@ def _decide(view: View, shaper: Shaper, kinds: Features) -> Draft:
     features, view = _look(view, standing, kinds)
     features, shaped = _shape(features, view, shaper, standing)
     check_names(view.additions, view.observed, standing.observed, standing.formerly)
-    wanted = want(view, shaper, standing, shaped)
+    wanted = want(view, shaper, shaped)
     _check_strays(view, standing, wanted)
     unseen = unseen_traits(standing, wanted)
     if unread := unseen - view.readings.traits.keys():
         raise Unread(traits=unread)
     known = frozenset(name for name in unseen if view.readings.traits[name])
     stands_in = layout_of(standing.observed, standing.memory, shaper.emitted, view.policy.layout)
-    way = find_way(view, standing, shaped, wanted, known, features)
+    way = find_way(view, shaped, wanted, known, features)
     reserving = Plan()
     if way.plan.operations:
-        reserving = _reserving(features, view, shaper, standing, shaped, known, stands_in)
+        reserving = _reserving(features, view, shaper, shaped, known, stands_in)
     said = {"choice": shaped.holdings.notes, "lacking": shaped.holdings.lacking}
     choices = [] if view.beside else [Condition(kind=kind, text=text) for kind, texts in said.items() for text in texts]
     choices += [Condition(kind="guest", text=text) for text in shaped.holdings.of_guests]
@@ -130,13 +132,12 @@ def _decide(view: View, shaper: Shaper, kinds: Features) -> Draft:
     lacked = lacked_traits(standing) | unknown_standard(unseen, known)
     return Draft(
         view=read,
-        standing=standing,
         shaped=shaped,
         wanted=wanted,
         way=way,
         stands_in=stands_in,
         held=(*choices, *way.held, *without_effect),
-        keep=_memories(view, standing, shaped, wanted, way, lacked),
+        keep=_memories(view, shaped, wanted, way, lacked),
         features=tuple(one.ask(view, way.plan) for one in features),
         reserving=reserving,
     )
@@ -156,7 +157,6 @@ def _reserving(
     features: Sequence[Feature],
     view: View,
     shaper: Shaper,
-    standing: Standing,
     shaped: Shaped,
     known: frozenset[str],
     stands_in: Layout,
@@ -166,7 +166,7 @@ def _reserving(
 
     ``shaped`` is as configured; ``known`` as in ``find_way``.
     """
-    root = view.observed.root
+    root, standing = view.observed.root, shaped.standing
     renamed = [seen.name for seen in view.observed] != [seen.name for seen in standing.observed]
     if root is None or renamed or root.name != view.node:
         return Plan()
@@ -176,7 +176,7 @@ def _reserving(
             _, shaped = _shape(features, view, shaper, standing)
         except (MalformedFact, PolicyError):  # this host has no such layout any more
             return Plan()
-    desired = reserved_tree(view, standing, shaped, features)
+    desired = reserved_tree(view, shaped, features)
     if desired is None:
         return Plan()
     carried = frozenset[str]().union(*(seen.provider.traits for seen in standing.observed))
@@ -198,25 +198,23 @@ def _shape(
     """Let the host be shaped, and the features change that, one after the other."""
     shaped, found = shape_host(view, shaper, standing, standing.observed), list[Feature]()
     for one in features:
-        feature, shaped = one.shape(view, shaper, standing, shaped)
+        feature, shaped = one.shape(view, shaper, shaped)
         found.append(feature)
     if view.beside:
         return tuple(found), shaped
     return tuple(found), replace(shaped, tree=with_root_traits(shaped.tree, found, standing.observed.root))
 
 
-def _memories(
-    view: View, standing: Standing, shaped: Shaped, wanted: Wanted, way: Way, lacked: frozenset[str]
-) -> Memories:
+def _memories(view: View, shaped: Shaped, wanted: Wanted, way: Way, lacked: frozenset[str]) -> Memories:
     """
     Return what to remember, by how the pass ends; ``lacked`` are standard traits that placement does not have.
 
     While the plan is carried out that is by both names, as a renaming may be taken back.
     """
-    kept, memory = view.memory, shaped.memory
+    kept, memory, observed = view.memory, shaped.memory, shaped.standing.observed
     gone = {step.uuid for step in way.plan.operations if isinstance(step, Delete)}
     present = {one.name for one in wanted.tree}
-    stay = {seen.name for seen in standing.observed if seen.uuid not in gone and seen.name not in present}
+    stay = {seen.name for seen in observed if seen.uuid not in gone and seen.name not in present}
     return Memories(
         refused=replace(kept, observed=view.observed),
         meanwhile=replace(
@@ -229,7 +227,7 @@ def _memories(
             stood=True,
             smaller="",
             smaller_seen=0,
-            configured=joined(still_named(memory.configured, standing.observed, view.additions), wanted.added),
+            configured=joined(still_named(memory.configured, observed, view.additions), wanted.added),
             reported=joined(_traits_on(stay, shaped.ours.configured), wanted.reported),
             lacked_traits=lacked,
             kinds={**memory.kinds, **shaped.holdings.backing.kinds} if view.policy.layout == "flat" else {},

@@ -11,9 +11,7 @@ from dataclasses import replace
 
 from agent.sync.decide.additions import Addition, entries_on
 from agent.sync.decide.feature import Feature, Reservation
-from agent.sync.decide.missing import missing_of, sides_of, with_stock
-from agent.sync.decide.shaped import Shaped
-from agent.sync.decide.standing import Standing
+from agent.sync.decide.shaped import Shaped, missing_of, sides_of, with_stock
 from agent.sync.decide.view import View
 from agent.sync.decide.way import reservations, with_reserved
 from reportclient.names import CPUS, NO_DEVICES, ONE_TIME
@@ -31,15 +29,16 @@ from reportclient.reserve import (
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
 
 
-def reserved_tree(view: View, standing: Standing, shaped: Shaped, features: Sequence[Feature]) -> ProviderTree | None:
+def reserved_tree(view: View, shaped: Shaped, features: Sequence[Feature]) -> ProviderTree | None:
     """
     Return our standing providers with as few free units of devices as ``shaped``, the host in their layout, has.
 
     None: one of them stands below another service's.
     """
-    sides = replace(sides_of(standing, shaped), once=True)
+    standing = shaped.standing
+    sides = replace(sides_of(shaped), once=True)
     there = {one.name: one for one in shaped.tree}
-    whole = {one.name: one for one in with_stock(shaped, standing, dict(missing_of(sides))).tree}
+    whole = {one.name: one for one in with_stock(shaped, dict(missing_of(sides))).tree}
     said = shaped.stands.by_uuid
     files = standing.files
     ours = [seen for seen in standing.observed if seen.provider.parent is None or shaped.ours.writes(seen)]

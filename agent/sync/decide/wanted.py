@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from agent.sync.decide.additions import Addition, add, add_to_others
-from agent.sync.decide.shaped import Shaped
-from agent.sync.decide.standing import Standing
+from agent.sync.decide.shaped import Shaped, Standing
 from agent.sync.decide.unmatched import unmatched
 from agent.sync.decide.view import Shaper, View
 from reportclient.ownership import Names, Ownership, joined
@@ -26,9 +25,9 @@ class Wanted:
     notes: tuple[str, ...] = ()  # a sentence on each entry that has no effect on a provider of another service
 
 
-def want(view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> Wanted:
+def want(view: View, shaper: Shaper, shaped: Shaped) -> Wanted:
     """Return the host's tree with what the operator's files add."""
-    host = ProviderTree(tuple(map(with_left, shaped.tree)))
+    standing, host = shaped.standing, ProviderTree(tuple(map(with_left, shaped.tree)))
     tree, added = add(host, view.root_uuid, view.additions, observed=standing.observed)
     strays = unmatched(view.additions, view.root_uuid, tree, (view.observed, standing.observed))
     before = standing.memory.configured

@@ -8,7 +8,6 @@ from functools import partial
 from agent.allocations.decide.sets import INSTANCE
 from agent.sync.decide.feature import Feature, Reservation, Way
 from agent.sync.decide.shaped import Shaped
-from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import View
 from agent.sync.decide.wanted import Wanted
 from agent.sync.outcome import Condition
@@ -28,13 +27,13 @@ from reportclient.tree import ObservedTree, ProviderTree, total_of
 
 def find_way(
     view: View,
-    standing: Standing,
     shaped: Shaped,
     wanted: Wanted,
     known: frozenset[str],
     features: Sequence[Feature],
 ) -> Way:
     """Return the way to the wanted tree; ``known`` are traits that placement has and no provider here carries."""
+    standing = shaped.standing
     carried = frozenset().union(*(seen.provider.traits for seen in standing.observed))
     outside = [one.outside() for one in features]
     root, formerly = view.observed.root, standing.formerly
@@ -70,7 +69,7 @@ def find_way(
     if crossing:
         allocations = tuple(dict.fromkeys((*allocations, *(row for one in outside for row in one.rows))))
     after = Observed(shaped.stands, apply_moves(allocations, moves))
-    tree, held = _hold(view, standing, shaped, wanted, after, features)
+    tree, held = _hold(view, shaped, wanted, after, features)
     plan = make(tree, moves=moves, consumers={one.uuid: one for one in consumers}.values())
     refusal = next(filter(None, (pinned, moved[2], *(one.unplaceable for one in outside))), "")
     return Way(tree=tree, plan=plan, allocations=allocations, held=held, unplaceable=refusal)
@@ -215,7 +214,6 @@ def _moves(
 
 def _hold(
     view: View,
-    standing: Standing,
     shaped: Shaped,
     wanted: Wanted,
     after: Observed,
@@ -228,9 +226,9 @@ def _hold(
         after.allocations,
         elsewhere=() if view.beside else shaped.holdings.backing.elsewhere,  # nothing moves there beside nova
         lost=shaped.is_lost,
-        besides=standing.files,
+        besides=shaped.standing.files,
     )
-    files = {name: each.classes for name, each in joined(standing.named, wanted.added).items()}
+    files = {name: each.classes for name, each in joined(shaped.standing.named, wanted.added).items()}
     held = (Condition(kind="held", text=text, provider=name) for name, text in notes)
     return with_reserved(tree, reservations(tree, features), files, after.allocations), tuple(held)
 

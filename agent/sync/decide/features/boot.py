@@ -9,9 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft, Feature, Refusal
-from agent.sync.decide.missing import Sides, Slot, missing_of, sides_of, with_stock
-from agent.sync.decide.shaped import Shaped
-from agent.sync.decide.standing import Standing
+from agent.sync.decide.shaped import Shaped, Sides, Slot, missing_of, sides_of, with_stock
 from agent.sync.decide.view import Shaper, View
 from agent.sync.outcome import Condition, Status
 from reportclient.names import BANDWIDTH, NO_DEVICES
@@ -39,11 +37,12 @@ class Boot(Feature):
     awaits: tuple[Condition, ...] = ()  # one on each inventory that is awaited
     unknown: tuple[str, ...] = ()  # classes that the root awaits, and of which no memory tells the devices
 
-    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["Boot", Shaped]:
-        remembered, boot = awaited(standing.memory), view.survey.facts.boot
+    def shape(self, view: View, shaper: Shaper, shaped: Shaped) -> tuple["Boot", Shaped]:
+        standing, boot = shaped.standing, view.survey.facts.boot
+        remembered = awaited(standing.memory)
         stock = {(standing.new_name(name), one): total for (name, one), total in remembered.stock.items()}
         before = replace(remembered, stock=stock)
-        sides = replace(sides_of(standing, shaped), forced=view.wishes.force)
+        sides = replace(sides_of(shaped), forced=view.wishes.force)
         if not sides.forced:  # whose a total of the root is is known by memory alone, which may go with a boot
             sides = replace(sides, kinds={})
         waiting = _wait(before, boot, view.terms.uptime_s, view.changes.expect_timeout_s, sides)
@@ -51,7 +50,7 @@ class Boot(Feature):
         known = BANDWIDTH.union(*standing.memory.kinds.values())
         unknown = sorted(each for name, each in waiting.stock if name == view.node and each not in known)
         found = Boot(awaits=_awaits(waiting, shaped.tree), unknown=tuple(unknown))
-        return found, with_stock(kept, standing, waiting.stock)
+        return found, with_stock(kept, waiting.stock)
 
     def refuse(self, draft: Draft) -> Refusal | None:
         if draft.view.wishes.force or draft.view.beside or not self.awaits:

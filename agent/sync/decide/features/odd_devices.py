@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.sync.decide.feature import Draft, Feature, Refusal
-from agent.sync.decide.missing import missing_of, sides_of, with_stock
-from agent.sync.decide.shaped import Shaped
-from agent.sync.decide.standing import Standing
+from agent.sync.decide.shaped import Shaped, missing_of, sides_of, with_stock
 from agent.sync.decide.view import Shaper, View
 from agent.sync.outcome import Condition, Status
 from reportclient.names import BANDWIDTH
@@ -18,13 +16,13 @@ class OddDevices(Feature):
 
     odd: Mapping[str, str] = field(default_factory=dict)  # a sentence on each odd device, by its name
 
-    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["OddDevices", Shaped]:
+    def shape(self, view: View, shaper: Shaper, shaped: Shaped) -> tuple["OddDevices", Shaped]:
         odd = shaped.holdings.backing.odd
         feature = OddDevices(odd=odd.sentences)
         if view.wishes.force:
             return feature, shaped
         lost = odd.most.keys() | {view.node}
-        sides = sides_of(standing, shaped)
+        sides = sides_of(shaped)
         sides = replace(sides, lost=lambda name: name in lost, undecided=odd.slots, shown={}, once=True)
         gave = frozenset[str]().union(*(sides.kinds.get(name, ()) for name in odd.most))
         most = {**odd.most, view.node: sum(odd.most.values())}
@@ -36,7 +34,7 @@ class OddDevices(Feature):
             if slot in odd.slots and (name != view.node or not sides.kinds or resource_class in gave):
                 there = now.total if now else 0
                 stock[slot] = total if resource_class in BANDWIDTH else min(total, there + most[name])
-        return feature, with_stock(shaped, standing, stock)
+        return feature, with_stock(shaped, stock)
 
     def refuse(self, draft: Draft) -> Refusal | None:
         """Refuse to divide a total on the root: what odd devices are of it has no place below the root."""

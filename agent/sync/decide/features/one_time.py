@@ -11,7 +11,6 @@ from typing import Any
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft, Feature, PassEnd
 from agent.sync.decide.shaped import Shaped
-from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Shaper, View
 from agent.sync.outcome import Condition
 from reportclient.hold import device_classes, is_used_up
@@ -42,8 +41,8 @@ class OneTime(Feature):
     def after_restored(cls, memory: NodeState) -> Mapping[str, Any]:
         return {_BODY: sorted(_used(memory).union(seen.uuid for seen in _used_up_ones(memory)))}
 
-    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["OneTime", Shaped]:
-        memory, stands = standing.memory, standing.observed
+    def shape(self, view: View, shaper: Shaper, shaped: Shaped) -> tuple["OneTime", Shaped]:
+        memory, stands = shaped.standing.memory, shaped.standing.observed
         devices = _one_time(shaped.tree, stands, shaped.ours)
         rows = view.rows_on((seen.uuid for seen in _to_ask(devices, memory)), stands)
         holding = {row.provider for row in rows}

@@ -7,7 +7,6 @@ from typing import Any
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal
 from agent.sync.decide.shaped import Shaped, shape_host
-from agent.sync.decide.standing import Standing
 from agent.sync.decide.view import Shaper, View
 from agent.sync.outcome import Condition, Status
 from reportclient.json_text import decode_as, encode
@@ -36,8 +35,9 @@ class SecondWriter(Feature):
 
     contest: Contest | None = None  # None: no sign
 
-    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> tuple["SecondWriter", Shaped]:
+    def shape(self, view: View, shaper: Shaper, shaped: Shaped) -> tuple["SecondWriter", Shaped]:
         """Ratios of a second writer do not count; what is reserved of devices does, as a hand may have reserved it."""
+        standing = shaped.standing
         left, observed = standing.memory.observed, standing.observed
         found = contest(left, observed, shaped.tree, shaped.ours, view.policy.ratios.free, tried=view.seen.tried)
         if found is None:

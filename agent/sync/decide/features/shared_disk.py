@@ -11,8 +11,7 @@ from math import isclose
 from typing import Any
 
 from agent.sync.decide.feature import Draft, Feature, Outside, PassEnd
-from agent.sync.decide.shaped import Shaped
-from agent.sync.decide.standing import Standing
+from agent.sync.decide.shaped import Shaped, Standing
 from agent.sync.decide.view import Shaper, Unread, View
 from agent.sync.outcome import Condition
 from drivers.facts import DiskUnread, PoolSpace
@@ -52,7 +51,7 @@ class SharedDisk(Feature):
         disk = replace(view.policy.disk, shared=found.storage.name if found.storage else "")
         return found, replace(view, policy=replace(view.policy, disk=disk), survey=replace(view.survey, facts=facts))
 
-    def shape(self, view: View, shaper: Shaper, standing: Standing, shaped: Shaped) -> "tuple[SharedDisk, Shaped]":
+    def shape(self, view: View, shaper: Shaper, shaped: Shaped) -> "tuple[SharedDisk, Shaped]":
         """Put the root into the aggregate of an agents' pool, and out of those of storages that it left."""
         root, pool = shaped.tree.root, self.storage if self.storage and is_marked(self.storage) else None
         root = replace(
