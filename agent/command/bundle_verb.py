@@ -18,7 +18,7 @@ from agent.command.results import Bundle, PartContents
 from agent.command.screen import agreed
 from agent.connect.choice import check_hypervisor, settings_for
 from agent.errors import StateError
-from agent.sync.case_archive import check_folder, pack_case, write_packed
+from agent.sync.case import check_folder, pack_case, write_packed
 from agent.sync.json_form import encode
 
 _TOP = "bundle"

@@ -29,7 +29,7 @@ from agent.command.verbs import Verb
 from agent.connect.choice import HypervisorNeeded, lists_nodes
 from agent.connect.senders import Trace
 from agent.errors import USER_ERRORS, ConfigError, StateError
-from agent.sync.case_archive import check_folder
+from agent.sync.case import check_folder
 from agent.sync.json_form import encode
 from drivers.errors import PolicyError
 from reportclient.errors import printable

@@ -11,8 +11,7 @@ from agent.command.verb_options import Option
 from agent.command.verbs import VERBS, Verb
 from agent.errors import StateError
 from agent.settings.read import Settings
-from agent.sync.case import open_case
-from agent.sync.case_archive import check_folder
+from agent.sync.case import check_folder, open_case
 from agent.sync.recorder import Recorder, keep_state, save_case
 from drivers.errors import DiscoveryError
 
@@ -63,11 +62,11 @@ def replay(options: argparse.Namespace, act: Callable[[Verb, argparse.Namespace]
         DiscoveryError: ``options.replay`` is not a case that this version can replay. Else as the verb.
     """
     with open_case(options.replay) as case:
-        verb, told = VERBS.get(case.run.verb), case.run.options
+        verb, told = VERBS.get(case.saved.verb), case.saved.options
         given = {name for name, value in told.items() if value}
         if verb is None or not verb.decides or not _decides(verb).keys() >= given:
             raise DiscoveryError(
-                f"{options.replay} cannot be replayed: it is a case of the verb {case.run.verb} with the options "
+                f"{options.replay} cannot be replayed: it is a case of the verb {case.saved.verb} with the options "
                 f"{sorted(given)}, which this version does not replay"
             )
         for name, option in _decides(verb).items():

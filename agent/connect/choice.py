@@ -201,7 +201,7 @@ def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
     Raises:
         ConfigError: keystoneauth does not accept the options.
     """
-    there = "nova" in choice.case.run.called if choice.case else settings.apis.nova_chosen
+    there = "nova" in choice.case.saved.called if choice.case else settings.apis.nova_chosen
     return NovaClient(*_open_service(choice, "nova", partial(nova_adapter, settings), essential)) if there else None
 
 

@@ -12,7 +12,7 @@ from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.state.files import remove, state_files
 from agent.state.rights import owners_rights
-from agent.sync.case_archive import write_packed
+from agent.sync.case import write_packed
 from agent.sync.recorder import Recorder, begin_anew, keep_state, packed_case
 
 LOG = logging.getLogger(__name__)

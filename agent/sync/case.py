@@ -8,34 +8,33 @@ the requests, and from the guests' XML and from nova's answers only what the age
 ``agent/sync/recorder.py`` writes cases.
 """
 
+import io
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agent.errors import StateError
 from agent.settings.read import Folders, OperatorFiles, Settings
 from agent.settings.saved import check_options
 from agent.state.clock import Clock, StoppedClock
-from agent.sync.case_archive import MAX_MEMBER_BYTES
+from agent.state.files import replace_file
+from agent.state.rights import owners_rights
 from drivers.base import Survey, Watchable
 from drivers.errors import DiscoveryError
 from drivers.facts import ServiceSigns
-from drivers.host.archive import HostArchive
-from drivers.host.unpack import unpack
+from drivers.host.archive import MAX_ARCHIVE_BYTES, HostArchive
+from drivers.host.unpack import MAX_MEMBERS, MAX_TOTAL_BYTES, unpack
 from drivers.libvirt.driver import SurveyedElsewhere, unwatched
 from reportclient.json_text import decode_as, decode_json
 from reportclient.recording import Exchange, RecordedSender, Unrecorded, decode_exchanges
 
 CASE_FORMAT = 1
+MAX_MEMBER_BYTES = 256 << 20  # limit for one file: the answers about 10,000 nodes have about 50 MiB
 SERVICES = ("placement", "ironic", "nova")  # the requests to each with their answers are in NAME.jsonl
-
-
-@dataclass(frozen=True, slots=True)
-class SavedLook:
-    """One look at the host: the number of its archive. A look that failed is not saved, as it read nothing whole."""
-
-    host: int
+_HOSTS = "hosts/"  # host archives, whose files have the limit MAX_ARCHIVE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,8 @@ class SavedClock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SavedRun:
-    """What was carried out, when and where: a part of ``case.json``, which has no groups."""
+class SavedCase:
+    """What was carried out, when and where, and what was read besides the other files: ``case.json``."""
 
     format: int
     version: str  # of the agent that saved the case
@@ -59,18 +58,8 @@ class SavedRun:
     clock: SavedClock
     recorded: bool
     members: tuple[str, ...]  # all files of the case without this one
-
-    def __post_init__(self) -> None:
-        if self.format != CASE_FORMAT:
-            raise ValueError(f"its format is {self.format}, and this version reads {CASE_FORMAT}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedHost:
-    """What was read of the host, without its archives: the other part of ``case.json``."""
-
-    nodes: tuple[str, ...]  # its name; empty: it could not be read
-    looks: tuple[SavedLook, ...]
+    nodes: tuple[str, ...]  # the host's name; empty: it could not be read
+    looks: tuple[Mapping[str, int], ...]  # one for each look at the host that did not fail: ``host``, its archive
     processes: Mapping[str, tuple[int, ...]]  # of other services, by program
     units: Mapping[str, tuple[str, ...]]  # the same
     hidden: bool  # whether some processes could not be seen
@@ -78,20 +67,23 @@ class SavedHost:
     provider_config_is_there: bool
     provider_config_named: bool
 
+    def __post_init__(self) -> None:
+        if self.format != CASE_FORMAT:
+            raise ValueError(f"its format is {self.format}, and this version reads {CASE_FORMAT}")
+
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A saved case, unpacked in ``folder``."""
 
     folder: Path
-    run: SavedRun
-    host: SavedHost
+    saved: SavedCase
     exchanges: Mapping[str, tuple[Exchange, ...]]  # by service
 
     @property
     def clock(self) -> Clock:
         """The clock as it stood when the case was saved."""
-        noted = self.run.clock
+        noted = self.saved.clock
         return StoppedClock(noted.boot, noted.offset_s, noted.now_s)
 
     def settings(self, settings: Settings) -> Settings:
@@ -100,11 +92,11 @@ class Case:
         return replace(
             settings,
             folders=Folders(state=state, identity=(state,)),
-            recorded=self.run.recorded,
+            recorded=self.saved.recorded,
             operator_files=OperatorFiles(
                 folder=self.folder / "provider_config",
-                named=self.host.provider_config_named,
-                shown=Path(self.host.provider_config),
+                named=self.saved.provider_config_named,
+                shown=Path(self.saved.provider_config),
             ),
         )
 
@@ -119,7 +111,7 @@ class Case:
         Raises:
             Unrecorded: the verb failed before it had chosen one.
         """
-        name = self.run.called.get(service)
+        name = self.saved.called.get(service)
         if name is None:
             raise Unrecorded(
                 f"the case has no {'Ironic' if service == 'ironic' else 'placement'}: the command that saved it failed "
@@ -129,18 +121,18 @@ class Case:
 
     def probe(self, program: str) -> ServiceSigns:
         """Return what was found of another service when the case was saved; empty if nothing."""
-        processes, units = self.host.processes.get(program, ()), self.host.units.get(program, ())
-        return ServiceSigns(processes=processes, units=units, hidden=self.host.hidden)
+        processes, units = self.saved.processes.get(program, ()), self.saved.units.get(program, ())
+        return ServiceSigns(processes=processes, units=units, hidden=self.saved.hidden)
 
     def driver(self, load: Callable[[HostArchive], Watchable]) -> Watchable:
         """Return a driver that gives the saved looks in their order; ``load`` makes a driver from a host archive."""
-        hosts = [load(HostArchive(self.folder / f"hosts/{one.host}")) for one in self.host.looks]
+        hosts = [load(HostArchive(self.folder / f"{_HOSTS}{number}")) for number in range(len(self.saved.looks))]
         why = "the command that saved it could not read the host; see what that command printed"
 
         def name() -> str:
-            if not self.host.nodes:
+            if not self.saved.nodes:
                 raise Unrecorded(f"the case has no node: {why}")
-            return self.host.nodes[0]
+            return self.saved.nodes[0]
 
         def look(node: str) -> Survey:
             if not hosts:
@@ -170,14 +162,70 @@ def open_case(path: Path) -> Iterator[Case]:
 
 
 def _read(folder: Path) -> Case:
-    told = decode_json((folder / "case.json").read_text(encoding="utf-8"))
-    run, host = decode_as(SavedRun, told), decode_as(SavedHost, told)
-    if lost := [name for name in run.members if not (folder / name).is_file()]:
+    saved = decode_as(SavedCase, decode_json((folder / "case.json").read_text(encoding="utf-8")))
+    if lost := [name for name in saved.members if not (folder / name).is_file()]:
         raise ValueError(f"it lacks {', '.join(lost[:5])}: copy the whole file again")
     check_options(folder / "agent.conf")
     (folder / "state").mkdir(exist_ok=True)
-    if host.provider_config_is_there:
+    if saved.provider_config_is_there:
         (folder / "provider_config").mkdir(exist_ok=True)
     sent = {name: (folder / f"{name}.jsonl").read_text(encoding="utf-8") for name in SERVICES}
     exchanges = {name: decode_exchanges(text) for name, text in sent.items()}
-    return Case(folder, run, host, exchanges)
+    return Case(folder, saved, exchanges)
+
+
+def check_folder(path: Path, what: str = "case") -> None:
+    """
+    Test that a case can be written to ``path``; leaves no file there.
+
+    Raises:
+        StateError: no file can be made in its folder.
+    """
+    try:
+        with owners_rights(path), tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise _unwritten(path, error, what) from error
+
+
+def pack_case(files: Mapping[str, bytes], top: str = "case") -> bytes:
+    """
+    Return a ``.tar.gz`` with these files, by their names in the case; all are in one folder, ``top``.
+
+    Raises:
+        StateError: a file is too large, or all files are, or they are too many: the case could not be unpacked.
+    """
+    large = [name for name, data in files.items() if len(data) > _limit(name)]
+    if large or sum(map(len, files.values())) > MAX_TOTAL_BYTES or len(files) > MAX_MEMBERS:
+        raise StateError(
+            f"no {top} is saved, because {large[0] if large else 'it'} would be larger than a replay accepts: "
+            f"send the log of the verb with -vv instead"
+        )
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for name, data in sorted(files.items()):
+            member = tarfile.TarInfo(f"{top}/{name}")
+            member.size, member.mode = len(data), 0o600
+            tar.addfile(member, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def _limit(name: str) -> int:
+    return MAX_ARCHIVE_BYTES if name.startswith(_HOSTS) else MAX_MEMBER_BYTES
+
+
+def write_packed(path: Path, data: bytes, what: str = "case", *, named: bool = True) -> None:
+    """
+    Write a file that only its owner can read; ``named`` is as for ``replace_file``.
+
+    Raises:
+        StateError: the file cannot be written; nothing is left of it.
+    """
+    try:
+        replace_file(path, data, 0o600, named=named)
+    except OSError as error:
+        raise _unwritten(path, error, what) from error
+
+
+def _unwritten(path: Path, error: OSError, what: str = "case") -> StateError:
+    return StateError(f"cannot write the {what} {path}: {error.strerror}: name another file")

@@ -17,8 +17,7 @@ from agent.state.clock import Clock, StoppedClock, probe_clock
 from agent.state.files import read_state, state_files
 from agent.state.identity import FILE, read_identity
 from agent.state.node_records import MEMORY_NAME
-from agent.sync.case import CASE_FORMAT, SERVICES, SavedClock, SavedHost, SavedLook, SavedRun
-from agent.sync.case_archive import pack_case, write_packed
+from agent.sync.case import CASE_FORMAT, SERVICES, SavedCase, SavedClock, pack_case, write_packed
 from agent.sync.json_form import encode
 from drivers.base import Survey, Watchable
 from drivers.facts import ServiceSigns
@@ -132,20 +131,17 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
         files |= {f"hosts/{number}/{name}": text.encode() for name, text in archive.items()}
     files["agent.conf"] = encode_options(settings).encode()
     files |= {f"{name}.jsonl": encode_exchanges(sent).encode() for name, sent in kept.exchanges.items()}
-    clock = SavedClock(kept.clock.boot, kept.clock.offset_s, kept.clock.now_s())
-    run = SavedRun(
+    saved = SavedCase(
         format=CASE_FORMAT,
         version=VERSION,
         verb=verb,
         options=options,
         called=kept.called,
-        clock=clock,
+        clock=SavedClock(kept.clock.boot, kept.clock.offset_s, kept.clock.now_s()),
         recorded=settings.recorded,
         members=tuple(sorted(files)),
-    )
-    host = SavedHost(
         nodes=(kept.node,) if kept.node else (),
-        looks=tuple(map(SavedLook, range(len(kept.looks)))),
+        looks=tuple({"host": number} for number in range(len(kept.looks))),
         processes={program: signs.processes for program, signs in kept.services.items()},
         units={program: signs.units for program, signs in kept.services.items()},
         hidden=any(signs.hidden for signs in kept.services.values()),
@@ -153,7 +149,7 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
         provider_config_is_there=settings.operator_files.folder.is_dir(),
         provider_config_named=settings.operator_files.named,
     )
-    return pack_case({**files, "case.json": f"{json.dumps(encode(run) | encode(host), indent=1)}\n".encode()})
+    return pack_case({**files, "case.json": f"{json.dumps(encode(saved), indent=1)}\n".encode()})
 
 
 def _files_of_operators(settings: Settings) -> dict[str, bytes]:

@@ -16,8 +16,7 @@ from keystoneauth1.session import Session
 from agent.command.explain_request import read_request
 from agent.connect.guarded import LIMIT_BYTES, GuardedSession
 from agent.nova.client import NovaClient
-from agent.sync.case import open_case
-from agent.sync.case_archive import MAX_MEMBER_BYTES
+from agent.sync.case import MAX_MEMBER_BYTES, open_case
 from agent.sync.yaml_file import LIMIT_BYTES as YAML_BYTES
 from agent.sync.yaml_file import load_once
 from beds.costs import cost

@@ -22,7 +22,7 @@ from agent.state.locks import locked
 from agent.state.memory import NodeState
 from agent.state.node_file import StateFile
 from agent.state.rights import owners_rights
-from agent.sync.case_archive import write_packed
+from agent.sync.case import write_packed
 
 pytestmark = [pytest.mark.live, pytest.mark.skipif(os.geteuid() != 0, reason="root acts here")]
 USER = 54321  # has no name, as a user of a container

@@ -22,9 +22,8 @@ from agent.command.verbs import VERBS
 from agent.connect.choice import Choice, open_client, settings_for
 from agent.errors import ConfigError, StateError
 from agent.settings.read import Settings, load_settings
-from agent.sync import case_archive as packing
-from agent.sync.case import Case, open_case
-from agent.sync.case_archive import check_folder, pack_case, write_packed
+from agent.sync import case as packing
+from agent.sync.case import Case, check_folder, open_case, pack_case, write_packed
 from agent.sync.recorder import Recorder, begin_anew, keep_state, save_case
 from configured import changed
 from drivers.base import Survey
@@ -380,4 +379,4 @@ def test_the_report_of_a_verb_with_a_case_is_its_report(tmp_path: Path) -> None:
 
 def opened_again(path: Path) -> str:
     with open_case(path) as case:
-        return case.run.verb
+        return case.saved.verb
