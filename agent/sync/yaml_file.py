@@ -1,4 +1,4 @@
-"""Reads a YAML file that people write; a host without such files runs without the YAML library."""
+"""Read a YAML file that people write."""
 
 from pathlib import Path
 from typing import Any
@@ -8,8 +8,6 @@ import yaml
 from agent.errors import ConfigError
 
 LIMIT_BYTES = 1 << 17  # of a file, read in 2 s at most; hundreds of providers take 100 KiB
-_LONGEST = 64  # letters of a whole number
-_DEEPEST = 50  # lists and groups in brackets in one another
 
 
 def load_once(file: Path, path: Path) -> Any:
@@ -64,16 +62,3 @@ class _OnceLoader(yaml.SafeLoader):
                     raise _Refused(f"{key.start_mark.line + 1}: {key.value} stands twice in one group: join them")
                 seen.add(key.value)
         return node
-
-    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
-        if self.flow_level >= _DEEPEST:  # the scanner looks at all of them for each further letter
-            raise _Refused(f"{self.line + 1}: more than {_DEEPEST} lists or groups are in one another")
-        super().fetch_flow_collection_start(token)
-
-    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        if len(node.value) > _LONGEST:  # 1:1:1... counts sixty by sixty, for minutes
-            raise _Refused(f"{node.start_mark.line + 1}: a number has {len(node.value)} letters: no number is so long")
-        return super().construct_yaml_int(node)
-
-
-_OnceLoader.add_constructor("tag:yaml.org,2002:int", _OnceLoader.construct_yaml_int)
