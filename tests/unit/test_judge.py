@@ -152,20 +152,6 @@ def test_in_the_role_audit_no_plan_is_carried_out_whoever_asks() -> None:
     assert judge(draft(terms=terms)).refused is None
 
 
-def test_a_person_who_takes_over_is_told_what_nova_will_do() -> None:
-    plan = Plan((SetInventories("host", "host", {}),))
-    cells = ProviderTree((replace(ROOT, inventories={}),))
-
-    (flat,) = texts(draft(plan=plan, nova=ENABLED))
-    (doubled,) = texts(draft(plan=plan, nova=ENABLED, desired=cells))
-
-    assert "nova-compute.service is enabled on this host: when nova-compute starts" in doubled
-    assert "puts VCPU and MEMORY_MB on host again" in doubled
-    assert "puts MEMORY_MB on host again" in flat
-    assert "host carries OWNER_NOVA: when" in texts(draft(plan=plan, nova={"root": "host carries OWNER_NOVA"}))[0]
-    assert conditions_on(draft(plan=plan, nova={"silence": "nova cannot be asked"})) == ()
-
-
 # -- plans that are not carried out ------------------------------------------------------------------------------------
 
 

@@ -8,14 +8,12 @@ from agent.sync.decide.owner import (
     against_handing,
     against_writing,
     disputed,
-    only_audits,
-    outlook,
     signs_of_nova,
     tell_disputed,
 )
 from drivers.facts import ServiceSigns
 from reportclient.ownership import MARKER, OWNER_NOVA
-from reportclient.tree import Inventory, ObservedProvider, Provider, ProviderTree
+from reportclient.tree import Inventory, ObservedProvider, Provider
 
 
 def root(*traits: str) -> ObservedProvider:
@@ -91,7 +89,6 @@ def test_what_nova_says_of_itself_is_a_sign(
 
     assert list(signs) == keys
     assert not keys or ("may report" in against_writing("host", signs, ())[0]) == (keys != ["record"])
-    assert bool(outlook(ProviderTree((Provider(name="host"),)), signs)) == (keys == ["record"])
 
 
 def test_a_refusal_names_the_new_signs_only() -> None:
@@ -102,18 +99,6 @@ def test_a_refusal_names_the_new_signs_only() -> None:
     assert why == "nova-compute reports host: nova-compute (pid 7) runs on this host"
     assert "sync --take-over" in advice
     assert against_writing("host", signs, set(signs)) == ()
-
-
-def test_what_nova_will_do_depends_on_the_wanted_tree() -> None:
-    signs = {"process": "nova-compute (pid 7) runs on this host"}
-    stock = {"VCPU": Inventory(total=8), "MEMORY_MB": Inventory(total=1024)}
-    whole, cells = (ProviderTree((Provider(name="host", inventories=one),)) for one in (stock, {}))
-
-    assert "it writes its own values on host" in outlook(whole, signs)[0]
-    assert "it puts VCPU and MEMORY_MB on host again" in outlook(cells, signs)[0]
-    assert "it puts VCPU and MEMORY_MB on host again" in outlook(cells, {"root": "host carries OWNER_NOVA"})[0]
-    assert outlook(cells, {"silence": "nova cannot be asked"}) == ()
-    assert only_audits("host").startswith("[agent] role = audit")
 
 
 def test_three_doubts_are_no_proof() -> None:

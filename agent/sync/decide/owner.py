@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from agent.nova.answers import NovaRecord
 from drivers.facts import ServiceSigns
 from reportclient.ownership import MARKER, OWNER_NOVA, Ownership, is_novas
-from reportclient.tree import ObservedProvider, Provider, ProviderTree
+from reportclient.tree import ObservedProvider, Provider
 
 NOVA_COMPUTE = "nova-compute"
 _OF_GUESTS = ("VCPU", "PCPU", "MEMORY_MB")
@@ -123,21 +123,6 @@ def tell_disputed(name: str, found: Mapping[str, tuple[int, int]]) -> str:
         f"placement has {told} on {name}, which nova reports: give this agent nova's own options (cpu_dedicated_set, "
         f"cpu_shared_set, file_backed_memory and reserved_huge_pages, for instance by --config-file "
         f"/etc/nova/nova.conf), or restart nova-compute"
-    )
-
-
-def outlook(desired: ProviderTree, signs: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what nova-compute will do to the wanted tree once it starts, a sentence; empty without a sign of it."""
-    if not signs.keys() - set(_DOUBTS):
-        return ()
-    root, why = desired.root, "; ".join(signs.values())
-    missing = [name for name in ("VCPU", "MEMORY_MB") if name not in root.inventories]
-    if not missing:
-        return (f"{why}: when nova-compute starts, it writes its own values on {root.name}",)
-    return (
-        f"{why}: when nova-compute starts, it puts {' and '.join(missing)} on {root.name} again, although its cells "
-        f"have them already, and guests can be scheduled to this host twice over: disable nova-compute first, or set "
-        f"[compute] layout = devices",
     )
 
 

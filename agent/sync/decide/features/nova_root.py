@@ -7,9 +7,9 @@ from typing import Any
 from agent.nova.answers import NovaRecord
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal
-from agent.sync.decide.owner import ROOT, against_writing, outlook, signs_of_nova
+from agent.sync.decide.owner import ROOT, against_writing, signs_of_nova
 from agent.sync.decide.view import Unread, View
-from agent.sync.outcome import Condition, Status
+from agent.sync.outcome import Status
 from drivers.facts import ServiceSigns
 from reportclient.plan import Plan
 
@@ -43,10 +43,6 @@ class NovaRoot(Feature):
             return None
         notes = against_writing(draft.desired.root.name, self.signs, taken_over(draft.memory))
         return Refusal(status=Status.CONTESTED, notes=notes) if notes else None
-
-    def conditions(self, draft: Draft) -> tuple[Condition, ...]:
-        told = outlook(draft.desired, self.signs) if draft.plan.operations and not draft.view.beside else ()
-        return tuple(Condition(kind="nova-compute", text=text) for text in told)
 
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
         """Remember the signs that a person overruled, as far as they still stand."""
