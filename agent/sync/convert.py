@@ -1,18 +1,11 @@
 """Convert a host's tree to another shape, with what its guests hold: by a command, or before the service starts."""
 
 import logging
+import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception_type,
-    stop_after_delay,
-    wait_random,
-    wait_random_exponential,
-)
 
 from agent.state.locks import locked
 from agent.sync.approval import find_approval, forget_approval
@@ -28,7 +21,7 @@ from reportclient.plan import Outline
 
 LOG = logging.getLogger(__name__)
 APPROVE = "look at it with compute-node-agent reshape, and approve what it shows with reshape --approve --digest D"
-_SHORT, _LONG = wait_random(0, 0.1), wait_random_exponential(multiplier=0.2, max=10)
+_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0  # at most, between attempts at a conversion: the first one, and any
 
 
 def convert(node: ComputeNode, wishes: Wishes, agree: Agree | None = None) -> Outcome:
@@ -47,26 +40,19 @@ def convert(node: ComputeNode, wishes: Wishes, agree: Agree | None = None) -> Ou
 
 def _patiently(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
     """Call ``act``, and again after ``Conflict`` or ``Unavailable``, until ``[agent] reshape_timeout`` is up."""
-    tries = Retrying(
-        retry=retry_if_exception_type((Conflict, Unavailable)),
-        stop=stop_after_delay(node.settings.changes.reshape_timeout_s),
-        wait=partial(_pause, node.settings.changes.reshape_timeout_s),
-        before_sleep=partial(_log_retry, node.name),
-        reraise=True,
-    )
-    return tries(act)
-
-
-def _pause(longest_s: float, state: RetryCallState) -> float:
-    """Return the seconds to wait: a moment after a conflict; longer, or as placement asks, where it does not answer."""
-    error = state.outcome.exception() if state.outcome else None
-    wait_s = max(_LONG(state), error.retry_after_s) if isinstance(error, Unavailable) else _SHORT(state)
-    return min(wait_s, max(0.0, longest_s - (state.seconds_since_start or 0)))
-
-
-def _log_retry(name: str, state: RetryCallState) -> None:
-    error = state.outcome.exception() if state.outcome else None
-    LOG.info("the conversion begins again node=%s seconds=%.1f reason=%s", name, state.upcoming_sleep, error)
+    end_s, longest_s = time.monotonic() + node.settings.changes.reshape_timeout_s, _PAUSE_S
+    while True:
+        try:
+            return act()
+        except (Conflict, Unavailable) as error:
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                raise
+            asked_s = error.retry_after_s if isinstance(error, Unavailable) else 0.0
+            wait_s = min(left_s, max(asked_s, random.uniform(0, longest_s)))
+            LOG.info("the conversion begins again node=%s seconds=%.1f reason=%s", node.name, wait_s, error)
+        time.sleep(wait_s)
+        longest_s = min(2 * longest_s, _LONGEST_PAUSE_S)
 
 
 def sync_node(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:

@@ -12,7 +12,6 @@ from types import MappingProxyType
 from agent.state.audit_memory import forget_memory
 from agent.state.locks import locked, serving
 from agent.state.memory import NodeState
-from agent.sync.attempts import again
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.features.boot import awaited
 from agent.sync.decide.laws import Given, breaches, sentences
@@ -20,7 +19,7 @@ from agent.sync.decide.owner import advice, stranded
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode, Sight
 from agent.sync.outcome import Outcome, Status
-from agent.sync.run import foresee
+from agent.sync.run import again, foresee
 from drivers.pools import SHARER
 from reportclient.allocations import Allocation
 from reportclient.errors import few

@@ -1,16 +1,22 @@
-"""One pass: plan, judge, execute, remember; repeated when another writer was first."""
+"""
+One pass: plan, judge, execute, remember; repeated when another writer was first.
+
+Two other loops repeat something else: ``convert.py`` a whole conversion, with waits, also when placement does not
+answer; ``agent/allocations/operations.py`` one request about a guest.
+"""
 
 import logging
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from typing import TypeVar
 
 from agent.state.identity import create_identity, read_identity
 from agent.state.locks import locked
 from agent.state.memory import NodeState
 from agent.sync.approval import spent
-from agent.sync.attempts import again
 from agent.sync.decide.beside import against_root
 from agent.sync.decide.checks import Verdict, conditions_on, judge, lost_root, remember
 from agent.sync.decide.feature import Draft, PassEnd
@@ -27,6 +33,9 @@ from reportclient.reserve import is_reserved_by_us
 from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+ATTEMPTS = 5  # at most, when another writer is first each time
+_PAUSE_S = 0.1  # at most, between attempts beyond these
 _FRESH_S = 10.0  # for which a look at the host serves several attempts at a conversion
 _UNKNOWN = -1  # a generation that no provider has
 
@@ -99,6 +108,27 @@ class _Pass:
             draft = replace(draft, features=tuple(one.again(before) for one, before in pairs))
         self._earlier = draft
         return draft
+
+
+def again(act: Callable[[], T], name: str, patience_s: float = 0.0) -> T:
+    """
+    Return what ``act`` returns at the first attempt at which no other writer was first on the tree of ``name``.
+
+    Raises:
+        Conflict: others were first at ``ATTEMPTS`` attempts in a row, and ``patience_s`` is over.
+    """
+    began_s, lost = time.monotonic(), 0
+    while True:
+        try:
+            return act()
+        except Conflict as error:
+            lost, past_s = lost + 1, time.monotonic() - began_s
+            if lost >= ATTEMPTS and past_s >= patience_s:
+                within = f"{lost} attempts in a row in {past_s:.1f} s"
+                raise Conflict(f"{error}; {within}: find out who writes on {name}") from error
+        LOG.info("another writer was first, planning again node=%s attempt=%d", name, lost)
+        if lost >= ATTEMPTS:
+            time.sleep(random.uniform(0, _PAUSE_S))
 
 
 def _cause(node: ComputeNode, draft: Draft, plan: Plan, identity: str | None, error: Rejected) -> PlacementError | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.sync.attempts import again
+from agent.sync.run import again
 from reportclient.errors import Conflict
 
 
