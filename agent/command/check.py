@@ -21,7 +21,6 @@ from agent.service.status import read_status
 from agent.settings.read import Settings
 from agent.settings.values import one_line
 from agent.state.node_file import RESERVE_BYTES
-from agent.sync.approval import approvals, tell_approval
 from agent.sync.decide.checks import conditions_on, judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.features.boot import AWAITED
@@ -29,6 +28,7 @@ from agent.sync.decide.features.second_writer import SecondWriter
 from agent.sync.decide.owner import disputed, only_audits, tell_disputed
 from agent.sync.decide.unmatched import resembling
 from agent.sync.decide.view import Wishes
+from agent.sync.journal import tell_approvals
 from agent.sync.node import ComputeNode
 from drivers.base import Driver, Survey
 from drivers.facts import DiskUnread
@@ -166,10 +166,10 @@ def _try_room(folder: Path, option: str) -> None:
 def _check_approvals(settings: Settings) -> list[Check]:
     """Report approved conversions that wait for the next start of the service."""
     try:
-        found = approvals(settings.folders.state)
+        found = tell_approvals(settings.folders.state)
     except StateError as error:
         return [Check("approval", False, one_line(error))]
-    return [Check("approval", True, tell_approval(path, one)) for path, one in found]
+    return [Check("approval", True, text) for text in found]
 
 
 def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> list[Check]:

@@ -39,13 +39,13 @@ from agent.connect.choice import open_driver, read_host, settings_for
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
-from agent.sync.approval import approve, withdraw
 from agent.sync.convert import Agreement, convert, convert_approved, sync_node
 from agent.sync.decide.additions import add
 from agent.sync.decide.checks import Verdict, conditions_on, judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.view import Wishes
+from agent.sync.journal import approve, withdraw
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode, conditions_left
 from agent.sync.outcome import Outcome, Status

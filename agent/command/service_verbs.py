@@ -14,7 +14,7 @@ from agent.errors import ConfigError, StateError
 from agent.service.cases import case_files
 from agent.service.loop import run_service
 from agent.service.status import WELL, read_status
-from agent.sync.approval import approvals, tell_approval
+from agent.sync.journal import tell_approvals
 from agent.sync.outcome import Status
 
 
@@ -40,8 +40,7 @@ def status(options: argparse.Namespace) -> Report:
     found = read_status(directory)
     refused = set(found.outcomes.values()) - WELL
     well = found.is_ready and found.is_running and not found.is_late and not refused
-    told = tuple(tell_approval(path, one) for path, one in approvals(directory))
-    data = ShownStatus(status=found, cases=tuple(case_files(directory)), approvals=told)
+    data = ShownStatus(status=found, cases=tuple(case_files(directory)), approvals=tell_approvals(directory))
     ending = Exit.DONE if well else Exit.DIFFERENCES
     return Report(data=data, table=print_status, exit=ending)
 

@@ -1,30 +1,164 @@
 """
-Journal of conversions: one file for each, with the plan and the tree before and after it.
+Files about conversions, below the state directory: a person's approval of one plan, and the journal.
 
-A person can see in it which consumer had what; the verb ``undo`` reads it.
+An approval, a file for each node, is for the unattended conversion before each start of the service. It is used once:
+it is marked before its conversion begins, and removed when any conversion of the node is done, as it was given for the
+tree before that. The journal has a file for each conversion, with the plan and the tree before and after it: a person
+can see in it which consumer had what, and the verb ``undo`` reads it.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from agent.errors import StateError
-from agent.state.files import checksum, read_state, remove, state_files, write_state
+from agent.state.files import (
+    checksum,
+    read_state,
+    read_trusted,
+    remove,
+    remove_state,
+    seal,
+    state_files,
+    unseal,
+    write_state,
+)
 from agent.state.memory import same_place
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.undoing import DONE, Conversion
-from agent.sync.json_form import encode_after, encode_observed_tree, encode_plan
+from agent.sync.json_form import encode, encode_after, encode_observed_tree, encode_plan
 from agent.sync.node import ComputeNode
 from reportclient.errors import PlacementError
 from reportclient.json_text import decode_as
+from reportclient.plan import Outline
 
-_FORMAT = 1
-_FOLDER = "journal"
-_KEPT = 100  # entries that are kept, the latest ones
+_FORMAT = 1  # of both kinds of files
+_APPROVALS, _JOURNAL = "approvals", "journal"  # folders
+_KEPT = 100  # entries of the journal that are kept, the latest ones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """Approval of one plan for one node in one placement, by the plan's digest."""
+
+    node: str
+    where: str  # the placement's name
+    digest: str
+    approved: str  # the time of the approval, as ISO 8601 in UTC
+    outline: Outline  # tells whether a later plan is the rest of this one, after a conversion that was cut off
+    begun: bool = False  # True: the conversion may have been carried out, in part or in full
+
+
+def approval_path(node: ComputeNode, root_uuid: str) -> Path:
+    """Return the file for a node's approval, whether there is one or not."""
+    return node.settings.folders.state / _APPROVALS / f"{root_uuid}.json"
+
+
+def approve(node: ComputeNode, draft: Draft) -> None:
+    """
+    Approve the plan of a draft; an earlier approval for the node is replaced.
+
+    The caller holds the lock (``locked``).
+
+    Raises:
+        StateError: the approval cannot be written.
+    """
+    approval = Approval(
+        node=node.name,
+        where=node.where,
+        digest=draft.plan.digest,
+        approved=datetime.now(UTC).isoformat(timespec="seconds"),
+        outline=draft.plan.outline,
+    )
+    _write_approval(approval_path(node, draft.root_uuid), approval)
+
+
+def find_approval(node: ComputeNode, root_uuid: str) -> Approval | None:
+    """Return the approval for a node in this placement; None where there is none that counts. As ``read_approval``."""
+    found = read_approval(approval_path(node, root_uuid))
+    return found if found and found.node == node.name and same_place(found.where, node.where) else None
+
+
+def read_approval(path: Path) -> Approval | None:
+    """
+    Read one approval; None where there is none, or where it is damaged, which is logged.
+
+    Raises:
+        StateError: it cannot be read.
+    """
+    return read_trusted(
+        path,
+        lambda text: decode_as(Approval, unseal(text, form=_FORMAT)),
+        None,
+        "an approval is not valid, and does not count: approve the plan again",
+    )
+
+
+def forget_approval(node: ComputeNode, root_uuid: str) -> None:
+    """
+    Remove the approval for a node, damaged or not; the caller holds the lock (``locked``).
+
+    Raises:
+        StateError: it cannot be removed.
+    """
+    remove_state(approval_path(node, root_uuid))
+
+
+def withdraw(directory: Path) -> tuple[tuple[Path, ...], tuple[tuple[Path, Approval], ...]]:
+    """
+    Remove all approvals of a state directory but those whose conversion was begun: these are to be completed.
+
+    Returns the files that were removed, and the approvals that stay. The caller holds the lock (``locked``).
+
+    Raises:
+        StateError: an approval cannot be read, or cannot be removed.
+    """
+    gone: list[Path] = []
+    begun: list[tuple[Path, Approval]] = []
+    for path in state_files(directory / _APPROVALS, ".json"):
+        one = read_approval(path)
+        if one and one.begun:
+            begun.append((path, one))
+        else:
+            remove_state(path)
+            gone.append(path)
+    return tuple(gone), tuple(begun)
+
+
+def tell_approvals(directory: Path) -> tuple[str, ...]:
+    """
+    Return a sentence on each valid approval in a state directory, with what a person can do about it.
+
+    Raises:
+        StateError: an approval, or the folder of all, cannot be read.
+    """
+    read = ((path, read_approval(path)) for path in state_files(directory / _APPROVALS, ".json"))
+    return tuple(
+        f"the plan {one.digest} for {one.node}, approved {one.approved}, "
+        f"{'was begun and is completed' if one.begun else 'is carried out'} before the service starts the next time "
+        f"with {one.where}: reshape --withdraw takes that back ({path})"
+        for path, one in read
+        if one
+    )
+
+
+@contextmanager
+def spent(node: ComputeNode, draft: Draft) -> Iterator[None]:
+    """
+    Mark the approval of a conversion, let the conversion run inside, and then remove any approval for the node.
+
+    Raises:
+        StateError: the approval cannot be marked, and nothing was sent; or it cannot be removed afterwards.
+    """
+    approval = find_approval(node, draft.root_uuid)
+    if approval and not approval.begun and approval.digest == draft.plan.digest:
+        _write_approval(approval_path(node, draft.root_uuid), replace(approval, begun=True))
+    yield
+    forget_approval(node, draft.root_uuid)
 
 
 @contextmanager
@@ -36,7 +170,7 @@ def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
         StateError: the entry cannot be written; if that is before the conversion, it does not run.
     """
     began, wishes = datetime.now(UTC), draft.view.wishes
-    folder = node.settings.folders.state / _FOLDER
+    folder = node.settings.folders.state / _JOURNAL
     path = folder / f"{began:%Y%m%dT%H%M%S.%fZ}-{draft.root_uuid}.json"
     entry: dict[str, object] = {
         "format": _FORMAT,
@@ -79,7 +213,7 @@ def read_journal(folder: Path, where: str) -> tuple[Conversion, ...]:
         StateError: an entry cannot be read, or is no entry.
     """
     found = []
-    for path in state_files(folder / _FOLDER, ".json"):
+    for path in state_files(folder / _JOURNAL, ".json"):
         try:
             body = json.loads(read_state(path))
             if body.pop("checksum") != checksum(body):
@@ -141,3 +275,7 @@ def _without_unfinished_undo(found: list[Conversion]) -> tuple[Conversion, ...]:
 
 def _write(path: Path, entry: Mapping[str, object]) -> None:
     write_state(path, json.dumps({**entry, "checksum": checksum(entry)}, indent=1))
+
+
+def _write_approval(path: Path, approval: Approval) -> None:
+    write_state(path, seal(encode(approval), form=_FORMAT, indent=1))

@@ -16,13 +16,12 @@ from typing import TypeVar
 from agent.state.identity import create_identity, read_identity
 from agent.state.locks import locked
 from agent.state.memory import NodeState
-from agent.sync.approval import spent
 from agent.sync.decide.beside import against_root
 from agent.sync.decide.checks import Verdict, conditions_on, judge, lost_root, remember
 from agent.sync.decide.feature import Draft, PassEnd
 from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import journaled
+from agent.sync.journal import journaled, spent
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Condition, Outcome, Status, with_conditions
 from drivers.base import Survey
