@@ -59,7 +59,7 @@ class SavedCase:
     recorded: bool
     members: tuple[str, ...]  # all files of the case without this one
     nodes: tuple[str, ...]  # the host's name; empty: it could not be read
-    looks: tuple[Mapping[str, int], ...]  # one for each look at the host that did not fail: ``host``, its archive
+    looks: tuple[Mapping[str, object], ...]  # one for each look at the host that did not fail
     processes: Mapping[str, tuple[int, ...]]  # of other services, by program
     units: Mapping[str, tuple[str, ...]]  # the same
     hidden: bool  # whether some processes could not be seen
