@@ -9,10 +9,9 @@ from typing import Any
 
 from drivers.by_suffix import BySuffix
 from drivers.devices import device_stock, idle_devices, present
-from drivers.devices.away import away, withdrawn
 from drivers.devices.inventories import DeviceStock, inherit, other_forms
-from drivers.devices.odd import odd_sentences, set_apart, undecided_slots, undecided_units
-from drivers.devices.silence import shown, silent, silent_devices, untyped
+from drivers.devices.odd import away, odd_sentences, set_apart, undecided_slots, undecided_units, withdrawn
+from drivers.devices.silence import shown, silent, silent_devices
 from drivers.errors import PolicyError
 from drivers.facts import (
     Devices,
@@ -199,7 +198,7 @@ class World:
         waiting = {name: (asdict(stock), why.fact) for name, (stock, why) in away(policy, standing, here).items()}
         slots = [sorted(undecided_slots(facts, policy, standing, flat=flat)) for flat in (True, False)]
         forms = [other_forms(devices, in_total=each) for each in (True, False)]
-        quiet = silent(facts, policy.mdevs), untyped(facts, policy), shown(facts, policy)
+        quiet = silent(facts, policy.mdevs), *reversed(shown(facts, policy))
         odd = undecided_units(facts.devices), odd_sentences(facts, policy), present(facts), str(facts.devices)
         parts = (waiting, withdrawn(policy, standing), slots, forms, quiet, odd)
         below = inherit(devices, standing), inherit(devices, self.former(devices))

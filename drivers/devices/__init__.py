@@ -77,7 +77,8 @@ def _unused_rules(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
             for rule in policy.rules
             if rule.number not in used
         ),
-        *((*left_to_neutron(ruled), *of_the_host(ruled)) if policy.report else ()),
+        *left_to_neutron(ruled),
+        *of_the_host(ruled),
         *(["[pci] device_spec has no effect without report_in_placement = true"] if ignored else ()),
     )
 

@@ -48,15 +48,22 @@ class Ruled:
 
     functions: Mapping[PciAddress, PciFunction]
     rules: Mapping[PciAddress, DeviceRule]  # without functions that no guest can be given
+    offered: Mapping[PciAddress, DeviceRule]  # the same; none where no device is reported
+    hidden: Mapping[PciAddress, DeviceRule]  # of VFs that would be offered if their card showed a serial number now
 
     @property
     def groups(self) -> dict[PciAddress, list[Match]]:
-        """The functions that have a rule and a class, by the address of their PF, else by their own."""
+        """The functions that are offered and have a class, by the address of their PF, else by their own."""
         found: dict[PciAddress, list[Match]] = {}
-        for address, rule in sorted(self.rules.items()):
+        for address, rule in sorted(self.offered.items()):
             if match := by_rule(self.functions[address], rule):
                 found.setdefault(match.function.counted_on, []).append(match)
         return found
+
+    @property
+    def fitting(self) -> dict[PciAddress, list[Match]]:
+        """The groups without what is left to Neutron, whose rules do not fit the others of their card."""
+        return {address: _fitting(address, matched) for address, matched in self.groups.items()}
 
 
 def find_rules(devices: Devices, policy: DevicePolicy) -> Ruled:
@@ -64,7 +71,7 @@ def find_rules(devices: Devices, policy: DevicePolicy) -> Ruled:
     Return the functions of a host with their rules.
 
     A rule with ``remote_managed`` matches only what has a serial number, or whose PF has one: Neutron finds the card by
-    it (nova/pci/devspec.py).
+    it (nova/pci/devspec.py). A card whose VPD cannot be read for a while shows none.
 
     Raises:
         PolicyError: such a rule matches a function that is no VF.
@@ -76,22 +83,13 @@ def find_rules(devices: Devices, policy: DevicePolicy) -> Ruled:
             if matches(rule, function) and _card_fits(function, functions, rule, policy):
                 found[function.address] = rule
                 break
-    return Ruled(functions, found)
-
-
-def unknown_cards(ruled: Ruled, policy: DevicePolicy) -> dict[PciAddress, DeviceRule]:
-    """
-    Return the VFs that a rule with ``remote_managed`` would offer if their card showed a serial number now.
-
-    A card whose VPD cannot be read for a while shows none.
-    """
-    rules = [rule for rule in policy.rules if rule.remote_managed]
-    return {
+    hidden = {
         function.address: rule
-        for rule in reversed(rules)
-        for function in ruled.functions.values()
-        if function.pf and function.address not in ruled.rules and matches(rule, function)
+        for rule in reversed(policy.rules if policy.report else ())
+        for function in functions.values()
+        if rule.remote_managed and function.pf and function.address not in found and matches(rule, function)
     }
+    return Ruled(functions, found, offered=found if policy.report else {}, hidden=hidden)
 
 
 def beyond_nova(facts: HostFacts, policy: DevicePolicy) -> tuple[PciAddress, ...]:
@@ -158,10 +156,9 @@ def offered_together(address: PciAddress, matched: list[Match], facts: HostFacts
     Raises:
         PolicyError: the functions are such that nova refuses to offer them together, or cannot migrate live here.
     """
-    if _refusal(address, matched):
-        matched = without_neutrons(matched)
-        if refusal := _refusal(address, matched):
-            raise PolicyError(refusal)
+    matched = _fitting(address, matched)
+    if refusal := _refusal(address, matched):
+        raise PolicyError(refusal)
     _check_live(matched, facts)
     return matched
 
@@ -172,15 +169,15 @@ def left_to_neutron(ruled: Ruled) -> list[str]:
         f"{refusal}. What a rule with physical_network matches of this card is left to Neutron and is not reported, "
         f"as in nova"
         for address, matched in ruled.groups.items()
-        if (refusal := _refusal(address, matched)) and len(without_neutrons(matched)) < len(matched)
+        if (refusal := _refusal(address, matched)) and len(_fitting(address, matched)) < len(matched)
     ]
 
 
 def of_the_host(ruled: Ruled) -> list[str]:
     """Return a sentence for each rule that offers devices whose interfaces carry the host's own traffic."""
     found: dict[int, list[str]] = {}
-    for address, matched in ruled.groups.items():
-        for match in without_neutrons(matched) if _refusal(address, matched) else matched:
+    for matched in ruled.fitting.values():
+        for match in matched:
             names = ", ".join(net.name for net in match.function.links if net.carries_host_traffic)
             if match.rule and names:
                 found.setdefault(match.rule.number, []).append(f"{match.function.address} ({names})")
@@ -199,8 +196,7 @@ def offered_twice(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) ->
     What is left to Neutron does not count.
     """
     found = []
-    for address, matched in find_rules(facts.devices, policy).groups.items() if policy.report else ():
-        offered = without_neutrons(matched) if _refusal(address, matched) else matched
+    for address, offered in find_rules(facts.devices, policy).fitting.items():
         whole, parts = _forms(address, offered)
         if whole and parts and _stands_whole(whole[0], standing):
             vf = parts[0].function.address
@@ -220,9 +216,9 @@ def _stands_whole(match: Match, standing: BySuffix) -> bool:
     return total_of(own.provider.inventories, name) == 1
 
 
-def without_neutrons(matched: Iterable[Match]) -> list[Match]:
-    """Return the functions whose rule names no physical network."""
-    return [match for match in matched if not match.network]
+def _fitting(address: PciAddress, matched: list[Match]) -> list[Match]:
+    """Return all functions where they can be offered together, else those whose rule names no physical network."""
+    return [match for match in matched if not match.network] if _refusal(address, matched) else matched
 
 
 def _forms(address: PciAddress, matched: list[Match]) -> tuple[list[Match], list[Match]]:

@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from drivers.by_suffix import BySuffix
-from drivers.devices.health import ills
 from drivers.devices.inventories import DeviceStock, libvirt_name, marks, short
 from drivers.devices.odd import undecided_units
+from drivers.devices.use import ills
 from drivers.facts import HostFacts, Mdev, MdevParent, PciFunction
 from drivers.pci import PciAddress
 from drivers.policy import MdevRule
@@ -139,7 +139,7 @@ def _mdev_provider(
     parent, rule, made = card.parent, card.rule, card.made
     function = functions.get(parent.address) if parent.address else None
     pf = functions.get(function.pf) if function and function.pf else None
-    why = ills(function, pf) if function else None
+    why = next(ills(function, pf), "") if function else ""
     before = reserved_by_operator_on(standing.provider(parent.name))
     kept = total if why else min(total, before.get(rule.resource_class, 0))
     stock = Inventory(total=total, max_unit=total, reserved=kept)

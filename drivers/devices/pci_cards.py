@@ -1,11 +1,10 @@
 """The stock of PCI devices: a provider for each PF or plain device; VFs are counted on their PF."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from itertools import chain
 
 from drivers.by_suffix import BySuffix
-from drivers.devices.health import ills, unseen_use
 from drivers.devices.inventories import DeviceStock, marks, nova_name, short
 from drivers.devices.match import (
     Match,
@@ -15,9 +14,8 @@ from drivers.devices.match import (
     offered_together,
     rule_text,
     traits_of,
-    unknown_cards,
 )
-from drivers.devices.ports import functions_by_interface, passed_through, unbooked
+from drivers.devices.use import Use, unfit, use_of
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts, PciFunction
 from drivers.pci import PciAddress
@@ -29,20 +27,8 @@ from reportclient.reserve import reserved_by_operator_on
 from reportclient.tree import Inventory, ObservedProvider
 
 IN_A_PORT = "a guest has it through a port of Neutron, for which nova allocates nothing"
-SHARED = "a guest has its interface by macvtap"
 NEUTRONS = ":NIC Switch agent:"  # between the names of the host and of the interface (neutron_lib.placement)
 EGRESS, INGRESS = "NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC"
-
-
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """What guests, running or not, have of the host's functions."""
-
-    held: frozenset[PciAddress]  # by <hostdev> and <interface type='hostdev'>: their drivers are away from the host
-    given: frozenset[PciAddress]  # those, and the functions of interfaces that guests have whole
-    shared: frozenset[PciAddress]  # functions of interfaces that guests have by macvtap, but not whole
-    divided: frozenset[PciAddress | None]  # mediated devices exist on them, offered or not
-    unbooked: frozenset[PciAddress]  # as the function of this name
 
 
 def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> list[DeviceStock]:
@@ -56,14 +42,13 @@ def pci_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> lis
         _refuse_turning_off(standing)
     ruled = find_rules(facts.devices, policy)
     functions = ruled.functions
-    hidden = unknown_cards(ruled, policy) if policy.report else {}
-    spoken_of = {functions[address].counted_on for address in (*ruled.rules, *hidden)} | _perhaps_ruled(facts, policy)
-    groups = ruled.groups if policy.report else {}
+    spoken_of = _perhaps_ruled(facts, policy).union(functions[at].counted_on for at in (*ruled.rules, *ruled.hidden))
+    groups = ruled.groups
     for function in facts.devices.functions:
         if match := by_itself(function, functions, spoken_of, policy):
             groups.setdefault(function.counted_on, []).append(match)
     together = {address: offered_together(address, matched, facts) for address, matched in sorted(groups.items())}
-    use = _use_of(facts, chain.from_iterable(together.values()))
+    use = use_of(facts, chain.from_iterable(together.values()))
     return [
         _pci_provider(address, matched, functions, use, policy, standing)
         for address, matched in together.items()
@@ -75,13 +60,13 @@ def _pci_provider(
     address: PciAddress,
     matched: list[Match],
     functions: Mapping[PciAddress, PciFunction],
-    use: _Use,
+    use: Use,
     policy: DevicePolicy,
     standing: BySuffix,
 ) -> DeviceStock:
     suffix = nova_name(str(address))
     owner = functions.get(address, matched[0].function)
-    sick = _sick_of(matched, functions.get(address), use)
+    sick = unfit(matched, functions.get(address), use)
     away = {one.address: IN_A_PORT for match in matched if (one := match.function).address in use.unbooked} | sick
     stands = standing.provider(suffix)
     before = reserved_by_operator_on(stands) | _used_for_good(matched, use.held)
@@ -117,59 +102,11 @@ def _pci_provider(
     )
 
 
-def _sick_of(matched: list[Match], pf: PciFunction | None, use: _Use) -> dict[PciAddress, str]:
-    """Return why no guest can get these functions of a provider, by address; without those that guests can get."""
-    return {
-        match.function.address: why
-        for match in matched
-        if (
-            why := _in_use(match.function, use)
-            or _in_use_unruled(match, matched, use)
-            or ills(match.function, pf, unruled=match.rule is None)
-        )
-    }
-
-
 def _perhaps_ruled(facts: HostFacts, policy: DevicePolicy) -> frozenset[PciAddress | None]:
     """Return the cards with a VF that is odd, and that a rule would match if it were like another VF of its card."""
     alike = {one.pf: one for one in facts.devices.functions if one.pf}
     odd = (replace(alike[one.pf], address=one.address) for one in facts.devices.odd if one.address and one.pf in alike)
     return frozenset(one.pf for one in odd if any(matches(rule, one) for rule in policy.rules))
-
-
-def _use_of(facts: HostFacts, matched: Iterable[Match]) -> _Use:
-    held = frozenset[PciAddress]().union(*(guest.devices.pci for guest in facts.guests))
-    functions = functions_by_interface(facts)
-    parents = {mdev.parent for mdev in facts.devices.mdevs}
-    return _Use(
-        held=held,
-        given=held.union(*(passed_through(guest, functions) for guest in facts.guests)),
-        shared=frozenset(functions[name] for one in facts.guests for name in one.devices.shared & functions.keys()),
-        divided=frozenset(one.address for one in facts.devices.mdev_parents if one.name in parents),
-        unbooked=unbooked(facts, matched),
-    )
-
-
-def _in_use(function: PciFunction, use: _Use) -> str | None:
-    """Return why a function cannot be offered, as it is in use in another form; None when it is not."""
-    parts = {function.address, *function.vfs}
-    if made := sorted(parts & use.divided):
-        return f"mediated devices exist on {made[0]}"
-    if taken := sorted(use.given & frozenset(function.vfs)):
-        return f"a guest has its VF {taken[0]}"
-    return f"a guest has its PF {function.pf}" if function.pf in use.held else None
-
-
-def _in_use_unruled(match: Match, matched: Iterable[Match], use: _Use) -> str | None:
-    """
-    Return how guests share a function, or the host may use it; None where nothing says so, or a rule offers it.
-
-    ``matched`` is all that its provider offers.
-    """
-    address = match.function.address
-    if match.rule or address in use.given:
-        return None
-    return SHARED if address in use.shared else unseen_use(match.function, (one.function for one in matched))
 
 
 def _hardware(address: PciAddress, matched: list[Match]) -> frozenset[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from drivers.by_suffix import BySuffix
 from drivers.devices.inventories import libvirt_name, nova_name
-from drivers.devices.match import by_rule, find_rules, unknown_cards
+from drivers.devices.match import by_rule, find_rules
 from drivers.devices.mdev import rule_for, rule_of
 from drivers.facts import HostFacts, MdevParent, OddDevice
 from drivers.policy import DevicePolicy, MdevRule
@@ -20,15 +20,12 @@ def silent_devices(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -
     without a driver that had mediated devices. A missing file differs from a file with 0: the driver may come back.
     """
     ruled = find_rules(facts.devices, policy)
-    offered = ruled.rules if policy.report else {}
-    mute = dict.fromkeys(
-        unknown_cards(ruled, policy) if policy.report else (), "its card does not show its serial number"
-    )
-    for address, rule in offered.items():
+    groups = ruled.groups
+    mute = dict.fromkeys(ruled.hidden, "its card does not show its serial number")
+    for address, rule in ruled.offered.items():
         function = ruled.functions[address]
         if rule.class_attribute and not function.is_pf and rule.class_attribute not in dict(function.attributes):
             mute[address] = "its driver does not show its type"
-    groups = ruled.groups if policy.report else {}
     found = []
     for address, why in sorted(mute.items()):
         function = ruled.functions[address]
@@ -52,33 +49,22 @@ def _stock(suffix: str, standing: BySuffix) -> Counter[str]:
     return Counter({name: stock[name].total for name in device_classes(stock)})
 
 
-def untyped(facts: HostFacts, policy: DevicePolicy) -> frozenset[str]:
+def shown(facts: HostFacts, policy: DevicePolicy) -> tuple[dict[str, int], frozenset[str]]:
     """
-    Return the suffixes of the providers of cards with VFs whose driver says that they have no type.
+    Return how many VFs each card shows, offered or not, by the suffix of its provider; and which cards have no type.
 
-    After a boot such VFs wait for the unit that sets their types; at any other time a person took the types away.
-    """
-    ruled = find_rules(facts.devices, policy)
-    return frozenset(
-        nova_name(str(one.counted_on))
-        for address, rule in ruled.rules.items()
-        for one in (ruled.functions[address],)
-        if rule.class_attribute in dict(one.attributes) and by_rule(one, rule) is None
-    )
-
-
-def shown(facts: HostFacts, policy: DevicePolicy) -> dict[str, int]:
-    """
-    Return how many VFs each card shows, whether they are offered or not, by the suffix of its provider.
-
-    VFs whose class comes from a file that is missing, or that names no type, are not counted.
+    VFs whose class comes from a file that is missing, or that names no type, are not counted. Of the second value are
+    the cards with VFs whose driver says that they have no type: after a boot these wait for the unit that sets it; at
+    any other time a person took the types away.
     """
     ruled = find_rules(facts.devices, policy)
-    mute = {address for address, rule in ruled.rules.items() if not by_rule(ruled.functions[address], rule)}
-    speaking = ruled.functions.keys() - mute
-    return {
+    mute = {ruled.functions[at]: rule for at, rule in ruled.rules.items() if not by_rule(ruled.functions[at], rule)}
+    speaking = ruled.functions.keys() - {one.address for one in mute}
+    counts = {
         nova_name(str(one.address)): len(speaking.intersection(one.vfs)) for one in facts.devices.functions if one.vfs
     }
+    untyped = (one.counted_on for one, rule in mute.items() if rule.class_attribute in dict(one.attributes))
+    return counts, frozenset(nova_name(str(address)) for address in untyped)
 
 
 def silent(facts: HostFacts, rules: Iterable[MdevRule]) -> frozenset[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from drivers.cells import cpus_by_cell, page_mib, small_page_kib
 from drivers.devices.inventories import DeviceStock
 from drivers.devices.match import PHYSNET
-from drivers.devices.ports import functions_by_interface, passed_through
+from drivers.devices.use import functions_by_interface, passed_through
 from drivers.facts import Guest, GuestMemory, HostFacts, NumaCell
 from drivers.host.parse import format_cpu_set
 from drivers.libvirt.host_inventories import DEDICATED_OPTION, guest_cpus

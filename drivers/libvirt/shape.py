@@ -16,11 +16,10 @@ from drivers.cells import (
     reserved_mib,
 )
 from drivers.devices import device_stock, idle_devices
-from drivers.devices.away import away, withdrawn
 from drivers.devices.inventories import RULE, DeviceStock, inherit, marks, other_forms, short
 from drivers.devices.match import OF_DEVICES, offered_twice
-from drivers.devices.odd import odd_sentences, set_apart, undecided_slots, undecided_units
-from drivers.devices.silence import shown, silent, silent_devices, untyped
+from drivers.devices.odd import away, odd_sentences, set_apart, undecided_slots, undecided_units, withdrawn
+from drivers.devices.silence import shown, silent, silent_devices
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts
 from drivers.host.parse import format_cpu_set
@@ -152,11 +151,12 @@ def _held(
     named = partial(_named, facts.hostname)
     here = {name for device in devices for name in device.inventories}
     odd_slots = undecided_slots(facts, policy.devices, standing, flat=flat)
+    counts, untyped = shown(facts, policy.devices)
     backing = Backing(
         elsewhere=frozenset(map(named, other_forms(devices, in_total=flat))),
         silent=frozenset(map(named, silent(facts, policy.devices.mdevs))),
-        untyped=frozenset(map(named, untyped(facts, policy.devices))),
-        shown={named(suffix): count for suffix, count in shown(facts, policy.devices).items()},
+        untyped=frozenset(map(named, untyped)),
+        shown={named(suffix): count for suffix, count in counts.items()},
         away=frozenset() if flat else frozenset(away(policy.devices, standing, here)),
         withdrawn=withdrawn(policy.devices, standing),
         odd=OddStock(

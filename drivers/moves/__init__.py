@@ -13,8 +13,7 @@ from collections.abc import Collection, Mapping
 from drivers.moves.classes import Classes
 from drivers.moves.places import Places, room_after
 from drivers.moves.question import Change, Question
-from drivers.packing import Load, pack
-from drivers.parcels import Parcel, amounts, assemble
+from drivers.parcels import Load, Parcel, amounts, assemble, pack
 from reportclient.allocations import Allocation, Holdings, Move, Observed
 from reportclient.errors import Unplaceable
 from reportclient.names import CPUS

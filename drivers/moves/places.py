@@ -9,8 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from drivers.moves.question import Question, Word, named
-from drivers.packing import Demand, Load, most_of
-from drivers.parcels import Parcel, Slot, deal, staying
+from drivers.parcels import Demand, Load, Parcel, Slot, deal, most_of, staying
 from reportclient.allocations import usages
 from reportclient.errors import few
 from reportclient.names import CPUS

@@ -8,7 +8,7 @@ import pytest
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, ROOT, OneHost
 from drivers.by_suffix import BySuffix
-from drivers.devices.away import away
+from drivers.devices.odd import away
 from drivers.facts import NetDevice
 from drivers.libvirt.host_inventories import reserved_cells_text
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, Policy, RuleNetwork

@@ -12,7 +12,7 @@ from drivers.by_suffix import BySuffix
 from drivers.devices import device_stock, present
 from drivers.devices import idle_devices as idle
 from drivers.devices.inventories import DeviceStock
-from drivers.devices.match import Ruled, unknown_cards
+from drivers.devices.match import find_rules
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts, Mdev, MdevParent, MdevType, NetDevice, PciIds, SevKernel, Tenant, Versions
 from drivers.libvirt.shape import shape
@@ -784,11 +784,9 @@ def test_a_listed_card_that_cannot_make_its_type_is_told_with_those_that_can() -
     )
 
 
-def test_unknown_cards_are_those_of_vfs_that_a_remote_managed_rule_is_about_and_no_other_has() -> None:
+def test_hidden_are_vfs_that_a_remote_managed_rule_is_about_and_no_other_has() -> None:
     pf, vf, other = card("0000:81:00.0", 2)
-    functions = {one.address: one for one in (pf, vf, other)}
     remote, usual = (DeviceRule(number=n, product_id="1515", remote_managed=n == 1) for n in (1, 2))
+    found = [find_rules(host(pf, vf, other).devices, rules(*each)).hidden for each in ((remote,), (remote, usual))]
 
-    assert unknown_cards(Ruled(functions, {}), rules(remote, usual)) == {vf.address: remote, other.address: remote}
-    assert unknown_cards(Ruled(functions, {vf.address: usual}), rules(remote)) == {other.address: remote}
-    assert unknown_cards(Ruled(functions, {}), rules(usual)) == {}
+    assert found == [{vf.address: remote, other.address: remote}, {}]

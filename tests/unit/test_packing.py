@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.packing import Demand, pack
-from drivers.parcels import Parcel
+from drivers.parcels import Demand, Parcel, pack
 from reportclient.tree import Inventory
 
 STEPS, LEAST, MOST = ({name: 3} for name in ("step_size", "min_unit", "max_unit"))

@@ -15,7 +15,7 @@ from agent.sync.decide.shaped import Shaped, Standing
 from agent.sync.decide.view import Shaper, Unread, View
 from agent.sync.outcome import Condition
 from drivers.facts import DiskUnread, PoolSpace
-from drivers.packing import most_of
+from drivers.parcels import most_of
 from drivers.policy import FOUND
 from drivers.pools import REPORTED_BY, SHARER, aggregate_of, pool_name, pool_uuid
 from reportclient.allocations import Allocation, Consumer, Move
