@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.connect.senders import PASS_S
 from agent.errors import StateError
-from agent.state.files import read_whole, replace_file
+from agent.state.files import read_state, replace_file
 from agent.sync.decide.features.boot import AWAITED
 from agent.sync.outcome import Condition, Status
 from reportclient.json_text import decode_as, encode
@@ -149,7 +149,7 @@ def read_status(directory: Path) -> ServiceStatus:
     """
     path = directory / _NAME
     try:
-        record = json.loads(read_whole(path))
+        record = json.loads(read_state(path))
         if record["format"] != _FORMAT:
             raise ValueError("another format")
         return decode_as(ServiceStatus, {**record, "process": record})
@@ -158,7 +158,5 @@ def read_status(directory: Path) -> ServiceStatus:
             f"there is no {path}: the service never ran with this state directory: start the service, or name its "
             f"configuration with --config-file"
         ) from error
-    except OSError as error:
-        raise StateError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise StateError(f"{path} is not a status file of this version: restart the service") from error

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from agent.state.files import seal, unseal
 from reportclient.json_text import decode_as, encode
@@ -14,8 +13,9 @@ from reportclient.payload import decode_observed, encode_observed
 from reportclient.tree import ObservedTree
 
 _FORMAT = 2
-URL = re.compile(r"https?://\S+", re.IGNORECASE)
-DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+_URL = re.compile(  # with scheme and host, and with the path, each without what may be left out
+    r"(?:(http://[^/\s]*?)(?::80)?|(https://[^/\s]*?)(?::443)?)(?=/|\s|$)(\S*?)/*(?=\s|$)", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +82,4 @@ def same_place(one: str, other: str) -> bool:
 
 
 def _plain(name: str) -> str:
-    return URL.sub(lambda found: _plain_url(found[0]), name)
-
-
-def _plain_url(text: str) -> str:
-    try:
-        url = urlsplit(text)
-    except ValueError:  # brackets that hold no address: compare the text as it is
-        return text
-    netloc = url.netloc.lower().removesuffix(DEFAULT_PORTS[url.scheme]).removesuffix(":")
-    return urlunsplit(url._replace(netloc=netloc, path=url.path.rstrip("/")))
+    return _URL.sub(lambda found: (found[1] or found[2]).lower() + found[3], name)
