@@ -8,9 +8,9 @@ for, a consumer that another service owns. A finding about one consumer hides no
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from agent.allocations.decide.sets import INSTANCE, added, begin, replace_set, settled
-from agent.audit.decide.exchanges import joined_exchanges
 from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows, of_each_row
 from agent.audit.decide.providers import audit_providers
 from agent.audit.decide.snapshot import Snapshot
@@ -25,7 +25,7 @@ from agent.audit.decide.unknown_consumers import (
     why_undecided,
 )
 from agent.nova.answers import FINISHED, NovaMigration
-from reportclient.allocations import Consumer, GuestState
+from reportclient.allocations import Consumer, GuestState, usages
 from reportclient.names import NO_DEVICES
 from reportclient.plan import Rewrite
 
@@ -33,7 +33,7 @@ from reportclient.plan import Rewrite
 def find_all(snapshot: Snapshot) -> tuple[Finding, ...]:
     """Return all findings, those of consumers first; ``snapshot.consumers`` must cover ``suspects(snapshot)``."""
     return (
-        *joined_exchanges(snapshot, _audit_guests(snapshot)),
+        *_joined_exchanges(snapshot, _audit_guests(snapshot)),
         *audit_strangers(snapshot),
         *audit_providers(snapshot),
     )
@@ -252,3 +252,60 @@ def _claim_again(
     claim = Rewrite.of(consumer, after) if consumer else begin(uuid, project, user, INSTANCE, after)
     text = f"set the allocations of guest {uuid} of project {project} and user {user} to what the guest really has"
     return Repair(text=text, rewrites=(claim,))
+
+
+def _joined_exchanges(snapshot: Snapshot, found: list[Finding]) -> list[Finding]:
+    """
+    Return the findings with one repair for all guests of a ring, in which each waits for room that another one takes.
+
+    One repair alone would find no room. Placement writes several consumers at once, and looks for room after all of
+    them: POST /allocations.
+    """
+    last = {str(one.consumer): one for one in found}  # of a guest with wrong amounts, one of those that share a repair
+    waits = _waits(snapshot, {uuid: one.repair.rewrites[0] for uuid, one in last.items() if one.repair})
+    reach = {uuid: _reachable(uuid, waits) for uuid in waits}
+    rings = {uuid: [last[other] for other in sorted(reach[uuid]) if uuid in reach[other]] for uuid in waits}
+    wrong = (Kind.WRONG_PROVIDER, Kind.WRONG_AMOUNT)
+    return [_with_ring(one, rings.get(str(one.consumer), []) if one.kind in wrong else []) for one in found]
+
+
+def _waits(snapshot: Snapshot, rewrites: Mapping[str, Rewrite]) -> dict[str, set[str]]:
+    """Return, by consumer, the consumers that leave a slot for which the consumer has no room."""
+    used, waits = usages(snapshot.allocations), dict[str, set[str]]()
+    changes = {uuid: changed_rows(one, snapshot.names) for uuid, one in rewrites.items()}
+    for uuid, rows in changes.items():
+        full = {
+            (place, name)
+            for (place, name), (after, before) in rows.items()
+            if after > before
+            and used.get((place, name), 0) + after - before
+            > snapshot.tree.by_name[place].provider.inventories[name].capacity
+        }
+        waits[uuid] = {
+            other
+            for other, theirs in changes.items()
+            if any(after < before for row, (after, before) in theirs.items() if row in full)
+        }
+    return waits
+
+
+def _reachable(uuid: str, waits: Mapping[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    following = {uuid}
+    while following := {other for one in following for other in waits[one]} - found:
+        found |= following
+    return found
+
+
+def _with_ring(finding: Finding, ring: list[Finding]) -> Finding:
+    """Return the finding with the repair of all guests of its ring; as it is where it is in none."""
+    repairs = [one.repair for one in ring if one.repair]
+    if not repairs:
+        return finding
+    guests = ", ".join(str(one.consumer) for one in ring)
+    repair = Repair(
+        text=f"set the allocations of guests {guests} to what they really have, at once, as each has the other's place",
+        rewrites=tuple(each for one in repairs for each in one.rewrites),
+        misplaced=all(one.misplaced for one in repairs),
+    )
+    return replace(finding, repair=repair, safe=all(one.safe for one in ring))
