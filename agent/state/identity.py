@@ -53,25 +53,16 @@ def parse_identity(text: str, source: str) -> str:
         ) from error
 
 
-def create_identity(folder: Path) -> str:
+def keep_identity(folder: Path, identity: str | None = None) -> str:
     """
-    Make a new identity and write it into ``folder``; the file is whole on disk when this returns.
+    Write an identity, by default a new one, into ``folder``, which has none, and return it.
+
+    The file is whole on disk when this returns.
 
     Raises:
-        StateError: the file cannot be written, or another process made one meanwhile.
+        StateError: the file cannot be written, or there is one, as another process made it meanwhile.
     """
-    identity = str(uuid.uuid4())
-    keep_identity(folder, identity)
-    return identity
-
-
-def keep_identity(folder: Path, identity: str) -> None:
-    """
-    Write an identity into ``folder``, which has none; the file is whole on disk when this returns.
-
-    Raises:
-        StateError: the file cannot be written, or there is one.
-    """
+    identity = identity or str(uuid.uuid4())
     path, temporary = folder / FILE, folder / f".{FILE}.{os.getpid()}"
     with owners_rights(folder):
         try:
@@ -86,6 +77,7 @@ def keep_identity(folder: Path, identity: str) -> None:
             raise StateError(f"cannot write {path}, this host's identity: {error.strerror}{nowhere}") from error
         finally:
             temporary.unlink(missing_ok=True)
+    return identity
 
 
 def planned_identity(hostname: str) -> str:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TypeVar
 
-from agent.state.identity import create_identity, read_identity
+from agent.state.identity import keep_identity, read_identity
 from agent.state.locks import locked
 from agent.state.memory import NodeState
 from agent.sync.decide.beside import against_root
@@ -167,7 +167,7 @@ def _own_identity(node: ComputeNode) -> str | None:
     if identity is None and (standing := node.client.find(node.name)):
         raise node.unlike(standing, None)
     novas = node.settings.beside_nova or node.settings.audits_only
-    return identity if identity or novas else create_identity(folders[0])
+    return identity if identity or novas else keep_identity(folders[0])
 
 
 def _refuse(node: ComputeNode, draft: Draft, verdict: Verdict, status: Status) -> Outcome:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from agent.errors import StateError
 from agent.state.files import unseal
-from agent.state.identity import create_identity, parse_identity, planned_identity, read_identity
+from agent.state.identity import keep_identity, parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
 from agent.state.memory import NodeState, encode_state
 from agent.state.node_file import StateFile
@@ -111,12 +111,12 @@ def test_only_one_process_writes_at_a_time(tmp_path: Path) -> None:
 
 
 def test_an_identity_is_made_once_whole_and_read_again(tmp_path: Path) -> None:
-    identity = create_identity(tmp_path / "state")
+    identity = keep_identity(tmp_path / "state")
 
     assert read_identity([tmp_path / "elsewhere", tmp_path / "state"]) == identity == str(uuid.UUID(identity))
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["compute_id"]
     with pytest.raises(StateError, match="File exists"):
-        create_identity(tmp_path / "state")
+        keep_identity(tmp_path / "state")
 
 
 def test_no_identity_is_none_and_one_for_a_plan_is_always_the_same(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_broken_identity_is_refused_with_its_file(tmp_path: Path, text: str) -
 
 def test_two_identities_that_disagree_are_refused_with_both_files(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        create_identity(tmp_path / name)
+        keep_identity(tmp_path / name)
 
     with pytest.raises(StateError, match=r"compute_id files disagree: .*/a/compute_id .*/b/compute_id"):
         read_identity([tmp_path / "a", tmp_path / "b"])
