@@ -98,24 +98,18 @@ def witness(
         findings=tuple(one for one in findings if sightings[one.key].looks),
         young=tuple(sorted(young)),
         early=early,
-        memory=_to_remember(node, snapshot, generations, sightings),
+        memory=AuditMemory(
+            where=node.where,
+            generations=generations,
+            names=snapshot.names,
+            allocations=snapshot.allocations,
+            sightings=sightings,
+        ),
         clock=noted,
         before=memory,
         consumers=dict(snapshot.consumers),
         names=survey.names,
         silence=snapshot.nova.silence,
-    )
-
-
-def _to_remember(
-    node: ComputeNode, snapshot: Snapshot, generations: Mapping[str, int], sightings: Mapping[str, Sighting]
-) -> AuditMemory:
-    return AuditMemory(
-        where=node.where,
-        generations=generations,
-        names={one.uuid: one.name for one in snapshot.tree},
-        allocations=snapshot.allocations,
-        sightings=sightings,
     )
 
 

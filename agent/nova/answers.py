@@ -80,34 +80,19 @@ class NovaRecord:
 
 
 def parse_host(body: Mapping[str, Any]) -> str:
-    """
-    Return nova's name of the host of a hypervisor.
-
-    Raises:
-        KeyError, TypeError, ValueError: the body is no answer of nova about a hypervisor.
-    """
+    """Return nova's name of the host of a hypervisor; KeyError, TypeError, ValueError: it is no answer about one."""
     return _text(body["hypervisor"]["service"]["host"])
 
 
 def parse_server(record: Mapping[str, Any]) -> NovaServer:
-    """
-    Return a server; ``record`` is an element of a listing, or the answer about one server.
-
-    Raises:
-        KeyError, TypeError, ValueError: the record is no server.
-    """
+    """Return a server, of a listing or of the answer about one; KeyError, TypeError, ValueError: it is no server."""
     return NovaServer(
         uuid=_text(record["id"]), status=_text(record["status"]), host=record.get(HOST), task=record.get(TASK)
     )
 
 
 def parse_migration(record: Mapping[str, Any]) -> NovaMigration:
-    """
-    Return a migration.
-
-    Raises:
-        KeyError, TypeError, ValueError: the record is no migration with a uuid.
-    """
+    """Return a migration; KeyError, TypeError, ValueError: it is no migration with a uuid."""
     return NovaMigration(
         uuid=_text(record["uuid"]), status=_text(record["status"]), server=_text(record["instance_uuid"])
     )

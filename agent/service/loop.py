@@ -15,7 +15,6 @@ from agent.errors import ConfigError, StateError
 from agent.service.pace import Pace, WakeUps
 from agent.service.reporting import Reporter
 from agent.service.rounds import RoundResult, Rounds
-from agent.service.status import ServiceStatus
 from agent.service.systemd import Notifier, handled
 from agent.settings.log import set_up_log
 from agent.settings.read import Settings
@@ -62,11 +61,6 @@ class Daemon:
         self._reloading = True
         self._wake_ups.interrupt()
 
-    @property
-    def status(self) -> ServiceStatus:
-        """The status as of the last pass."""
-        return self._reporter.status
-
     def run(self) -> None:
         """
         Take passes until ``stop`` is called.
@@ -85,7 +79,7 @@ class Daemon:
             finally:
                 self._passes.close_host()
             self._reporter.notifier.stopping()
-            LOG.info("stopped passes=%d", self.status.passes)
+            LOG.info("stopped passes=%d", self._reporter.status.passes)
 
     def _loop(self) -> None:
         LOG.info("the first pass comes in %.0f s", max(0.0, self._pace.rhythm.due - time.monotonic()))
@@ -161,7 +155,7 @@ class Daemon:
         self._reporter.reloaded(self._settings, reason)
         self._pace.restart(self._settings)
         self._reopen_log()
-        self._reporter.notifier.ready(self.status.sentence())
+        self._reporter.notifier.ready(self._reporter.status.sentence())
 
     def _reopen_log(self) -> None:
         reason = ""
