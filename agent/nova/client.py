@@ -11,9 +11,9 @@ leaves something out without an error, and how they are noticed:
   host; a server of another cell is looked up by its uuid, which is an error while its cell is away.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 from agent.nova.answers import (
@@ -35,6 +35,10 @@ _PAGES = 1000  # a listing that does not end is no listing of nova
 RIGHTS = "docs/allocations.md lists the rights that the user in [nova] needs"
 _OWN = {400: "badRequest", 404: "itemNotFound"}  # the key of nova's own refusals; a proxy's have none
 _FORM = (KeyError, TypeError, ValueError, AttributeError)
+_LISTINGS: Mapping[str, tuple[str, Callable[[Any], NovaServer | NovaMigration]]] = {
+    "servers": ("/servers/detail", parse_server),
+    "migrations": ("/os-migrations", parse_migration),
+}
 
 
 class NovaSilent(Exception):
@@ -65,8 +69,9 @@ class NovaClient:
         unknown: set[str] = set()
         try:
             known = replace(known, host=self._host(root_uuid), servers=servers, migrations=migrations)
-            servers.update(self._servers(known.host))
-            migrations.update(self._migrations(known.host))
+            servers.update({one.uuid: one for one in self._servers(known.host)})
+            moves = self._listed("migrations", {"host": known.host, "limit": str(PAGE)})
+            migrations.update({one.uuid: one for one in moves})
             for uuid in sorted(known.asked - servers.keys() - migrations.keys()):
                 match self._one(uuid):
                     case NovaServer() as server:
@@ -109,31 +114,23 @@ class NovaClient:
             )
         return name
 
-    def _servers(self, host: str) -> Iterator[tuple[str, NovaServer]]:
-        query = {"all_tenants": "1", "host": host, "limit": str(PAGE)}
-        for record in self._pages("/servers/detail", "servers", query):
-            server = self._parsed("/servers/detail", parse_server, record)
+    def _servers(self, host: str) -> Iterator[NovaServer]:
+        for server in self._listed("servers", {"all_tenants": "1", "host": host, "limit": str(PAGE)}):
             if server.host != host:
                 raise NovaSilent(
                     f"{self.where} does not list the servers of host {host} alone, or does not show {HOST}: {RIGHTS}"
                 )
-            yield server.uuid, server
-
-    def _migrations(self, host: str) -> Iterator[tuple[str, NovaMigration]]:
-        for record in self._pages("/os-migrations", "migrations", {"host": host, "limit": str(PAGE)}):
-            migration = self._parsed("/os-migrations", parse_migration, record)
-            yield migration.uuid, migration
+            yield server
 
     def _one(self, uuid: str) -> NovaServer | NovaMigration | None:
         """Ask for one consumer that is in neither listing of the host; None: nova does not know it."""
         path = f"/servers/{uuid}"
         status, body = self._get(path, 404)
         if status == 200:
-            server: NovaServer = self._parsed(path, lambda found: parse_server(found["server"]), body)
-            return replace(server, uuid=uuid)
-        query = {"all_tenants": "1", "uuid": uuid, "limit": "2"}
-        for record in self._page("/servers/detail", "servers", query)[0]:
-            server = self._parsed("/servers/detail", parse_server, record)
+            known: NovaServer = self._parsed(path, lambda found: parse_server(found["server"]), body)
+            return replace(known, uuid=uuid)
+        listed: Iterator[NovaServer] = self._listed("servers", {"all_tenants": "1", "uuid": uuid, "limit": "2"})
+        for server in listed:
             if server.uuid != uuid:
                 raise NovaSilent(f"{self.where} ignores the filter uuid of a listing of servers: {RIGHTS}")
             return server
@@ -141,32 +138,24 @@ class NovaClient:
         status, _ = self._get(f"/os-migrations?{urlencode({'limit': '1', 'marker': uuid})}", 400)
         return None if status == 400 else NovaMigration(uuid=uuid, status="unknown", server="")
 
-    def _pages(self, path: str, part: str, query: dict[str, str]) -> Iterator[Any]:
+    def _listed(self, part: Literal["servers", "migrations"], query: dict[str, str]) -> Iterator[Any]:
         """
-        Yield all records of a listing.
+        Yield all servers, or migrations, of a listing.
 
         Servers are listed until no further page is named. Nova takes hidden migrations out of a page after it was cut,
         and names no further page then: migrations are listed until a page is empty.
         """
-        key = "id" if part == "servers" else "uuid"
+        path, parse = _LISTINGS[part]
         for _ in range(_PAGES):
-            records, more = self._page(path, part, query)
-            yield from records
-            if not records or not (more or part == "migrations"):
+            _, body = self._get(f"{path}?{urlencode(query)}")
+            found = self._parsed(path, lambda body: [parse(one) for one in body[part]], body)
+            yield from found
+            if not found or not (body.get(NEXT) or part == "migrations"):
                 return
-            marker = self._parsed(path, lambda last: last[key], records[-1])
-            if marker == query.get("marker"):
+            if found[-1].uuid == query.get("marker"):
                 break
-            query = {**query, "marker": str(marker)}
+            query = {**query, "marker": found[-1].uuid}
         raise NovaSilent(f"{self.where} lists {part} without an end: see nova's log")
-
-    def _page(self, path: str, part: str, query: dict[str, str]) -> tuple[list[Any], bool]:
-        """Return one page of a listing, and whether nova names a further one."""
-        _, body = self._get(f"{path}?{urlencode(query)}")
-        records = self._parsed(path, lambda found: found[part], body)
-        if not isinstance(records, list):
-            raise self._strange(path, f"{part} is no list")
-        return records, bool(body.get(NEXT))
 
     def _parsed(self, path: str, parse: Any, body: Any) -> Any:
         try:
