@@ -72,13 +72,13 @@ class Daemon:
         with serving(self._settings.folders.state):
             self._reporter.serve_metrics()
             _warn_of_slips(self._settings)
-            self._reporter.notifier.ready("starting")
+            self._reporter.notifier.tell(READY=1, STATUS="starting")
             self._reporter.publish(self._settings.service.start_spread_s)
             try:
                 self._loop()
             finally:
                 self._passes.close_host()
-            self._reporter.notifier.stopping()
+            self._reporter.notifier.tell(STOPPING=1, STATUS="stopping")
             LOG.info("stopped passes=%d", self._reporter.status.passes)
 
     def _loop(self) -> None:
@@ -134,7 +134,7 @@ class Daemon:
     def _reload(self) -> None:
         """Read configuration and heal policy again, and reopen logs; what cannot be read leaves the old in place."""
         self._reloading = False
-        self._reporter.notifier.reloading()
+        self._reporter.notifier.tell(RELOADING=1, MONOTONIC_USEC=time.monotonic_ns() // 1000)  # READY must follow
         reason = ""
         try:
             settings, policy = _read(self._choice)
@@ -155,7 +155,7 @@ class Daemon:
         self._reporter.reloaded(self._settings, reason)
         self._pace.restart(self._settings)
         self._reopen_log()
-        self._reporter.notifier.ready(self._reporter.status.sentence())
+        self._reporter.notifier.tell(READY=1, STATUS=self._reporter.status.sentence())
 
     def _reopen_log(self) -> None:
         reason = ""

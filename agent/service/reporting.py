@@ -160,7 +160,7 @@ class Reporter:
         No pass begins in the next ``waits_s`` seconds.
         """
         self.status = replace(self.status, written_s=time.time(), waits_s=waits_s)
-        self.notifier.status(self.status.sentence())
+        self.notifier.tell(STATUS=self.status.sentence())
         try:
             write_status(self._settings.folders.state, self.status)
             self._untold = ""

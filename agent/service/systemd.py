@@ -32,21 +32,9 @@ class Notifier:
         mine = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         self.watchdog_s = int(usec) / 1e6 if usec.isdecimal() and mine else None
 
-    def ready(self, status: str) -> None:
-        """Send that the service has started or reloaded, with one line for people."""
-        self._send(f"READY=1\nSTATUS={printable(status)}")
-
-    def reloading(self) -> None:
-        """Send that the service reads its configuration again; ``ready`` must follow."""
-        self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
-
-    def stopping(self) -> None:
-        """Send that the service stops."""
-        self._send("STOPPING=1\nSTATUS=stopping")
-
-    def status(self, text: str) -> None:
-        """Send one line for people, which ``systemctl status`` shows."""
-        self._send(f"STATUS={printable(text)}")
+    def tell(self, **variables: str | int) -> None:
+        """Send variables of sd_notify(3), such as READY, and STATUS with a line that ``systemctl status`` shows."""
+        self._send("\n".join(f"{name}={printable(str(value))}" for name, value in variables.items()))
 
     def alive(self) -> None:
         """Send to the watchdog that the service makes progress; at most once in ``OFTEN_S``, however often called."""

@@ -76,8 +76,8 @@ def test_a_status_cannot_tell_systemd_anything_else(tmp_path: Path) -> None:
         ear.bind(str(tmp_path / "ear"))
         notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "ear")})
 
-        notifier.status("degraded: gone\nMAINPID=1")
-        notifier.ready("up\nMAINPID=1")
+        notifier.tell(STATUS="degraded: gone\nMAINPID=1")
+        notifier.tell(READY=1, STATUS="up\nMAINPID=1")
 
         assert ear.recv(1000) == rb"STATUS=degraded: gone\nMAINPID=1"
         assert ear.recv(1000) == b"READY=1\nSTATUS=up" + rb"\nMAINPID=1"
@@ -159,7 +159,7 @@ def test_without_systemd_nothing_is_told_and_the_watchdog_is_its_own_process_alo
     assert Notifier({}).watchdog_s is None
     assert Notifier({"WATCHDOG_USEC": "3000000"}).watchdog_s == 3.0
     assert Notifier({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "1"}).watchdog_s is None
-    Notifier({"NOTIFY_SOCKET": "/nonexistent/socket"}).ready("up")
+    Notifier({"NOTIFY_SOCKET": "/nonexistent/socket"}).tell(READY=1, STATUS="up")
 
 
 def test_metrics_tell_the_last_pass_in_which_no_node_failed() -> None:
@@ -196,11 +196,11 @@ def test_metrics_tell_the_last_pass_in_which_no_node_failed() -> None:
 def test_a_service_manager_that_comes_back_is_told_again(tmp_path: Path) -> None:
     address = tmp_path / "notify"
     notifier = Notifier({"NOTIFY_SOCKET": str(address)})
-    notifier.status("nobody listens")
+    notifier.tell(STATUS="nobody listens")
     for text in ("one", "two"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             manager.bind(str(address))
-            notifier.status(text)
+            notifier.tell(STATUS=text)
             assert manager.recv(100) == f"STATUS={text}".encode()
         address.unlink()
 
