@@ -5,17 +5,22 @@ The main thread takes all passes and notifies systemd's watchdog; other threads 
 nothing and is tried again, with longer and longer waits in between.
 """
 
+import faulthandler
 import logging
+import signal
+import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from agent.audit.heal import HealPolicy, read_policy
 from agent.connect.choice import Choice, settings_for
 from agent.connect.tokens import forget_tokens
 from agent.errors import ConfigError, StateError
 from agent.service.pace import Pace, WakeUps
-from agent.service.reporting import Reporter
+from agent.service.reporting import Notifier, Reporter
 from agent.service.rounds import RoundResult, Rounds
-from agent.service.systemd import Notifier, handled
 from agent.settings.log import set_up_log
 from agent.settings.read import Settings
 from agent.settings.slips import slips_of_the_pen, types_left_out
@@ -26,6 +31,7 @@ from drivers.base import Event
 from drivers.errors import DiscoveryError
 
 LOG = logging.getLogger(__name__)
+STOPPING_S = 15  # for the pass that is under way at a signal; systemd and Kubernetes wait for 30
 
 
 class Daemon:
@@ -200,6 +206,40 @@ def _warn_of_slips(settings: Settings) -> None:
     values = Values(settings.apis.source)
     for slip in (*slips_of_the_pen(values), *types_left_out(values, settings.policy.devices.mdevs)):
         LOG.warning("%s", slip)
+
+
+@contextmanager
+def handled(stop: Callable[[], object], reload: Callable[[], object]) -> Iterator[None]:
+    """
+    Inside the context, a thread calls ``stop`` at SIGTERM and SIGINT, and ``reload`` at SIGHUP.
+
+    SIGUSR2 prints where each thread is on standard error, also while all of them hang.
+
+    Python runs its own signal handlers in the main thread only, which may hang in a call of a library. So all threads
+    block these signals but the one that waits for them; call it before others are started. A process that has not
+    stopped ``STOPPING_S`` after the signal prints where its threads are, and ends with 1: a pass may end anywhere
+    without harm, as each write to placement is complete in itself.
+    """
+
+    def end() -> None:
+        stop()
+        if sys.stderr:
+            faulthandler.dump_traceback_later(STOPPING_S, exit=True)
+
+    doing = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: reload}
+
+    def receive() -> None:
+        while True:
+            doing[signal.Signals(signal.sigwait(doing))]()
+
+    if sys.stderr:  # None where the descriptor is closed
+        faulthandler.register(signal.SIGUSR2)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, doing)
+    threading.Thread(target=receive, name="signals", daemon=True).start()
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def run_service(choice: Choice, verbose: int) -> None:

@@ -2,8 +2,11 @@
 
 import logging
 import os
+import socket
 import time
 import traceback
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 
@@ -13,16 +16,47 @@ from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.service.metrics import Metrics, serve
 from agent.service.rounds import RoundResult
 from agent.service.status import STUCK_S, WELL, ServiceProcess, ServiceStatus, write_status
-from agent.service.systemd import Notifier
 from agent.settings.read import Settings
 from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError, PolicyError
-from reportclient.errors import PlacementError
+from reportclient.errors import PlacementError, printable
 from reportclient.keystone import Sender
 
 LOG = logging.getLogger(__name__)
+OFTEN_S = 1.0  # shortest time between two messages to the watchdog
+_PATIENCE_S = 1.0  # for systemd to take a message
 _NAMED = 5  # unwell bare-metal nodes whose reasons the status shows
 HOST, PLACEMENT, OWN, CONFIGURATION, STORAGE = "host", "placement", "own files", "configuration", "storage"
+
+
+class Notifier:
+    """Sends to ``$NOTIFY_SOCKET``; call ``alive`` at least every ``watchdog_s`` seconds (None: no watchdog is set)."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        address = environment.get("NOTIFY_SOCKET", "")
+        self._address = f"\0{address[1:]}" if address.startswith("@") else address
+        usec = environment.get("WATCHDOG_USEC", "")
+        self._alive_s = 0.0
+        mine = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        self.watchdog_s = int(usec) / 1e6 if usec.isdecimal() and mine else None
+
+    def tell(self, **variables: str | int) -> None:
+        """Send variables of sd_notify(3), such as READY, and STATUS with a line that ``systemctl status`` shows."""
+        self._send("\n".join(f"{name}={printable(str(value))}" for name, value in variables.items()))
+
+    def alive(self) -> None:
+        """Send to the watchdog that the service makes progress; at most once in ``OFTEN_S``, however often called."""
+        if time.monotonic() - self._alive_s > OFTEN_S:
+            self._alive_s = time.monotonic()
+            self._send("WATCHDOG=1")
+
+    def _send(self, text: str) -> None:
+        if not self._address:
+            return
+        # The service works also while systemd does not take messages.
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to_systemd:
+            to_systemd.settimeout(_PATIENCE_S)
+            to_systemd.sendto(text.encode(errors="replace"), self._address)
 
 
 class Reporter:

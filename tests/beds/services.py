@@ -16,7 +16,7 @@ from pathlib import Path
 
 from agent.connect.choice import Choice
 from agent.service.loop import Daemon
-from agent.service.systemd import Notifier
+from agent.service.reporting import Notifier
 from beds.forked import PR_SET_PDEATHSIG, context, take_streams
 from beds.process import BedError, tail
 

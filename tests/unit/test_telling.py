@@ -14,10 +14,9 @@ import yaml
 
 from agent.errors import StateError
 from agent.service.metrics import Metrics
-from agent.service.reporting import Reporter
+from agent.service.reporting import Notifier, Reporter
 from agent.service.rounds import RoundResult, Stock
 from agent.service.status import ServiceProcess, ServiceStatus, SourceStatus, read_status, write_status
-from agent.service.systemd import Notifier
 from agent.settings.read import keep_in
 from agent.sync.outcome import Condition
 from beds.one_host import default_settings
