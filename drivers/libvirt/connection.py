@@ -19,9 +19,8 @@ from drivers.errors import DiscoveryError, Vanished
 from drivers.facts import CpuMap, Versions
 from drivers.host.archive import Document
 from drivers.libvirt.capabilities import Offer
-from drivers.libvirt.library import libvirt
-from drivers.libvirt.listener import Listener
-from drivers.libvirt.opening import OPENING_S, aside, event_loop, open_connection
+from drivers.libvirt.library import OPENING_S, aside, libvirt, open_connection
+from drivers.libvirt.listener import listen
 from drivers.libvirt.xml import unread
 from reportclient.errors import mask
 
@@ -71,6 +70,8 @@ class LiveConnection:
         self._opening_s = opening_s
         self._borrow = borrow
         self._open: Any = None
+        self._wake: Wake | None = None  # called for each event; None: nobody watches
+        self._ending = ExitStack()  # closes the open connection if anybody watches
 
     def hostname(self) -> str:
         """
@@ -207,21 +208,22 @@ class LiveConnection:
     @contextmanager
     def watching(self, wake: Wake) -> Iterator[None]:
         """
-        Call ``wake`` inside the block for each libvirt event of a node device or domain.
+        Call ``wake`` inside the block for each libvirt event of a node device or domain, and when a connection breaks.
 
-        A connection that breaks is opened again. All connections are closed at the end of the block.
+        The next question opens another one. The connection is closed at the end of the block.
 
         Raises:
             DiscoveryError: libvirt cannot be reached now.
         """
-        with ExitStack() as stack:
+        self._close()
+        self._wake = wake
+        try:
             with self._explained("events"):
-                event_loop().start()
-                stack.enter_context(Listener(self.uri, wake).listening())
-            try:
-                yield
-            finally:
-                self._close()
+                _ = self._libvirt
+            yield
+        finally:
+            self._wake = None
+            self._close()
 
     @property
     def _libvirt(self) -> Any:
@@ -229,8 +231,9 @@ class LiveConnection:
         if self._borrow:
             return self._use(self._borrow())
         if self._open is None:
-            event_loop().start()  # keep-alive needs the event loop
-            self._use(open_connection(self.uri, seconds=self._opening_s))
+            connection = open_connection(self.uri, seconds=self._opening_s)
+            self._ending = listen(connection, self._wake) if self._wake else ExitStack()
+            self._use(connection)
         return self._open
 
     def _use(self, connection: Any) -> Any:
@@ -243,14 +246,13 @@ class LiveConnection:
         """Return whether the connection broke; if so, drop it, and the next question opens another."""
         broken = self._open is not None and not self._open.isAlive()
         if broken:
-            self._open = None
+            self._close()
         return broken
 
     def _close(self) -> None:
-        """Close the connection; does not wait long for a libvirtd that hangs."""
-        made, self._open = self._open, None
-        if made is not None:
-            aside(made.close)
+        """Give up the connection; does not wait long for a libvirtd that hangs."""
+        ending, self._ending, self._open = self._ending, ExitStack(), None
+        aside(ending.close)
 
     @contextmanager
     def _explained(self, what: str) -> Iterator[None]:

@@ -99,7 +99,6 @@ def opened() -> list[Libvirt]:
 def live(monkeypatch: pytest.MonkeyPatch, opened: list[Libvirt]) -> Live:
     """Makes connections of our own, on a host with one VF."""
     monkeypatch.setattr("drivers.libvirt.connection.open_connection", lambda *_, **__: opened.pop())
-    monkeypatch.setattr("drivers.libvirt.opening.EventLoop.start", lambda _self: None)
     return lambda uri="qemu:///system", **more: LiveConnection(uri, **more)
 
 
