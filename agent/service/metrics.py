@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -191,8 +190,7 @@ def serve(metrics: Metrics, address: str, port: int, is_lively: Callable[[], boo
     """
     Serve /metrics, /healthz (the loop makes progress) and /readyz (all sources serve) at an address, in a thread.
 
-    /readyz?strict also wants that the last pass ended well for every node: a gate, where /readyz is a probe. Nobody has
-    to log in, so these tell which sources failed, and not why. Return the port; ``port`` 0 takes a free one.
+    Nobody has to log in, so these tell which sources failed, and not why. Return the port; ``port`` 0 takes a free one.
 
     Raises:
         OSError: cannot listen on the port.
@@ -203,9 +201,7 @@ def serve(metrics: Metrics, address: str, port: int, is_lively: Callable[[], boo
         if environ["PATH_INFO"] == "/metrics":
             return application(environ, start)
         now = metrics.status()
-        strict = "strict" in parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
-        ready = now.is_well if strict else now.is_ready
-        good = {"/healthz": is_lively(), "/readyz": ready}.get(environ["PATH_INFO"])
+        good = {"/healthz": is_lively(), "/readyz": now.is_ready}.get(environ["PATH_INFO"])
         code = "404 Not Found" if good is None else "200 OK" if good else "503 Service Unavailable"
         start(code, [("Content-Type", "application/json")])
         return [] if good is None else [json.dumps({"ok": good, "failed": now.failed}).encode()]

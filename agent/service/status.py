@@ -10,7 +10,6 @@ from typing import Any
 from agent.connect.senders import PASS_S
 from agent.errors import StateError
 from agent.state.files import read_state, replace_file
-from agent.sync.decide.features.boot import AWAITED
 from agent.sync.outcome import Condition, Status
 from reportclient.json_text import decode_as, encode
 
@@ -70,12 +69,6 @@ class ServiceStatus:
     def is_ready(self) -> bool:
         """Whether a pass was completed (maybe refused), and all sources served at the last try."""
         return self.last_pass_s is not None and not self.errors and Status.FAILED.value not in self.outcomes.values()
-
-    @property
-    def is_well(self) -> bool:
-        """Whether it is ready, the last pass left nothing for a person to do, and no device is awaited."""
-        awaits = any(one.kind == AWAITED for each in self.conditions.values() for one in each)
-        return self.is_ready and set(self.outcomes.values()) <= WELL and not awaits
 
     @property
     def is_running(self) -> bool:
