@@ -6,7 +6,7 @@ from pathlib import Path
 from agent.bundle.secrets import holds_secret
 from agent.errors import ConfigError
 from agent.settings.read import Settings
-from agent.settings.slips import slips_of_the_pen, types_left_out
+from agent.settings.slips import slips_of_the_pen
 from agent.settings.values import Values, mentions
 from agent.sync.provider_yaml import unread_keys
 from drivers.base import Survey
@@ -15,9 +15,7 @@ from drivers.libvirt.shape import idle
 
 def doubtful_names(settings: Settings) -> tuple[str, ...]:
     """Return a sentence for each name in the files that is probably misspelt, and for each vGPU type without a card."""
-    values = Values(settings.apis.source)
-    left_out = types_left_out(values, settings.policy.devices.mdevs)
-    return (*slips_of_the_pen(values), *left_out, *_unread(settings))
+    return (*slips_of_the_pen(Values(settings.apis.source)), *_unread(settings))
 
 
 def _unread(settings: Settings) -> tuple[str, ...]:

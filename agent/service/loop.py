@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from agent.audit.heal import HealPolicy, read_policy
 from agent.connect.choice import Choice, settings_for
 from agent.connect.tokens import forget_tokens
 from agent.errors import ConfigError, StateError
@@ -23,7 +22,7 @@ from agent.service.reporting import Notifier, Reporter
 from agent.service.rounds import RoundResult, Rounds
 from agent.settings.log import set_up_log
 from agent.settings.read import Settings
-from agent.settings.slips import slips_of_the_pen, types_left_out
+from agent.settings.slips import slips_of_the_pen
 from agent.settings.values import Values
 from agent.state.locks import serving
 from agent.sync.outcome import Status
@@ -40,10 +39,10 @@ class Daemon:
     def __init__(self, choice: Choice, notifier: Notifier | None = None) -> None:
         self._choice = choice
         self._wake_ups = WakeUps()
-        self._settings, policy = _read(choice)
+        self._settings = settings_for(choice)
         self._reporter = Reporter(self._settings, notifier or Notifier())
         self._pace = Pace(self._settings, lambda: self._pass((), regular=True))
-        self._passes = self._new_passes(self._settings, policy)
+        self._passes = self._new_passes(self._settings)
         self._verbose = 0
         self._stopping = self._reloading = False
 
@@ -104,15 +103,9 @@ class Daemon:
             elif self._pace.is_due(events):
                 self._pass(events)
 
-    def _new_passes(self, settings: Settings, policy: HealPolicy | None) -> Rounds:
-        return Rounds(
-            self._choice,
-            settings,
-            policy,
-            wake=self._wake_ups.wake,
-            metered=self._reporter.meter,
-            told=self._reporter.progress,
-        )
+    def _new_passes(self, settings: Settings) -> Rounds:
+        told = self._reporter.progress
+        return Rounds(self._choice, settings, wake=self._wake_ups.wake, metered=self._reporter.meter, told=told)
 
     def _pass(self, events: tuple[Event, ...], *, regular: bool = False) -> None:
         """Take one pass over all nodes of this agent; report any error, and keep the service running."""
@@ -141,50 +134,25 @@ class Daemon:
         """Read configuration and heal policy again, and reopen logs; what cannot be read leaves the old in place."""
         self._reloading = False
         self._reporter.notifier.tell(RELOADING=1, MONOTONIC_USEC=time.monotonic_ns() // 1000)  # READY must follow
-        reason = ""
-        try:
-            settings, policy = _read(self._choice)
-            _check_lasting(self._settings, settings)
-            forget_tokens()
-            passes = self._new_passes(settings, policy)
-            passes.open()
-        except (ConfigError, StateError) as error:
-            reason = " ".join(str(error).split())
-        if reason:
+        if reason := _why_not(self._read_again):
             LOG.error("the configuration cannot be read again, the old one stays reason=%s", reason)
-            reason = f"the old one stays: {reason}"
-        else:
-            self._passes.close_host()
-            self._settings, self._passes = settings, passes
-            LOG.info("configuration read again")
-            _warn_of_slips(self._settings)
-        self._reporter.reloaded(self._settings, reason)
+        self._reporter.reloaded(self._settings, reason and f"the old one stays: {reason}")
         self._pace.restart(self._settings)
-        self._reopen_log()
+        if reason := _why_not(lambda: self.set_up_log(self._verbose)):
+            LOG.error("the log cannot be reopened reason=%s", reason)
         self._reporter.notifier.tell(READY=1, STATUS=self._reporter.status.sentence())
 
-    def _reopen_log(self) -> None:
-        reason = ""
-        try:
-            self.set_up_log(self._verbose)
-        except ConfigError as error:
-            reason = str(error)
-        if reason:
-            LOG.error("the log cannot be reopened reason=%s", reason)
-
-
-def _read(choice: Choice) -> tuple[Settings, HealPolicy | None]:
-    """
-    Read the configuration, and the heal policy that it names (None: nothing is repaired).
-
-    Raises:
-        ConfigError: one of them cannot be read, or has a value that makes no sense.
-    """
-    settings = settings_for(choice)
-    if settings.service.heal_policy is None:
-        return settings, None
-
-    return settings, read_policy(settings.service.heal_policy)
+    def _read_again(self) -> None:
+        """Take passes under the configuration of now; ConfigError, StateError: it cannot be read, or not be applied."""
+        settings = settings_for(self._choice)
+        _check_lasting(self._settings, settings)
+        forget_tokens()
+        passes = self._new_passes(settings)
+        passes.open()
+        self._passes.close_host()
+        self._settings, self._passes = settings, passes
+        LOG.info("configuration read again")
+        _warn_of_slips(self._settings)
 
 
 def _check_lasting(before: Settings, after: Settings) -> None:
@@ -203,9 +171,21 @@ def _check_lasting(before: Settings, after: Settings) -> None:
 
 
 def _warn_of_slips(settings: Settings) -> None:
-    values = Values(settings.apis.source)
-    for slip in (*slips_of_the_pen(values), *types_left_out(values, settings.policy.devices.mdevs)):
+    for slip in slips_of_the_pen(Values(settings.apis.source)):
         LOG.warning("%s", slip)
+
+
+def _why_not(do: Callable[[], object]) -> str:
+    """
+    Return why something cannot be done, as one line; empty: it was done.
+
+    So the error is logged outside of its handler, where oslo.log does not append it a second time.
+    """
+    try:
+        do()
+    except (ConfigError, StateError) as error:
+        return " ".join(str(error).split())
+    return ""
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from agent.audit.audit import AskNova, AuditResult, witness
 from agent.audit.decide.findings import Finding
-from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal
+from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal, read_policy
 from agent.bare_metal.node_pass import NodesOutcome, run_nodes
 from agent.connect.choice import Choice, lists_nodes, open_bare_metal, open_client, open_driver, open_nova
 from agent.errors import USER_ERRORS
@@ -135,7 +135,6 @@ class Rounds:
         self,
         choice: Choice,
         settings: Settings,
-        policy: HealPolicy | None,
         *,
         wake: Callable[[Event], None],
         metered: Callable[[Sender], Sender],
@@ -144,7 +143,7 @@ class Rounds:
         self._cases = KeptCases(settings, active=not lists_nodes(settings))
         self._choice = replace(choice, recorder=self._cases.recorder, service=True)
         self._settings = settings
-        self._policy = policy
+        self._policy = read_policy(settings.service.heal_policy) if settings.service.heal_policy else None
         self._wake = wake
         self._metered = metered
         self._told = told

@@ -7,7 +7,6 @@ from pathlib import Path
 from agent.form_errors import PLAIN, most_alike
 from agent.settings.options import MDEV_OPTIONS, OPTIONS, OWN_GROUPS
 from agent.settings.values import Values, is_registered, mentions, place
-from drivers.policy import MdevRule
 from drivers.rules import TAGS
 
 NEAR = 0.85  # likeness of a misspelt name to the one that is meant; 1: the same
@@ -18,23 +17,9 @@ _MDEV = ("mdev_", "vgpu_")  # begin the groups of types; the second is nova's ol
 
 
 def slips_of_the_pen(values: Values) -> tuple[str, ...]:
-    """Return a sentence for each name in the files that is probably a misspelt group, option, key or type."""
+    """Return a sentence for each name in the files that is probably a slip: a group, option, key or type."""
     options = (f"{one} is not read{meant}" for one, group, meant in unread(values) if meant and group not in OWN_GROUPS)
-    return (*_groups(values), *options, *_tags(values))
-
-
-def types_left_out(values: Values, mdevs: Iterable[MdevRule]) -> tuple[str, ...]:
-    """Return a sentence for each enabled type that gets no card, because an earlier type has all unlisted cards."""
-    enabled = dict.fromkeys(values.value("devices", "enabled_mdev_types") or ())
-    rules = {rule.type: rule for rule in mdevs}
-    first = next((rule.type for rule in rules.values() if not rule.addresses), "")
-    where = place(values.conf, "devices", "enabled_mdev_types")
-    return tuple(
-        f"{where}[devices] enabled_mdev_types has {type_}, which is not offered: {first} lacks device_addresses too, "
-        f"and gets all cards that no type lists: set [mdev_{type_}] device_addresses, or do not enable {type_}"
-        for type_ in enabled
-        if type_ not in rules
-    )
+    return (*_groups(values), *options, *_types(values), *_tags(values))
 
 
 def unread(values: Values) -> Iterator[tuple[str, str, str]]:
@@ -46,6 +31,18 @@ def unread(values: Values) -> Iterator[tuple[str, str, str]]:
         home = f"[{_HOMES[name]}] {name}" if group in OPTIONS and name in _HOMES else ""
         meant = home or _near(name.lower(), known, PLAIN if group in OWN_GROUPS else NEAR)
         yield f"{path}:{line}: [{group}] {name}", group, f": is {meant} meant?" if meant else ""
+
+
+def _types(values: Values) -> Iterator[str]:
+    """Yield a sentence for each enabled type that gets no card, because an earlier type has all unlisted cards."""
+    enabled = dict.fromkeys(values.value("devices", "enabled_mdev_types") or ())
+    unlisted = [type_ for type_ in enabled if not values.value(f"mdev_{type_}", "device_addresses")]
+    for type_ in unlisted[1:]:
+        yield (
+            f"{place(values.conf, 'devices', 'enabled_mdev_types')}[devices] enabled_mdev_types has {type_}, which is "
+            f"not offered: {unlisted[0]} lacks device_addresses too, and gets all cards that no type lists: set "
+            f"[mdev_{type_}] device_addresses, or do not enable {type_}"
+        )
 
 
 def _tags(values: Values) -> Iterator[str]:

@@ -9,7 +9,7 @@ from oslo_config import cfg
 from agent.connect.adapters import nova_adapter, open_ironic, open_placement
 from agent.errors import ConfigError
 from agent.settings.read import _tell_reading, load_settings
-from agent.settings.slips import slips_of_the_pen, types_left_out
+from agent.settings.slips import slips_of_the_pen
 from agent.settings.values import Values
 from drivers.policy import (
     FOUND,
@@ -659,8 +659,7 @@ def test_a_slip_in_the_configuration_is_told_once(
 def test_a_second_type_without_cards_of_its_own_is_told(write_config: Write) -> None:
     path = write_config(devices={"enabled_mdev_types": "a,b,c"}, mdev_c={"device_addresses": "0000:84:00.0"})
 
-    settings = load_settings([path])
-    (found,) = types_left_out(Values(settings.apis.source), settings.policy.devices.mdevs)
+    (found,) = slips_of_the_pen(Values(load_settings([path]).apis.source))
 
     assert found.startswith(f"{path}:2: [devices] enabled_mdev_types has b, which is not offered: a lacks ")
 

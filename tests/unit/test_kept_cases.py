@@ -175,7 +175,6 @@ def passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: Any, **optio
     made = Rounds(
         Choice(),
         replace(configured(tmp_path), **options),
-        None,
         wake=nothing,
         metered=lambda one: one,
         told=nothing,
