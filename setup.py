@@ -65,7 +65,6 @@ setup(
         "psutil>=6.1,<8",
         "PyYAML>=6.0,<7",
         "requests>=2.32.4,<3",  # CVE-2024-47081: the login of .netrc goes to another host
-        "rich>=14,<16",
         "urllib3>=2.7,<3",  # CVE-2026-21441, CVE-2026-44432: unpacks more of an answer than is read, past our limit
     ],
     extras_require={

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from agent.command.exits import Exit
-from agent.command.host_tables import print_adoption
-from agent.command.result import Report, open_host, settings_of
-from agent.command.results import Adoption, FoundRoot
-from agent.command.screen import agreed
+from agent.command.result import Report, agreed, open_host, settings_of
+from agent.command.wording import columns
 from agent.errors import ConfigError
 from agent.state.identity import FILE, keep_identity, read_identity
+from agent.sync.json_form import Form
 from reportclient.client import PlacementClient
 
 
@@ -24,10 +23,18 @@ class _Found:
     guests: Counter[str] = field(default_factory=Counter)  # guests of this host that hold something there, by root
     holding: int = 0  # guests of this host that hold anything in placement
 
-    def root(self, uuid: str, node: str) -> FoundRoot:
-        """Return one of them."""
-        name, guests, providers = self.names[uuid], self.guests[uuid], len(self.members[uuid])
-        return FoundRoot(uuid=uuid, name=name, named_alike=name == node, guests=guests, providers=providers)
+    def roots(self, node: str) -> list[Form]:
+        """Return all of them as JSON, those with the most guests first; ``named_alike``: it has this host's name."""
+        return [
+            {
+                "uuid": uuid,
+                "name": self.names[uuid],
+                "named_alike": self.names[uuid] == node,
+                "guests": self.guests[uuid],
+                "providers": len(self.members[uuid]),
+            }
+            for uuid in sorted(self.names, key=lambda one: -self.guests[one])
+        ]
 
 
 def adopt(options: argparse.Namespace) -> Report:
@@ -44,12 +51,21 @@ def adopt(options: argparse.Namespace) -> Report:
     found = _look(here.client, node, [one.uuid for one in survey.facts.guests])
     chosen, why = _choose(found, node, options.uuid, sure=options.yes, known=known)
     path = folders[0] / FILE
-    roots = tuple(found.root(uuid, node) for uuid in sorted(found.names, key=lambda one: -found.guests[one]))
-    data = Adoption(node=node, guests=found.holding, found=roots, chosen=chosen, why=why, path=path)
-    report = Report(data=data, table=print_adoption)
+    roots = found.roots(node)
+    data = {
+        "node": node,
+        "guests": found.holding,  # of this host, that hold anything in placement
+        "found": roots,
+        "chosen": chosen,  # None: a person must name one
+        "why": why,
+        "path": path,  # of compute_id
+        "written": False,
+    }
+    lines = _lines(roots, found.holding, chosen, why)
+    report = Report(data=data, lines=lines)
     if not chosen:
         return replace(report, exit=Exit.REFUSED, remarks=[why])
-    if not (options.yes or agreed(print_adoption, data, f"write {chosen} into {path}?")):
+    if not (options.yes or agreed(lines, f"write {chosen} into {path}?")):
         unwritten = f"nothing was written: adopt {chosen} --yes writes it"
         return replace(report, exit=Exit.DIFFERENCES, remarks=[unwritten])
     if not known:
@@ -57,7 +73,27 @@ def adopt(options: argparse.Namespace) -> Report:
     here.tie(chosen, survey, anew=True)
     name = found.names.get(chosen, node)
     rename = f"run sync --rename-from {name}: the provider has this host's old name"
-    return replace(report, data=replace(data, written=True), remarks=[rename] if name != node else ())
+    return Report(
+        data={**data, "written": True},
+        lines=[*lines, f"written to {path}: the next pass finds its tree"],
+        remarks=[rename] if name != node else (),
+    )
+
+
+def _lines(roots: Iterable[Form], guests: int, chosen: str | None, why: str) -> list[str]:
+    """Return the root providers that may be this host's, and the chosen one."""
+    rows = [
+        (
+            "->" if one["uuid"] == chosen else "",
+            one["uuid"],
+            f"{one['name']} (this host's)" if one["named_alike"] else one["name"],
+            str(one["providers"]),
+            f"{one['guests']} of {guests}",
+        )
+        for one in roots
+    ]
+    table = columns([("", "root provider", "name", "providers", "guests"), *rows]) if rows else []
+    return [*table, *([f"{chosen}: {why}"] if chosen else ())]
 
 
 def _look(client: PlacementClient, node: str, guests: Iterable[str]) -> _Found:

@@ -9,14 +9,14 @@ from pathlib import Path
 from agent.allocations.decide.sets import added, merge_set, replace_set, reverted_set
 from agent.allocations.operations import Ending, Operations, Result
 from agent.command.exits import Exit
-from agent.command.host_tables import print_ending
 from agent.command.result import Report, placement_of
 from agent.command.used_here import loses, uses_of
+from agent.command.wording import written_amounts
 from agent.errors import ConfigError
 from agent.state.files import read_named
 from reportclient.allocations import AllocationRequest, Consumer, Slots
 from reportclient.client import PlacementClient
-from reportclient.payload import decode_request
+from reportclient.payload import decode_request, encode_slots
 
 _BY_FORCE = "stop or resize the guest first, or repeat the command with --force"
 
@@ -78,7 +78,18 @@ def _refused(client: PlacementClient, uuid: str, note: str) -> Report:
 def _report(ending: Ending, well: Collection[Result] = (Result.DONE,)) -> Report:
     good = ending.told in well
     remarks = [ending.note] if ending.note and (not good or ending.told is Result.DONE) else ()
-    return Report(data=ending, table=print_ending, exit=Exit.DONE if good else Exit.ERROR, remarks=remarks)
+    held = [f"  {written_amounts(amounts)} on {uuid}" for uuid, amounts in sorted(ending.held.items())]
+    return Report(
+        data={
+            "outcome": ending.told,
+            "consumer": ending.consumer,
+            "allocations": encode_slots(ending.held),
+            "note": ending.note,
+        },
+        lines=[f"{ending.consumer}: {ending.told.value}", *(held or ["  holds nothing"])],
+        exit=Exit.DONE if good else Exit.ERROR,
+        remarks=remarks,
+    )
 
 
 def _place(options: argparse.Namespace, act: Callable[[Operations, list[AllocationRequest]], Ending]) -> Report:

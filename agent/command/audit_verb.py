@@ -1,23 +1,24 @@
 """The verb ``audit``: report findings with their repairs, and with --heal carry repairs out."""
 
 import argparse
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
 from agent.audit.audit import AskNova, AuditResult, witness
-from agent.audit.heal import UNASKED, Healed, HealPolicy, RepairOutcome, decide_repairs, heal, read_policy
+from agent.audit.heal import UNASKED, UNLISTED, Healed, HealPolicy, RepairOutcome, decide_repairs, heal, read_policy
 from agent.command.exits import Exit
-from agent.command.host_tables import print_findings
-from agent.command.picture.subjects import of_audit
+from agent.command.picture.subjects import of_standing
 from agent.command.result import Report, choice_of, open_host, settings_of
-from agent.command.results import Audit, AuditedFinding, Written
+from agent.command.wording import counted, guest, written_amounts
 from agent.connect.choice import open_nova
 from agent.errors import StateError
 from agent.state.audit_memory import read_memory, write_memory
 from agent.state.locks import locked
 from agent.sync.decide.checks import judge
 from agent.sync.decide.view import Wishes
+from agent.sync.json_form import Form
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Status
 from agent.sync.run import foresee
@@ -32,29 +33,73 @@ def audit(options: argparse.Namespace) -> Report:
     nova = open_nova(settings, choice_of(options))
     with open_host(options) as node:
         result, outcomes, remark = _audit_one(node, policy, options, nova.witness if nova else None)
-    about = {one.finding.consumer for one in outcomes if one.finding.consumer}
-    findings = tuple(_shown(result, outcome) for outcome in outcomes)
+    findings = [_encode(result, outcome) for outcome in outcomes]
+    names = {one["consumer"]: result.names[one["consumer"]] for one in findings if one["consumer"] in result.names}
     healed = {outcome.finding.consumer for outcome in outcomes if outcome.healed is Healed.HEALED}
-    young = tuple(uuid for uuid in result.young if uuid not in healed)
+    young = [uuid for uuid in result.young if uuid not in healed]
     silence = f"no finding that needs nova's answer is repaired: {result.silence}" if result.silence else ""
     failed = any(outcome.healed is Healed.FAILED for outcome in outcomes)
-    left = [one for one in findings if one.outcome is not Healed.HEALED]
-    ending = Exit.ERROR if failed else Exit.DIFFERENCES if left else Exit.DONE
+    left = any(outcome.healed is not Healed.HEALED for outcome in outcomes)
+    tree = Observed(result.tree, result.memory.allocations)
     return Report(
-        data=Audit(
-            findings=findings,
-            young=young,
-            light=options.light,
-            nova=result.silence,
-            names={uuid: name for uuid, name in result.names.items() if uuid in about},
-        ),
-        table=print_findings,
-        exit=ending,
+        data={
+            "findings": findings,
+            "young": young,  # consumers that changed too lately to be judged
+            "light": options.light,
+            "nova": result.silence,  # why nova's answer is missing, and what to do; empty: it is not, or not needed
+            "names": names,
+        },
+        lines=_lines(findings, names) if findings else [_nothing(young, light=options.light)],
+        exit=Exit.ERROR if failed else Exit.DIFFERENCES if left else Exit.DONE,
         remarks=[*filter(None, (remark, silence)), *_too_young(young, settings.audit_grace_s)],
-        subjects=[
-            of_audit([one.finding for one in outcomes], Observed(result.tree, result.memory.allocations), result.names)
-        ],
+        subjects=[of_standing(tree, result.names, [one.finding for one in outcomes])],
     )
+
+
+def _nothing(young: Sequence[str], *, light: bool) -> str:
+    but = f", but for {counted(len(young), 'consumer')} too young to be judged" if young else ""
+    depth = " (only providers whose generation changed were read)" if light else ""
+    return f"nothing found: placement's allocations agree with the guests that the hypervisor runs{but}{depth}"
+
+
+def _lines(findings: Sequence[Form], names: Mapping[str, str]) -> Iterator[str]:
+    """Yield how many findings of which kinds there are, and those about one consumer or provider together."""
+    subjects: dict[str, dict[str, list[Form]]] = {}
+    for one in findings:
+        about = one["consumer"] or one["provider"] or ""
+        subjects.setdefault(about, {}).setdefault(one["kind"], []).append(one)
+    kinds = Counter(kind for by_kind in subjects.values() for kind in by_kind)
+    total = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+    consumers = {one["consumer"] for one in findings if one["consumer"]}
+    sums = (counted(len(consumers), "consumer"), counted(len(subjects) - len(consumers), "provider"))
+    yield f"{total}: about {' and '.join(one for one in sums if not one.startswith('0'))}"
+    for subject, by_kind in subjects.items():
+        yield guest(subject, names)
+        for kind, several in by_kind.items():
+            yield f"  {kind} since {several[0]['since']}"
+            yield from (f"    {line}" for line in _lines_of_kind(several))
+
+
+def _lines_of_kind(several: Sequence[Form]) -> Iterator[str]:
+    """Yield amounts and observations of the findings of one kind about one subject, and how they are mended."""
+    for one in several:
+        resource_class = one["resource_class"] or ""
+        where = f"{resource_class} on {one['provider']}" if one["consumer"] else resource_class
+        if one["expected"] is not None:
+            yield f"{where.strip()}: {one['actual']}, should be {one['expected']}"
+    yield from dict.fromkeys(one["seen"] for one in several)
+    first, why = several[0], several[0]["why"]
+    if not first["repair"]:
+        yield why
+        return
+    doing = {"healed": "done", "failed": f"failed: {why}"}.get(first["outcome"], why)
+    yield f"repair: {first['repair']} ({doing})"
+    for consumer, one in first["writes"].items():
+        kept = [f"{written_amounts(resources)} on {place}" for place, resources in one["allocations"].items()]
+        owner = f"project {one['project']}, user {one['user']}, {one['type'] or 'no type'}"
+        yield f"it writes: {consumer} ({owner}) has {', '.join(kept) or 'nothing'}"
+    if first["safe"] and why in (UNASKED, UNLISTED):
+        yield f"to mend it: compute-node-agent audit --heal --policy FILE, with heal: [{first['kind']}]"
 
 
 def _too_young(young: Sequence[str], grace_s: int) -> list[str]:
@@ -120,16 +165,30 @@ def _remember(node: ComputeNode, result: AuditResult) -> None:
     write_memory(node.settings.folders.state, result.root_uuid, result.memory, clock=result.clock)
 
 
-def _shown(result: AuditResult, outcome: RepairOutcome) -> AuditedFinding:
+def _encode(result: AuditResult, outcome: RepairOutcome) -> Form:
+    """
+    Encode a finding, its repair, and what became of it; ``since`` is the first audit that saw it.
+
+    ``writes`` has by consumer all that the repair writes: owner, type (None: it stays as it is) and allocations, by
+    the names of providers, or their uuids where they are not of this host (empty: they are deleted).
+    """
     finding, names = outcome.finding, {uuid: seen.name for uuid, seen in result.tree.by_uuid.items()}
     writes = {
-        one.consumer: Written(
-            project=one.project,
-            user=one.user,
-            type=one.kind,
-            allocations={names.get(uuid, uuid): resources for uuid, resources in one.after.items()},
-        )
+        one.consumer: {
+            "project": one.project,
+            "user": one.user,
+            "type": one.kind,
+            "allocations": {names.get(uuid, uuid): resources for uuid, resources in one.after.items()},
+        }
         for one in (finding.repair.rewrites if finding.repair else ())
     }
-    since = datetime.fromtimestamp(result.since_s(finding), UTC).isoformat(timespec="seconds")
-    return AuditedFinding(finding=finding, since=since, writes=writes, outcome=outcome.healed, why=outcome.why)
+    keys = ("consumer", "provider", "resource_class", "expected", "actual", "seen", "safe")
+    return {
+        **{key: getattr(finding, key) for key in keys},
+        "kind": finding.kind.value,
+        "since": datetime.fromtimestamp(result.since_s(finding), UTC).isoformat(timespec="seconds"),
+        "repair": finding.repair.text if finding.repair else None,
+        "writes": writes,
+        "outcome": outcome.healed.value,
+        "why": outcome.why,  # why the repair was not carried out, or failed; empty: it was
+    }

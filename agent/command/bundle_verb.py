@@ -11,15 +11,13 @@ from pathlib import Path
 from agent.bundle.collect import BundlePart, collect
 from agent.bundle.secrets import hide, secrets_of
 from agent.command.exits import Exit
-from agent.command.host_tables import print_bundle
 from agent.command.record import host_files
-from agent.command.result import Report, choice_of
-from agent.command.results import Bundle, PartContents
-from agent.command.screen import agreed
+from agent.command.result import Report, agreed, choice_of
+from agent.command.wording import columns
 from agent.connect.choice import check_hypervisor, settings_for
 from agent.errors import StateError
 from agent.sync.case import check_folder, pack_case, write_packed
-from agent.sync.json_form import encode
+from agent.sync.json_form import Form, encode
 
 _TOP = "bundle"
 _CASES = "cases/"
@@ -35,16 +33,36 @@ def bundle(options: argparse.Namespace) -> Report:
     check_hypervisor(settings)  # a driver of bare-metal nodes has no host to record
     secrets = secrets_of(settings)
     parts = [_without(secrets, one) for one in collect(settings, partial(host_files, settings))]
-    sizes = [{name: len(text.encode()) for name, text in one.files.items()} for one in parts]
-    contents = tuple(PartContents(one.what, files, one.missing) for one, files in zip(parts, sizes, strict=True))
-    data = Bundle(path=path, parts=contents)
-    if not (options.yes or agreed(print_bundle, data, f"write {path}?")):
-        return Report(
-            data=data, table=print_bundle, exit=Exit.DIFFERENCES, remarks=["nothing was written: --yes writes it"]
-        )
+    data = {"path": path, "parts": [_encode_part(one) for one in parts], "written": False}
+    lines = columns([("part", "KiB", "files"), *map(_row_of, parts)])
+    if not (options.yes or agreed([*lines, _written("not written:", path)], f"write {path}?")):
+        lines.append(_written("not written:", path))
+        return Report(data=data, lines=lines, exit=Exit.DIFFERENCES, remarks=["nothing was written: --yes writes it"])
     files = {name: text for part in parts for name, text in part.files.items()}
     write_packed(path, pack_case(_with_contents(files, data), _TOP), _TOP)
-    return Report(data=replace(data, written=True), table=print_bundle)
+    return Report(data={**data, "written": True}, lines=[*lines, _written("written to", path)])
+
+
+def _encode_part(part: BundlePart) -> Form:
+    """Return a part as JSON: instead of the texts of its files their bytes."""
+    return {
+        "what": part.what,
+        "files": {name: len(text.encode()) for name, text in part.files.items()},
+        "missing": part.missing,
+    }
+
+
+def _row_of(part: BundlePart) -> tuple[str, str, str]:
+    """Return what a part is, the size of its files in KiB, and their names."""
+    if not part.files:
+        return part.what, "", f"missing: {part.missing}"
+    first = next(iter(part.files))
+    several = f"{first.rpartition('/')[0]}/: {len(part.files)} files" if len(part.files) > 1 else first
+    return part.what, f"{sum(len(text.encode()) for text in part.files.values()) / 1024:.0f}", several
+
+
+def _written(verb: str, path: Path) -> str:
+    return f"{verb} {path}; without secrets, names are as they are"
 
 
 def _without(secrets: frozenset[str], part: BundlePart) -> BundlePart:
@@ -52,7 +70,7 @@ def _without(secrets: frozenset[str], part: BundlePart) -> BundlePart:
     return replace(part, files=hide(part.files, secrets), missing=hide({"": part.missing}, secrets)[""])
 
 
-def _with_contents(files: Mapping[str, str], data: Bundle) -> dict[str, bytes]:
+def _with_contents(files: Mapping[str, str], data: Form) -> dict[str, bytes]:
     """Return the files of the bundle: each case packed for plan --replay, and CONTENTS.json."""
     cases: dict[str, dict[str, bytes]] = defaultdict(dict)
     found = {"CONTENTS.json": (json.dumps(encode(data), indent=1) + "\n").encode()}

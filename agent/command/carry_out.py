@@ -1,32 +1,36 @@
 """Carry out a verb for this host or for bare-metal nodes, and print its result, or why it failed."""
 
 import argparse
+import json
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
+import yaml
+
+from agent import VERSION
 from agent.command import (
     adopt_verb,
     allocation_verbs,
     audit_verb,
     bundle_verb,
+    explain,
     host_verbs,
     node_verbs,
     record,
     service_verbs,
     undo_verb,
 )
-from agent.command.data import about, print_data, print_failure
 from agent.command.doubts import doubtful_names
 from agent.command.exits import Exit
 from agent.command.picture.page import write_picture
-from agent.command.result import Act, Report, settings_of
-from agent.command.saved_cases import replay, save
-from agent.command.screen import Screen, plain_screen, screen, working
+from agent.command.result import Act, choice_of, settings_of
+from agent.command.saved_cases import replaying, saving
 from agent.command.verbs import Verb
-from agent.connect.choice import HypervisorNeeded, lists_nodes
+from agent.connect.choice import HypervisorNeeded, lists_nodes, settings_for
 from agent.connect.senders import Trace
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.sync.case import check_folder
@@ -45,7 +49,7 @@ ACTS: Mapping[str, Act] = {
     "upgrade": service_verbs.upgrade,
     "adopt": adopt_verb.adopt,
     "bundle": bundle_verb.bundle,
-    "explain": host_verbs.explain,
+    "explain": explain.explain,
     "claim": allocation_verbs.claim,
     "move": allocation_verbs.move,
     "confirm": allocation_verbs.confirm,
@@ -56,7 +60,7 @@ ACTS: Mapping[str, Act] = {
     "status": service_verbs.status,
     "retire": host_verbs.retire,
     "hand-over": host_verbs.hand_over,
-    "check": host_verbs.check,
+    "check": service_verbs.check,
 }
 OF_NODES: Mapping[str, Act] = {
     "discover": node_verbs.discover_nodes,
@@ -69,79 +73,64 @@ OF_NODES: Mapping[str, Act] = {
 
 
 def run_command(verb: Verb, options: argparse.Namespace) -> int:
-    """Run the verb; print an error that a user can cause as a message, and for programs as data; no traceback."""
-    try:
-        result = carry_out(verb, options)
-        sys.stdout.flush()
-        return result
-    except USER_ERRORS as error:
-        lines = (*getattr(error, "problems", (str(error),)), *getattr(error, "__notes__", ()))
-        print(*map(printable, lines), sep="\n", file=sys.stderr)
-        print_failure(options, error, Exit.ERROR)
-        return Exit.ERROR
-    except KeyboardInterrupt as interrupt:
-        print_failure(options, interrupt, Exit.INTERRUPTED)
-        raise
+    """Run the verb, print its result, and return the exit code; of an error that a user can cause only the message."""
+    with ExitStack() as opened:  # a case, until all is printed
+        try:
+            if getattr(options, "replay", None):
+                verb = opened.enter_context(replaying(options))
+            return _carry_out(verb, options)
+        except USER_ERRORS as error:
+            told = _explained(verb, options, error)
+            lines = (*getattr(told, "problems", (str(told),)), *getattr(told, "__notes__", ()))
+            print(*map(printable, lines), sep="\n", file=sys.stderr)
+            _print_failure(options, type(told).__name__, "\n".join(lines), Exit.ERROR)
+            return Exit.ERROR
+        except KeyboardInterrupt as interrupt:
+            _print_failure(options, type(interrupt).__name__, "interrupted", Exit.INTERRUPTED)
+            raise
 
 
-def carry_out(verb: Verb, options: argparse.Namespace) -> int:
-    """
-    Carry out one verb, print its result, and return the exit code.
-
-    Raises:
-        ConfigError, StateError, DiscoveryError, PolicyError, PlacementError: each a message for the user.
-    """
-    if getattr(options, "replay", None):
-        return replay(options, carry_out)
+def _carry_out(verb: Verb, options: argparse.Namespace) -> int:
     picture: Path | None = getattr(options, "picture", None)
     if picture:
         check_folder(picture, "picture")
     options.trace = Trace()
-    with working("" if verb.asks or verb.logs else verb.name), _explained(verb, options):
-        act: Act = (OF_NODES if verb.name in OF_NODES and _is_bare_metal(options) else ACTS)[verb.name]
-        report = save(verb, options, act) if getattr(options, "save", None) else act(options)
+    act: Act = (OF_NODES if verb.name in OF_NODES and _is_bare_metal(options) else ACTS)[verb.name]
+    with saving(verb, options) as unwritten:
+        report = act(options)
     if report is None:
         return Exit.DONE
+    lines = [printable(line) for line in report.lines]
     if picture:
-        report = _drawn(picture, verb, report)
-    _print(options, report)
-    for remark in report.remarks:
+        try:
+            if not report.subjects:
+                raise ConfigError(f"--picture {picture}: there is nothing to draw")
+            title = f"{verb.name} of {', '.join(one.node for one in report.subjects)}"
+            write_picture(picture, title, report.subjects, lines)
+        except (ConfigError, StateError) as error:
+            unwritten.append(str(error))
+    remarks = [*report.remarks, *unwritten]
+    if options.format == "table":
+        print(*lines, sep="\n", end="\n" if lines else "")
+    else:
+        _print_data(options, {**report.data, "remarks": remarks})
+    sys.stdout.flush()
+    for remark in remarks:
         print(printable(remark), file=sys.stderr)
-    return report.exit
+    return Exit.ERROR if unwritten else report.exit
 
 
-def _drawn(path: Path, verb: Verb, report: Report) -> Report:
-    """Write the picture of a report, and return the report; where there is no picture, it says why: the rest stands."""
-    try:
-        if not report.subjects:
-            raise ConfigError(f"--picture {path}: there is nothing to draw")
-        title = f"{verb.name} of {', '.join(one.node for one in report.subjects)}"
-        write_picture(path, title, report.subjects, _told(report, plain_screen()))
-    except (ConfigError, StateError) as error:
-        return replace(report, exit=Exit.ERROR, remarks=(*report.remarks, str(error)))
-    return report
-
-
-@contextmanager
-def _explained(verb: Verb, options: argparse.Namespace) -> Iterator[None]:
-    """
-    Add to the errors of a verb what a person should know of them.
-
-    Raises:
-        ConfigError: the verb needs a hypervisor, and the configured driver reports bare-metal nodes. As ``carry_out``.
-            A PolicyError also notes what is doubtful in the files: a rule often matches too much by such a mistake.
-    """
-    try:
-        yield
-    except HypervisorNeeded as error:
-        raise ConfigError(
+def _explained(verb: Verb, options: argparse.Namespace, error: Exception) -> Exception:
+    """Return an error with what a person should know of it: mistakes in the files, or the verbs for bare metal."""
+    if isinstance(error, HypervisorNeeded):
+        return ConfigError(
             f"{verb.name} works only on a hypervisor, and [DEFAULT] compute_driver is for bare metal: use one of "
             f"{', '.join(OF_NODES)}"
-        ) from error
-    except PolicyError as error:
+        )
+    if isinstance(error, PolicyError):  # a rule often matches too much by such a mistake
         for text in doubtful_names(settings_of(options)):
             error.add_note(f"configuration: {text}")
-        raise
+    return error
 
 
 def _is_bare_metal(options: argparse.Namespace) -> bool:
@@ -152,30 +141,52 @@ def _is_bare_metal(options: argparse.Namespace) -> bool:
         return False  # the verb reads the same files and reports what is wrong in them
 
 
-def _print(options: argparse.Namespace, report: Report) -> None:
-    """Print the data for programs, or a table for people."""
-    if options.format == "table":
-        _print_table(report, whole=getattr(options, "all", False))
-        return
+def _print_failure(options: argparse.Namespace, kind: str, message: str, ending: Exit) -> None:
+    """Print for programs why a verb failed, if they asked for data."""
+    if options.format != "table":
+        _print_data(options, {"error": {"kind": kind, "message": message, "exit": int(ending)}})
+        with suppress(OSError):
+            sys.stdout.flush()
 
-    print_data(options.format, {**encode(report.data), "about": about(options), "remarks": report.remarks})
 
-
-def _print_table(report: Report, *, whole: bool) -> None:
-    out = screen(whole=whole)
-    if out.is_terminal:
-        _show(report, out)
+def _print_data(options: argparse.Namespace, data: Mapping[str, object]) -> None:
+    """Print values by their keys, with what the run is about, as ``json`` or ``yaml``."""
+    told = encode({**data, "about": _about(options)})
+    if options.format == "yaml":
+        print(yaml.safe_dump(told, sort_keys=True), end="")
     else:
-        print(_told(report, out), end="")
+        print(json.dumps(told, indent=1, sort_keys=True))
 
 
-def _told(report: Report, out: Screen) -> str:
-    """Return what a screen shows, without blanks at the ends of lines."""
-    with out.capture() as captured:
-        _show(report, out)
-    return "\n".join(line.rstrip() for line in captured.get().split("\n"))
+def _about(options: argparse.Namespace) -> dict[str, object]:
+    """
+    Return what a run is about, as far as it came.
+
+    ``time`` is when it is printed, ``layout`` the configured one, ``target`` the one that the run plans, by --to or as
+    configured (None: bare metal, or the configuration cannot be read), ``request_id`` that of all requests of the run.
+    """
+    trace: Trace = getattr(options, "trace", None) or Trace()
+    layout, target = _layouts(options)
+    return {
+        "verb": options.verb,
+        "version": VERSION,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "nodes": trace.nodes,
+        "placement": trace.placement or None,
+        "layout": layout,
+        "target": target,
+        "request_id": trace.request_id,
+    }
 
 
-def _show(report: Report, out: Screen) -> None:
-    for data in (report.data,) if report.each is None else report.each:
-        out.show(report.table, data)
+def _layouts(options: argparse.Namespace) -> tuple[str | None, str | None]:
+    """Return the configured layout and that of the run; None for bare metal, and for a configuration that is wrong."""
+    try:
+        settings = settings_of(options)
+        if lists_nodes(settings):
+            return None, None
+        target = settings.policy.layout
+        choice = choice_of(options)
+        return (settings_for(replace(choice, layout=None)).policy.layout if choice.layout else target), target
+    except ConfigError:
+        return None, None

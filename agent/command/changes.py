@@ -4,10 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from agent.command.plan_results import Forecast
 from agent.command.wording import alike, counted, grouped
-from reportclient.allocations import Observed, usages
-from reportclient.tree import Inventory, ObservedProvider, Provider
+from drivers.base import Survey
+from reportclient.allocations import Allocation, Observed, apply_moves, usages
+from reportclient.forecast import forecast
+from reportclient.plan import Plan
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 Mark = Literal["+", "-", "~", ">", " "]
 """What becomes of a provider: made, removed, changed, put under another parent, or nothing."""
@@ -33,13 +35,38 @@ class Row:
         return alike(self.names)
 
 
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """A plan with what stands before it and after it."""
+
+    plan: Plan
+    before: Observed
+    after: Observed
+    names: Mapping[str, str]  # of guests, by consumer
+
+    @classmethod
+    def of(
+        cls, plan: Plan, observed: ObservedTree, allocations: tuple[Allocation, ...], survey: Survey | None
+    ) -> "Forecast":
+        """Return what becomes of a tree with these allocations; the survey has the names of guests."""
+        after = Observed(forecast(plan, observed), apply_moves(allocations, plan.moves))
+        names = names_of((each.consumer for each in allocations), survey)
+        return cls(plan, Observed(observed, allocations), after, names)
+
+
 _NAMED = 4  # guests that a summary names
 _NOBODYS = "no guest's accounting changes"
 
 
+def names_of(consumers: Iterable[str], survey: Survey | None) -> dict[str, str]:
+    """Return the names of those consumers that are guests with a name on the host of a survey."""
+    named = survey.names if survey else {}
+    return {consumer: named[consumer] for consumer in sorted({*consumers}) if consumer in named}
+
+
 def summary(data: Forecast) -> str:
     """Return in one sentence what a plan does to the tree, and to whose accounting."""
-    plan, names = data.shown.plan, data.shown.names or {}
+    plan, names = data.plan, data.names
     if not plan.operations:
         return "nothing to change"
     marks = [row.mark for row in rows(data.before, data.after)]

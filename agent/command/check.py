@@ -4,15 +4,16 @@ import argparse
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from agent.audit.heal import read_policy
 from agent.command.doubts import doubtful_names, open_files
-from agent.command.result import choice_of, settings_of
-from agent.command.results import Check
+from agent.command.exits import Exit
+from agent.command.result import Report, choice_of, settings_of
+from agent.command.wording import columns
 from agent.connect.choice import Choice, asking_nova, open_client, open_driver, open_nova, read_host
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.nova.client import NovaClient
@@ -37,6 +38,25 @@ from reportclient.client import PlacementClient
 
 SKEW_LIMIT_S = 10
 UNASKED = "not asked, as no file sets [nova] auth_type: repairs that only nova's word makes certain are not made"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Result of one check; ``detail`` is a sentence, which also says what to do if ``ok`` is false."""
+
+    check: str
+    ok: bool
+    detail: str
+
+
+def report_checks(checks: Sequence[Check]) -> Report:
+    """Report checks in their order."""
+    rows = ((one.check, "ok" if one.ok else "FINDING", one.detail) for one in checks)
+    return Report(
+        data={"checks": checks},
+        lines=columns([("check", "result", "what was found"), *rows]),
+        exit=Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES,
+    )
 
 
 class CheckFailed(Exception):

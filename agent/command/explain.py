@@ -1,15 +1,18 @@
-"""Explain why an inventory or a trait is reported: the fact it comes from and the rule that applies."""
+"""The verb ``explain``: why an inventory or a trait is reported, by fact and rule, or why a host is no candidate."""
 
-from collections.abc import Iterable, Mapping
+import argparse
+from collections.abc import Iterable, Iterator, Mapping
 
-from agent.command.results import ExplainedProvider, Explanation
-from agent.connect.choice import Choice, open_client, open_driver, read_host, settings_for
+from agent.command.explain_request import explain_request, read_request
+from agent.command.result import Report, choice_of, open_host, settings_of
+from agent.connect.choice import Choice, open_client, open_driver, read_host
 from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.state.identity import planned_identity
 from agent.sync.decide.additions import add
 from agent.sync.decide.features.shared_disk import DISK
 from agent.sync.decide.owner import NOVA_COMPUTE
+from agent.sync.json_form import Form
 from agent.sync.node import conditions_left
 from agent.sync.outcome import Condition
 from agent.sync.provider_yaml import read_additions
@@ -25,15 +28,26 @@ GIVEN = Reason("a mark of this agent stands beside it in placement", "this agent
 FILES = Reason("the operator's files", "a file below [compute] provider_config_location")
 
 
-def explain_provider(choice: Choice, name: str, what: str | None) -> ExplainedProvider:
+def explain(options: argparse.Namespace) -> Report:
+    """Report why one provider has its classes and traits, or with --request why the host is no candidate."""
+    if bool(options.name) is bool(options.request):
+        raise ConfigError("explain needs either the name of a provider or --request FILE")
+    if options.name:
+        return _explain_provider(options)
+    wishes = read_request(options.request)
+    with open_host(options) as one:
+        return explain_request(one.client, one.name, wishes).report
+
+
+def _explain_provider(options: argparse.Namespace) -> Report:
     """
-    Explain all classes and traits of one provider of the chosen host, or only ``what``.
+    Explain all classes and traits of one provider of the chosen host, or only ``options.what``.
 
     Raises:
         ConfigError: the host reports no such provider (with the cause where its device is undecided), or the provider
             lacks that class or trait. Else as a survey.
     """
-    settings = settings_for(choice)
+    choice, settings, name, what = choice_of(options), settings_of(options), options.name, options.what
     with open_driver(settings, choice) as driver:
         node, survey = read_host(driver, choice)
         asked = choice.embedded or settings.apis.placement_chosen
@@ -56,16 +70,32 @@ def explain_provider(choice: Choice, name: str, what: str | None) -> ExplainedPr
             )
         if not found:
             raise ConfigError(f"{provider.name} has no {what}: see compute-node-agent explain {provider.name}")
-        return ExplainedProvider(
-            provider=provider.name,
-            parent=provider.parent,
-            left_to=NOVA_COMPUTE if _is_left_to_nova(settings, shaped, provider) else None,
-            counted_in=node if provider in shaped.counted_in else None,
-            reasons=found,
-            conditions=tuple(
+        data: Form = {
+            "provider": provider.name,
+            "parent": provider.parent,  # None for a root
+            "left_to": NOVA_COMPUTE if _is_left_to_nova(settings, shaped, provider) else None,  # None: we report it
+            "counted_in": node if provider in shaped.counted_in else None,  # reports its inventory, in the layout flat
+            "reasons": found,
+            "conditions": [
                 one for one in conditions if one.provider == provider.name or not (one.provider or provider.parent)
-            ),
-        )
+            ],
+        }
+    return Report(data=data, lines=_lines(data))
+
+
+def _lines(data: Form) -> Iterator[str]:
+    """Yield each class and trait of a provider with its fact and its rule."""
+    under = f" under {data['parent']}" if data["parent"] else ""
+    counted = (
+        f"; its inventory is reported on {data['counted_in']} ([compute] layout = flat)" if data["counted_in"] else ""
+    )
+    left = f"; {data['left_to']} reports it" if data["left_to"] else ""
+    yield f"{data['provider']}{under}{counted}{left}"
+    for one in data["reasons"]:
+        stock = one["inventory"]
+        what = f": total {stock.total}, reserved {stock.reserved}, ratio {stock.allocation_ratio:g}" if stock else ""
+        yield from (f"  {one['name']}{what}", f"    fact: {one['fact']}", f"    rule: {one['rule']}")
+    yield from (f"  {condition.text}" for condition in data["conditions"])
 
 
 def _told(shaped: Explained, name: str) -> str:
@@ -84,26 +114,26 @@ def find(shaped: Explained, name: str) -> Reasoned | None:
     return None
 
 
-def explain_stock(provider: Reasoned, added: Names, given: frozenset[str], what: str | None) -> tuple[Explanation, ...]:
+def explain_stock(provider: Reasoned, added: Names, given: frozenset[str], what: str | None) -> list[Form]:
     """
-    Explain all classes and traits, classes first, or only ``what``.
+    Explain all classes and traits, classes first, or only ``what``; the ``inventory`` of a trait is None.
 
     ``added`` is what the operator's files add, ``given`` are traits that carry this agent's mark of what it set.
     """
-    found = [
-        Explanation(name=name, inventory=stock, fact=reason.fact, rule=reason.rule)
-        for name, (stock, reason) in provider.inventories.items()
-    ]
     traits: Mapping[str, Reason] = {
         **provider.traits,
         **dict.fromkeys(added.classes | added.traits, FILES),
         **dict.fromkeys(given, GIVEN),
     }
-    found += [
-        Explanation(name=name, inventory=None, fact=reason.fact, rule=reason.rule)
-        for name, reason in sorted(traits.items())
+    found = [
+        *((name, *one) for name, one in provider.inventories.items()),
+        *((name, None, one) for name, one in sorted(traits.items())),
     ]
-    return tuple(one for one in found if what in (None, one.name))
+    return [
+        {"name": name, "inventory": stock, "fact": reason.fact, "rule": reason.rule}
+        for name, stock, reason in found
+        if what in (None, name)
+    ]
 
 
 def names(shaped: Explained) -> Iterable[str]:

@@ -1,11 +1,13 @@
 """Explain whether placement offers a host for a request, and what is missing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from agent.command.candidacy import Givers, bind, combinations, is_sure, missing
-from agent.command.results import ExplainedRequest
+from agent.command.candidacy import Givers, Missing, bind, combinations, is_sure, missing
+from agent.command.result import Report
+from agent.command.wording import written_amounts
 from agent.errors import ConfigError
 from agent.state.files import read_named
 from reportclient.allocations import usages
@@ -18,6 +20,38 @@ _MOST = 4096  # combinations of providers, about a second of placement's time
 
 
 UNTOLD = "not known, as other providers share with this host what the request asks for"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedRequest:
+    """Whether a host is among the allocation candidates of a request."""
+
+    node: str
+    candidate: bool | None  # None: not known
+    gives: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by provider and class; empty: it is none
+    missing: tuple[Missing, ...] = ()  # without these wishes the host would be a candidate
+    refusal: str = ""  # why placement refuses the request, or to be asked about one host; empty: it does not
+
+    @property
+    def report(self) -> Report:
+        """Who gives what for the request, or what is missing."""
+        missing = [{"wish": str(one.wish), "why": one.why} for one in self.missing]
+        known = {"candidate": self.candidate, "gives": self.gives, "refusal": self.refusal}
+        return Report(data={"node": self.node, "missing": missing, **known}, lines=self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        verdict = {
+            True: "is a candidate",
+            False: "is no candidate",
+            None: "may be a candidate: placement has none without what other hosts share",
+        }[self.candidate]
+        if self.candidate is None and self.refusal:
+            verdict = "may be a candidate: this placement cannot be asked about one host"
+        yield f"{self.node} {verdict}"
+        if self.refusal:
+            yield f"placement refuses what was asked: {self.refusal}"
+        yield from (f"  {name} gives {written_amounts(resources)}" for name, resources in self.gives.items())
+        yield from (f"  {one.wish}: {one.why}" for one in self.missing)
 
 
 def read_request(path: Path) -> tuple[Wish, ...]:

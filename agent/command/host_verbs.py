@@ -6,34 +6,23 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 
-from agent.command.check import check_host
+from agent.command.changes import Forecast, names_of
 from agent.command.doubts import doubts
 from agent.command.exits import Exit
-from agent.command.explain import explain_provider
-from agent.command.explain_request import explain_request, read_request
-from agent.command.host_tables import (
-    print_candidacy,
-    print_checks,
-    print_reasons,
-    print_shown,
-    print_tree,
-    print_usages,
-)
-from agent.command.outcomes import (
+from agent.command.picture.subjects import of_conversion, of_standing
+from agent.command.result import (
     ENDINGS,
-    ended,
-    names_of,
-    print_left,
-    print_outcome,
-    print_start,
-    reserving_of,
+    Report,
+    choice_of,
+    open_host,
+    placement_of,
+    settings_of,
+    whole,
     wishes_of,
 )
-from agent.command.picture.subjects import Subject, of_conversion, of_shown
-from agent.command.plan_results import ApprovalAnswer, DesiredTree, Forecast, Foreseen, ShownTree, shown_plan
-from agent.command.plan_tables import print_conversion, print_foreseen, print_withdrawn
-from agent.command.result import Printer, Report, choice_of, open_host, placement_of, settings_of
-from agent.command.results import Checks, Usages, Withdrawn
+from agent.command.shown_plans import encode_forecast, encode_outcome, encode_reserving, forecast_lines, outcome_lines
+from agent.command.shown_trees import standing_lines, tree_lines
+from agent.command.wording import columns
 from agent.connect.adapters import ApiLook, look_for_placement
 from agent.connect.choice import open_driver, read_host, settings_for
 from agent.errors import USER_ERRORS, ConfigError
@@ -46,17 +35,15 @@ from agent.sync.decide.feature import Draft
 from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.view import Wishes
 from agent.sync.journal import approve, withdraw
+from agent.sync.json_form import Form, encode
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode, conditions_left
 from agent.sync.outcome import Outcome, Status
 from agent.sync.pool_node import pool_nodes
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee
-from drivers.base import Survey
 from drivers.errors import DiscoveryError
-from reportclient.allocations import Allocation, Observed, apply_moves
-from reportclient.forecast import forecast
-from reportclient.plan import Plan
+from reportclient.allocations import Observed
 from reportclient.recording import Unrecorded
 from reportclient.tree import ObservedTree
 
@@ -79,7 +66,9 @@ def discover(options: argparse.Namespace) -> Report:
         *doubts(settings, survey),
         *holdings.backing.odd.sentences.values(),
     ]
-    return Report(data=DesiredTree({one.name: one for one in tree}), table=print_tree, remarks=remarks)
+    providers = {one.name: one for one in tree}
+    lines = tree_lines(providers, whole=whole(options))
+    return Report(data={"providers": providers}, lines=lines, remarks=remarks)
 
 
 def show(options: argparse.Namespace) -> Report:
@@ -98,37 +87,46 @@ def show(options: argparse.Namespace) -> Report:
         except DiscoveryError as error:
             remarks.append(f"guests are shown without names, as this host cannot be read: {error}")
         conditions = conditions_left(one.settings, standing, one.where) if standing else ()
-    shown = ShownTree(Observed(observed, held), names, conditions)
+    shown = Observed(observed, held)
+    data = {**encode(shown), "names": names, "conditions": conditions}
+    lines = standing_lines(shown, names, conditions, whole=whole(options))
     if standing:
-        return Report(data=shown, table=print_shown, remarks=remarks, subjects=[of_shown(shown)])
+        return Report(data=data, lines=lines, remarks=remarks, subjects=[of_standing(shown, names)])
     remarks = [f"placement has no provider {one.name}: run compute-node-agent sync first"]
-    return Report(data=shown, table=print_shown, exit=Exit.ERROR, remarks=remarks)
+    return Report(data=data, lines=lines, exit=Exit.ERROR, remarks=remarks)
 
 
 def show_usages(options: argparse.Namespace) -> Report:
     """Report what a project, or one user of it, uses in the whole placement."""
     client, _ = placement_of(options)
     usages = client.usages(options.project, options.user)
-    return Report(data=Usages(options.project, options.user, usages), table=print_usages)
+    whose = f"project {options.project}" + (f", user {options.user}" if options.user else "")
+    rows = [(kind or "-", name, str(amount)) for kind, sums in usages.items() for name, amount in sums.items()]
+    nothing = "" if rows else ": uses nothing (give the id of a project or user, not its name)"
+    return Report(
+        data={"project": options.project, "user": options.user, "usages": usages},
+        lines=[whose + nothing, *columns([("type", "class", "used"), *rows] if rows else ())],
+    )
 
 
 def plan(options: argparse.Namespace) -> Report:
     """Report what a pass would change; write nothing to placement."""
     wishes = wishes_of(options)
-    records: list[Foreseen] = []
-    remarks: list[str] = []
+    reports: list[Report] = []
     with open_host(options) as host:
         for one in (*pool_nodes(host), host):
             draft, verdict, said = _look(one, wishes, options)
-            records.append(_foreseen(one.name, draft, verdict))
             doing = "stop here" if verdict.refused is Status.RESHAPE_NEEDED else "refuse this"
-            remarks += [*said, *(f"sync would {doing}: {note}" for note in verdict.notes)]
             reserved = reservation_notes(verdict.reserving, draft.observed)
-            remarks += [f"sync would do this all the same: {note}" for note in reserved]
+            remarks = [
+                *said,
+                *(f"sync would {doing}: {note}" for note in verdict.notes),
+                *(f"sync would do this all the same: {note}" for note in reserved),
+            ]
             if not draft.identified:
                 remarks.append(f"{one.name} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
-    ending = Exit.DIFFERENCES if any(one.forecast.shown.plan.operations for one in records) else Exit.DONE
-    return _foreseen_report(records, print_foreseen, ending, remarks)
+            reports.append(_foreseen(one.name, draft, verdict, options, remarks))
+    return _together(reports, "plans")
 
 
 def reshape(options: argparse.Namespace) -> Report:
@@ -144,24 +142,40 @@ def reshape(options: argparse.Namespace) -> Report:
         draft, verdict, said = _look(one, wishes, options, agreed=True)
         doing = "approve" if options.approve else "apply"
         remarks += [*said, *(f"{options.verb} --{doing} would refuse this: {note}" for note in verdict.notes)]
-        approval: ApprovalAnswer | None = "refused" if options.approve else None
+        approval = "refused" if options.approve else None
         if options.approve and verdict.refused is None:
             approval, remark = _approve(one, draft, options.digest)
             remarks.append(remark)
-    against = None if verdict.refused is None or options.approve else True
-    record = replace(_foreseen(one.name, draft, verdict), approval=approval, refused=against)
+    against = verdict.refused is not None and not options.approve
+    shown = _foreseen(
+        one.name, draft, verdict, options, remarks, _next_step(approval, draft.plan.digest, against=against)
+    )
+    answer: Form = {"approval": approval} if approval else {"refused": True} if against else {}
+    shown = replace(shown, data={**shown.data, **answer})
     if approval == "refused" or against:
-        ending = Exit.REFUSED
-    elif not options.approve:
-        ending = Exit.DIFFERENCES if draft.plan.operations else Exit.DONE
-    else:
-        ending = Exit.DONE
-        remarks += _to_configure(
-            options,
-            "before the service starts the next time: otherwise the service plans with the configured layout, and "
-            "refuses this plan",
-        )
-    return _foreseen_report([record], print_conversion, ending, remarks)
+        return replace(shown, exit=Exit.REFUSED)
+    if not options.approve:
+        return shown
+    when = (
+        "before the service starts the next time: otherwise the service plans with the configured layout, and refuses "
+        "this plan"
+    )
+    return replace(shown, exit=Exit.DONE, remarks=[*remarks, *_to_configure(options, when)])
+
+
+def _next_step(approval: str | None, digest: str, *, against: bool) -> str:
+    """Say what happens with a plan that is shown, or which option carries it out; ``against``: it would be refused."""
+    steps = {
+        "approved": "approved: the service's unit carries it out before the service starts the next time; to do it "
+        "now, use --apply instead of --approve",
+        "refused": "not approved, nothing will be carried out",
+        "not-needed": "no allocation has to move: the next pass does this without an approval",
+    }
+    if approval:
+        return steps[approval]
+    if against:
+        return "reshape --apply would refuse this"
+    return f"to carry out exactly this, add --apply --digest {digest}"
 
 
 def _to_configure(options: argparse.Namespace, when: str) -> list[str]:
@@ -172,8 +186,8 @@ def _to_configure(options: argparse.Namespace, when: str) -> list[str]:
     return [f"set [compute] layout = {options.to} in the configuration {when}"]
 
 
-def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[ApprovalAnswer, str]:
-    """Approve the current plan if it has this digest; return the result and a sentence for it."""
+def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[str, str]:
+    """Approve the current plan if it has this digest; return "approved", "refused" or "not-needed", and a sentence."""
     if not draft.plan.moves:
         return "not-needed", f"no allocation has to move on {node.name}: the next pass does this without an approval"
     if other := Agreement(digest, again="nothing was approved")(node, draft):
@@ -194,14 +208,18 @@ def _withdraw(options: argparse.Namespace) -> Report:
     directory = settings_of(options).folders.state
     with locked(directory):
         gone, begun = withdraw(directory)
-    data = Withdrawn(gone, tuple(path for path, _ in begun))
+    lines = [f"withdrawn: {path}" for path in gone]
     remarks = [
         f"the conversion of {one.node} was begun, so its approval stays: complete it with reshape --apply --digest "
         f"{one.digest}, or look at undo"
         for _, one in begun
     ]
-    ending = Exit.REFUSED if begun else Exit.DONE
-    return Report(data=data, table=print_withdrawn, exit=ending, remarks=remarks)
+    return Report(
+        data={"withdrawn": gone, "begun": [path for path, _ in begun]},
+        lines=lines or ([] if begun else ["no approval to withdraw"]),
+        exit=Exit.REFUSED if begun else Exit.DONE,
+        remarks=remarks,
+    )
 
 
 def _look_for_api(options: argparse.Namespace) -> ApiLook:
@@ -218,32 +236,19 @@ def _convert(options: argparse.Namespace) -> Report:
     if api.up is not False:
         with open_driver(settings_of(options), choice_of(options)) as driver:
             refused = Outcome(node=driver.name(), status=Status.UNSAFE, reasons=(api.told,))
-        return _ended_report([refused], print_start)
+        return _ended(refused, options, with_plan=False)
     wishes = replace(wishes_of(options), reshape=not options.approved, agreed=options.digest)
     act = convert_approved if options.approved else convert
     with open_host(options, writes=True) as one:
         outcome = act(one, wishes)
-    report = _ended_report([outcome], print_start if options.approved else print_outcome)
+    report = _ended(outcome, options, with_plan=not options.approved)
     too = "too: otherwise the next pass plans the old layout again"
-    remarks = _to_configure(options, too) if report.exit is Exit.DONE else ()
-    drawn = [_converted(outcome)] if options.picture else []
-    return replace(report, remarks=remarks, subjects=drawn)
-
-
-def _converted(outcome: Outcome) -> Subject:
-    """Return the picture of a conversion that was carried out, or refused."""
-    well = ENDINGS[outcome.status] is Exit.DONE
-    shown = _forecast(outcome.plan, outcome.observed, outcome.allocations, outcome.survey)
-    return replace(of_conversion(shown, () if well else outcome.notes), node=outcome.node)
-
-
-def _forecast(
-    plan: Plan, observed: ObservedTree, allocations: tuple[Allocation, ...], survey: Survey | None
-) -> Forecast:
-    """Return a plan with what stands before it and after it; ``allocations`` are those before it."""
-    names = names_of({each.consumer for each in allocations}, survey)
-    after = Observed(forecast(plan, observed), apply_moves(allocations, plan.moves))
-    return Forecast(shown_plan(plan, observed, names), Observed(observed, allocations), after)
+    well = report.exit is Exit.DONE
+    drawn = []
+    if options.picture:
+        became = Forecast.of(outcome.plan, outcome.observed, outcome.allocations, outcome.survey)
+        drawn = [replace(of_conversion(became, () if well else outcome.notes), node=outcome.node)]
+    return replace(report, remarks=_to_configure(options, too) if well else (), subjects=drawn)
 
 
 def sync(options: argparse.Namespace) -> Report:
@@ -256,7 +261,7 @@ def sync(options: argparse.Namespace) -> Report:
             with _noted(one, outcomes, alone=len(nodes) == 1):
                 outcomes.append(sync_node(one, wishes))
             remarks += doubts(one.settings, outcomes[-1].survey)
-    return replace(_ended_report(outcomes, print_outcome), remarks=remarks)
+    return replace(_together([_ended(one, options) for one in outcomes], "nodes"), remarks=remarks)
 
 
 def retire(options: argparse.Namespace) -> Report:
@@ -272,36 +277,10 @@ def hand_over(options: argparse.Namespace) -> Report:
 def _leaving(options: argparse.Namespace, leave: Callable[[ComputeNode], Outcome]) -> Report:
     with open_host(options, writes=True) as one:
         outcome = leave(one)
-    report = _ended_report([outcome], print_left, dry_run=options.dry_run)
-    planned = options.dry_run and outcome.plan.operations
-    return replace(report, exit=Exit.DIFFERENCES) if planned and report.exit is Exit.DONE else report
-
-
-def check(options: argparse.Namespace) -> Report:
-    """Try everything that a pass needs."""
-    checks = check_host(options)
-    ending = Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES
-    return Report(data=Checks(checks), table=print_checks, exit=ending)
-
-
-def explain(options: argparse.Namespace) -> Report:
-    """Report why one provider has its classes and traits, or with --request why a host is no candidate."""
-    if options.request:
-        return _explain_request(options)
-    if not options.name:
-        raise ConfigError("explain needs the name of a provider, or --request FILE")
-
-    return Report(data=explain_provider(choice_of(options), options.name, options.what), table=print_reasons)
-
-
-def _explain_request(options: argparse.Namespace) -> Report:
-    """Report whether each node is among the allocation candidates of a request, and why not."""
-    if options.name:
-        raise ConfigError("explain takes the name of a provider or --request FILE, not both")
-    wishes = read_request(options.request)
-    with open_host(options) as one:
-        record = explain_request(one.client, one.name, wishes)
-    return Report(data=record, table=print_candidacy)
+    report = _ended(outcome, options)
+    planned = options.dry_run and outcome.plan.operations and report.exit is Exit.DONE
+    data = {**report.data, "dry_run": options.dry_run}
+    return replace(report, data=data, exit=Exit.DIFFERENCES if planned else report.exit)
 
 
 @contextmanager
@@ -338,32 +317,47 @@ def _with_use(node: ComputeNode, draft: Draft, options: argparse.Namespace) -> D
         return draft
 
 
-def _foreseen(node: str, one: Draft, verdict: Verdict) -> Foreseen:
-    return Foreseen(
-        node=node,
-        outcome=verdict.refused or (Status.CHANGED if one.plan.operations else Status.UNCHANGED),
-        layout=one.stands_in,
-        target=one.layout,
-        notes=verdict.notes,
-        forecast=_forecast(one.plan, one.observed, one.way.allocations, one.view.survey),
-        reserving=reserving_of(verdict.reserving, one.observed),
+def _foreseen(
+    node: str,
+    one: Draft,
+    verdict: Verdict,
+    options: argparse.Namespace,
+    remarks: Sequence[str],
+    next_step: str = "",
+) -> Report:
+    """Report what a pass over one node would do, with its picture."""
+    data = Forecast.of(one.plan, one.observed, one.way.allocations, one.view.survey)
+    foreseen = {
+        "node": node,
+        "outcome": verdict.refused or (Status.CHANGED if one.plan.operations else Status.UNCHANGED),
+        "layout": one.stands_in,
+        "target": one.layout,
+        "notes": verdict.notes,
+        **encode_reserving(verdict.reserving, one.observed),
+    }
+    return Report(
+        data={**encode_forecast(data), **foreseen},
+        lines=forecast_lines(data, whole=whole(options), next_step=next_step),
+        exit=Exit.DIFFERENCES if one.plan.operations else Exit.DONE,
+        remarks=remarks,
+        subjects=[of_conversion(data, verdict.notes)],
     )
 
 
-def _foreseen_report(records: Sequence[Foreseen], table: Printer, ending: Exit, remarks: Sequence[str]) -> Report:
-    """Report plans, which are not carried out, with their pictures."""
-    subjects = [of_conversion(one.forecast, one.notes) for one in records]
-    return replace(_for_each(records, "plans", table, ending), remarks=remarks, subjects=subjects)
+def _ended(outcome: Outcome, options: argparse.Namespace, *, with_plan: bool = True) -> Report:
+    """Report how the pass over one node ended."""
+    lines = outcome_lines(outcome, whole=whole(options), with_plan=with_plan)
+    return Report(data=encode_outcome(outcome), lines=lines, exit=ENDINGS[outcome.status])
 
 
-def _ended_report(outcomes: Sequence[Outcome], table: Printer, *, dry_run: bool | None = None) -> Report:
-    """Report how the pass over each node ended, with the exit code of the highest number."""
-    ending = max(ENDINGS[outcome.status] for outcome in outcomes)
-    return _for_each([ended(outcome, dry_run=dry_run) for outcome in outcomes], "nodes", table, ending)
-
-
-def _for_each(records: Sequence[object], name: str, table: Printer, ending: Exit) -> Report:
-    """Report the record of a single node as it is, those of several nodes in a list of this name."""
-    if len(records) == 1:
-        return Report(data=records[0], table=table, exit=ending)
-    return Report(data={name: records}, table=table, each=records, exit=ending)
+def _together(reports: Sequence[Report], name: str) -> Report:
+    """Return the report of a single node as it is, those of several as one, with a list of this name."""
+    if len(reports) == 1:
+        return reports[0]
+    return Report(
+        data={name: [one.data for one in reports]},
+        lines=[line for one in reports for line in one.lines],
+        exit=max(one.exit for one in reports),
+        remarks=[remark for one in reports for remark in one.remarks],
+        subjects=[subject for one in reports for subject in one.subjects],
+    )

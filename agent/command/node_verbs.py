@@ -2,25 +2,27 @@
 
 import argparse
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 from agent.bare_metal.context import BareMetalNodes
 from agent.bare_metal.node_pass import NodesOutcome, foresee_nodes, run_nodes
-from agent.command.check import check_option_names, check_passwords, try_state
+from agent.command.check import Check, check_option_names, check_passwords, report_checks, try_state
 from agent.command.exits import Exit
-from agent.command.host_tables import print_checks, print_shown
 from agent.command.host_verbs import show_usages
-from agent.command.node_tables import print_nodes, print_pass, print_sums
-from agent.command.outcomes import ENDINGS, ended, wishes_of
-from agent.command.plan_results import NodesPass, ShownTree
-from agent.command.result import Report, choice_of, settings_of
-from agent.command.results import Check, Checks, NodeFinding, Nodes, NodeSums, ShownNodes
+from agent.command.result import ENDINGS, Report, choice_of, settings_of, wishes_of
+from agent.command.shown_plans import encode_outcome, steps_of
+from agent.command.shown_trees import standing_lines
+from agent.command.wording import columns
 from agent.connect.choice import Choice, open_bare_metal, open_client, open_nodes
 from agent.errors import ConfigError
 from agent.state.locks import locked
-from agent.sync.outcome import Status
+from agent.sync.json_form import encode
+from agent.sync.outcome import Outcome, Status
 from drivers.ironic.shape import BARE_METAL, shape_share
 from reportclient.allocations import Observed
+from reportclient.ownership import MARKER
+from reportclient.plan import Delete, Plan
 
 NO_NODES = (
     "no node: are [ironic] shard and conductor_group spelt right, and may this user see all nodes? Without that "
@@ -28,6 +30,7 @@ NO_NODES = (
     "a service user sees all nodes if Ironic has rbac_service_role_elevated_access)"
 )
 _GRAVITY = (Exit.DONE, Exit.DIFFERENCES, Exit.REFUSED, Exit.ERROR)  # of many nodes the gravest ending counts
+MOST = 20  # nodes of one outcome that are printed one by one
 # Attributes of options that only a hypervisor has.
 _HOST_OPTIONS = ("host", "rename_from", "picture")
 
@@ -36,9 +39,21 @@ def discover_nodes(options: argparse.Namespace) -> Report:
     """Return the provider of each node, and the nodes that cannot be reported; needs no placement."""
     ironic = open_nodes(settings_of(options), _choice(options))
     share = shape_share(ironic.survey(), elsewhere=ironic.elsewhere())
-    findings = tuple(NodeFinding(uuid, one.why) for uuid, one in sorted(share.misfits.items()))
-    data = Nodes(share.providers, share.reserved, findings)
-    return Report(data=data, table=print_nodes, exit=Exit.DIFFERENCES if share.misfits else Exit.DONE)
+    misfits = [(uuid, one.why) for uuid, one in sorted(share.misfits.items())]
+    stocks = [(name, stock) for one in share.providers.values() for name, stock in one.inventories.items()]
+    nodes = Counter(name for name, _ in stocks)
+    reserved = Counter(name for name, stock in stocks if stock.reserved)
+    rows = [(name, str(count), str(reserved[name])) for name, count in sorted(nodes.items())]
+    lines = [*columns([("class", "nodes", "reserved"), *rows] if rows else ()), *_some("cannot be reported", misfits)]
+    return Report(
+        data={
+            "providers": share.providers,
+            "reserved": share.reserved,
+            "findings": [{"node": node, "why": why} for node, why in misfits],
+        },
+        lines=lines or ["Ironic has no node in this agent's share"],
+        exit=Exit.DIFFERENCES if misfits else Exit.DONE,
+    )
 
 
 def show_nodes(options: argparse.Namespace) -> Report:
@@ -50,11 +65,11 @@ def show_nodes(options: argparse.Namespace) -> Report:
     if node is None:
         return _show_sums(bare_metal)
     observed = bare_metal.client.observe(node)
-    shown = ShownTree(Observed(observed, bare_metal.client.allocations(observed)), {})
+    shown = Observed(observed, bare_metal.client.allocations(observed))
     remarks = [] if observed.root else [f"placement has no provider {node}: run compute-node-agent sync first"]
     return Report(
-        data=shown,
-        table=print_shown,
+        data={**encode(shown), "names": {}, "conditions": []},
+        lines=standing_lines(shown, {}, (), whole=True),
         exit=Exit.ERROR if remarks else Exit.DONE,
         remarks=remarks,
     )
@@ -64,8 +79,12 @@ def _show_sums(bare_metal: BareMetalNodes) -> Report:
     known = bare_metal.memory().nodes
     stocks = Counter(name for one in known.values() for name in one.seen.provider.inventories)
     marked = bare_metal.client.generations(BARE_METAL)
-    data = ShownNodes(NodeSums(len(marked), len(known), stocks))
-    return Report(data=data, table=print_sums)
+    rows = [(name, str(count)) for name, count in sorted(stocks.items())]
+    told = f"{len(marked)} nodes carry the mark of agents for bare metal, {len(known)} are this agent's"
+    return Report(
+        data={"summary": {"marked": len(marked), "ours": len(known), "classes": stocks}},
+        lines=[told, *columns([("class", "nodes"), *rows] if rows else ())],
+    )
 
 
 def plan_nodes(options: argparse.Namespace) -> Report:
@@ -100,8 +119,7 @@ def check_nodes(options: argparse.Namespace) -> Report:
     may = client.may_write()
     detail = "can be read and written" if may else "the user lacks a role to write: give it the role service"
     checks.append(Check("placement", may, f"{name} {detail}"))
-    ending = Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES
-    return Report(data=Checks(tuple(checks)), table=print_checks, exit=ending)
+    return report_checks(checks)
 
 
 def _choice(options: argparse.Namespace) -> Choice:
@@ -143,12 +161,40 @@ def _uuid(text: str) -> str:
 def _report(outcome: NodesOutcome, where: str, ending: Exit, *, dry: bool = False) -> Report:
     """Return the report of a pass; ``ending`` is the exit code if no node calls for a graver one."""
     found = {status: count for status in Status if (count := outcome.count(status))}
-    summary = {status.value: count for status, count in found.items()}
-    data = NodesPass(tuple(map(ended, outcome.outcomes)), summary, dry)
     gravest = max([ending, *(ENDINGS[status] for status in found)], key=_GRAVITY.index)
     return Report(
-        data=data,
-        table=print_pass,
+        data={
+            "nodes": [encode_outcome(one) for one in outcome.outcomes],  # those that are not unchanged
+            "summary": {status.value: count for status, count in found.items()},
+            "dry_run": dry,
+        },
+        lines=_pass_lines(outcome, found, dry=dry),
         exit=gravest if found else Exit.DIFFERENCES,
         remarks=() if found else [f"{where} has {NO_NODES}"],
     )
+
+
+def _pass_lines(outcome: NodesOutcome, found: Mapping[Status, int], *, dry: bool) -> Iterator[str]:
+    """Yield the sums of a pass, and the nodes that did not stay as they were, with what becomes of each, and why."""
+    foreseen = (Status.CREATED, Status.CHANGED, Status.DELETED) if dry else ()  # no facts yet
+    called = {status: f"would be {status.value}" if status in foreseen else status.value for status in found}
+    yield ", ".join(f"{count} {called[status]}" for status, count in found.items()) or "no nodes"
+    for status in dict.fromkeys(one.status for one in outcome.outcomes):
+        nodes = [(one.node, _describe_steps(one)) for one in outcome.outcomes if one.status is status]
+        yield from _some(called[status], nodes)
+
+
+def _describe_steps(outcome: Outcome) -> str:
+    """Return what becomes of one node, and why; empty where nothing does."""
+    steps = tuple(one for one in outcome.plan.operations if not isinstance(one, Delete))  # the heading tells it
+    told = (one for one in steps_of(Plan(steps), outcome.observed) if not one[1:].startswith(MARKER))
+    return "; ".join((*told, *outcome.notes))
+
+
+def _some(what: str, nodes: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield the first ``MOST`` of these nodes, each with its reason, under a heading; nothing for no nodes."""
+    if nodes:
+        yield f"{what}:"
+        yield from columns(nodes[:MOST], "  ")
+    if len(nodes) > MOST:
+        yield f"  and {len(nodes) - MOST} more: --format json has all of them"

@@ -7,9 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from agent.command.host_tables import print_recorded
 from agent.command.result import Report, settings_of
-from agent.command.results import Recorded
 from agent.connect.choice import Choice, HypervisorNeeded, open_driver
 from agent.errors import StateError
 from agent.settings.read import Settings
@@ -41,7 +39,8 @@ def record(options: argparse.Namespace) -> Report:
     files = host_files(settings_of(options))
     with _writing(folder), owners_rights(folder):
         write_files(folder, files)
-    return Report(data=Recorded(folder, len(files)), table=print_recorded)
+    lines = [f"recorded this host in {folder}: {len(files)} files"]
+    return Report(data={"directory": folder, "files": len(files)}, lines=lines)
 
 
 def host_files(settings: Settings) -> dict[str, str]:

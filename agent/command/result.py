@@ -1,35 +1,68 @@
-"""The result of a verb, and the host and the placement that its options name."""
+"""The result of a verb, and what its options name: the host, the placement, and the wishes of a person."""
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 from agent.command.exits import Exit
 from agent.command.picture.subjects import Subject
-from agent.command.screen import Screen
 from agent.connect.choice import Choice, node_of, open_client, open_driver, settings_for
 from agent.settings.read import Settings
+from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
+from agent.sync.outcome import Status
 from reportclient.client import PlacementClient
+from reportclient.errors import printable
 
-Printer = Callable[[Screen, Any], None]
+ENDINGS = {
+    Status.UNCHANGED: Exit.DONE,
+    Status.CREATED: Exit.DONE,
+    Status.CHANGED: Exit.DONE,
+    Status.DELETED: Exit.DONE,
+    Status.RESHAPE_NEEDED: Exit.DIFFERENCES,
+    Status.UNSAFE: Exit.REFUSED,
+    Status.OTHER_PLAN: Exit.REFUSED,
+    Status.MISFIT: Exit.DIFFERENCES,
+    Status.FAILED: Exit.ERROR,
+    Status.AUDIT_ONLY: Exit.REFUSED,
+    Status.CONTESTED: Exit.REFUSED,
+    Status.UNFINISHED: Exit.ERROR,
+    Status.HELD: Exit.DIFFERENCES,
+    Status.REFUSED: Exit.REFUSED,
+    Status.GOING: Exit.DONE,
+    Status.LEFT: Exit.DONE,
+    Status.STRAY: Exit.DIFFERENCES,
+}
+"""The exit code for one root that ended with this status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Result of a verb: data for programs, the printer for people, and the exit code."""
+    """Result of a verb: data for programs, lines for people, and the exit code."""
 
-    data: object  # a value, of agent.command.results for instance; --format json prints it as JSON
-    table: Printer  # prints it for people
-    each: Sequence[object] | None = None  # printed one by one instead of the data; None: the data is
+    data: Mapping[str, object]  # values by the keys of their JSON, as ``encode`` makes it
+    lines: Iterable[str]  # what a person reads instead; gone through once
     exit: int = Exit.DONE  # one of Exit, or of the verb's own codes
     remarks: Sequence[str] = ()  # lines for people, on standard error
     subjects: Sequence[Subject] = ()  # what --picture draws; empty: nothing
 
 
 Act = Callable[[argparse.Namespace], Report | None]  # function of a verb; None: it printed its result itself
+
+
+def whole(options: argparse.Namespace) -> bool:
+    """Return whether a person wants all of a tree: nothing is left out of the lines, and nothing folded."""
+    return getattr(options, "all", False) or getattr(options, "picture", None) is not None
+
+
+def agreed(lines: Iterable[str], question: str) -> bool:
+    """Show what it is about and ask, and return whether the answer begins with y; without a terminal nobody agrees."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    print(*map(printable, lines), f"{printable(question)} [y/N] ", sep="\n", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower().startswith("y")
 
 
 def choice_of(options: argparse.Namespace) -> Choice:
@@ -45,6 +78,18 @@ def choice_of(options: argparse.Namespace) -> Choice:
         recorder=getattr(options, "recorder", None),
         case=getattr(options, "case", None),
         **({"trace": options.trace} if hasattr(options, "trace") else {}),
+    )
+
+
+def wishes_of(options: argparse.Namespace) -> Wishes:
+    """Return what the command line asks of a pass; options that the verb does not have count as not given."""
+    return Wishes(
+        force=getattr(options, "force", False),
+        take_over=getattr(options, "take_over", False),
+        rename_from=getattr(options, "rename_from", None),
+        deep=getattr(options, "deep", None),
+        undone=getattr(options, "undone", None),
+        configured=getattr(options, "configured", None),
     )
 
 

@@ -1,65 +1,65 @@
 """The options ``--save`` and ``--replay``: keep what a verb reads in a case, or carry out the verb of a saved case."""
 
 import argparse
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from agent.command.exits import Exit
-from agent.command.result import Act, Report, settings_of
+from agent.command.result import settings_of
 from agent.command.verb_options import Option
 from agent.command.verbs import VERBS, Verb
 from agent.errors import StateError
-from agent.settings.read import Settings
 from agent.sync.case import check_folder, open_case
 from agent.sync.recorder import Recorder, keep_state, save_case
 from drivers.errors import DiscoveryError
 
-T = TypeVar("T")
 _DEEP = Option("--deep", "whether the service read everything")  # in cases of the service, beside the verb's options
 
 
-def save(verb: Verb, options: argparse.Namespace, act: Act) -> Report | None:
+@contextmanager
+def saving(verb: Verb, options: argparse.Namespace) -> Iterator[list[str]]:
     """
-    Carry out a verb and keep what it read in the file ``options.save``, also when it fails.
+    Keep what a verb reads inside the block in the file ``options.save``, also when it fails (None: nowhere).
 
-    If the case cannot be written after all, the report has that as its remark; an error of the verb, as a note.
+    After the block the list has why the case could not be written after all; an error of the block has it as a note.
 
     Raises:
-        StateError: no file can be made in the folder of ``options.save``: nothing was read. Else as ``act``.
+        StateError: no file can be made in the folder of ``options.save``: nothing was read.
     """
+    unsaved: list[str] = []
+    if not getattr(options, "save", None):
+        yield unsaved
+        return
     settings = settings_of(options)
     check_folder(options.save)
     options.recorder = Recorder()
     keep_state(options.recorder, settings)
+
+    def save() -> None:
+        said = {name: getattr(options, name) for name in verb.decides}
+        try:
+            save_case(options.save, options.recorder, settings, verb.name, said)
+        except StateError as error:
+            unsaved.append(str(error))
+
     try:
-        report = act(options)
+        yield unsaved
     except BaseException as error:  # a case of an unexpected error is worth most
-        if unsaved := _save(verb, options, settings):
-            error.add_note(unsaved)
+        save()
+        for why in unsaved:
+            error.add_note(why)
         raise
-    unsaved = _save(verb, options, settings)
-    if not unsaved or report is None:
-        return report
-    return replace(report, exit=Exit.ERROR, remarks=[*report.remarks, unsaved])
+    save()
 
 
-def _save(verb: Verb, options: argparse.Namespace, settings: Settings) -> str:
-    """Write the case; return why that failed, empty if it did not."""
-    said = {name: getattr(options, name) for name in verb.decides}
-    try:
-        save_case(options.save, options.recorder, settings, verb.name, said)
-    except StateError as error:
-        return str(error)
-    return ""
-
-
-def replay(options: argparse.Namespace, act: Callable[[Verb, argparse.Namespace], T]) -> T:
+@contextmanager
+def replaying(options: argparse.Namespace) -> Iterator[Verb]:
     """
-    Carry out the verb of a saved case on what was read then, and on nothing else; ``options`` become that verb's.
+    Open a saved case, and yield its verb, to be carried out on what was read then, and on nothing else.
+
+    ``options`` become those of that verb.
 
     Raises:
-        DiscoveryError: ``options.replay`` is not a case that this version can replay. Else as the verb.
+        DiscoveryError: ``options.replay`` is not a case that this version can replay.
     """
     with open_case(options.replay) as case:
         verb, told = VERBS.get(case.saved.verb), case.saved.options
@@ -74,7 +74,7 @@ def replay(options: argparse.Namespace, act: Callable[[Verb, argparse.Namespace]
                 raise DiscoveryError(f"{options.replay} cannot be replayed: {option.name} cannot be {told[name]!r}")
         said = {"verb": verb.name, "save": None, "replay": None, "case": case, **told}
         vars(options).update({**verb.defaults(), **vars(options), **said})
-        return act(verb, options)
+        yield verb
 
 
 def _decides(verb: Verb) -> dict[str, Option]:

@@ -1,19 +1,20 @@
-"""The verbs about the service on this host: run it, its status, and whether the host is ready for an upgrade."""
+"""The verbs about the service on this host: run it, its status, and whether the host is ready for it, or for more."""
 
 import argparse
+import time
+from collections.abc import Iterator
 from dataclasses import replace
 from enum import IntEnum
 
 from agent import VERSION
-from agent.command.check import check_host
+from agent.command.check import Check, check_host, report_checks
 from agent.command.exits import Exit
-from agent.command.host_tables import print_status, print_upgrade
 from agent.command.result import Report, choice_of, settings_of
-from agent.command.results import Check, Graded, ShownStatus, Upgrade
+from agent.command.wording import columns
 from agent.errors import ConfigError, StateError
 from agent.service.cases import case_files
 from agent.service.loop import run_service
-from agent.service.status import WELL, read_status
+from agent.service.status import WELL, ServiceStatus, read_status, record_of
 from agent.sync.journal import tell_approvals
 from agent.sync.outcome import Status
 
@@ -40,18 +41,62 @@ def status(options: argparse.Namespace) -> Report:
     found = read_status(directory)
     refused = set(found.outcomes.values()) - WELL
     well = found.is_ready and found.is_running and not found.is_late and not refused
-    data = ShownStatus(status=found, cases=tuple(case_files(directory)), approvals=tell_approvals(directory))
-    ending = Exit.DONE if well else Exit.DIFFERENCES
-    return Report(data=data, table=print_status, exit=ending)
+    told = tell_approvals(directory)
+    cases = case_files(directory)
+    about = {"cases": cases, "approvals": told, "running": found.is_running, "late": found.is_late}
+    named = (f"case: {case} (plan --replay repeats it)" for case in cases)
+    return Report(
+        data={**record_of(found), **about},
+        lines=[*_status_lines(found), *named, *told, *_process_lines(found)],
+        exit=Exit.DONE if well else Exit.DIFFERENCES,
+    )
+
+
+def _status_lines(status: ServiceStatus) -> Iterator[str]:
+    """Yield what the service last wrote about itself: a sentence, its sources with their age, outcomes and notes."""
+    now, sentence = time.time(), status.sentence()
+    if not status.is_running:
+        sentence = f"not running; its last status: {sentence}"
+    elif status.is_late:
+        sentence = (
+            f"late: status.json is {status.age_s:.0f} s old, as the service hangs or cannot write it: look at its log; "
+            f"its last status: {sentence}"
+        )
+    yield sentence
+    rows = [
+        (name, f"{now - one.ok_s:.0f} s ago" if one.ok_s else "never", one.error or "ok")
+        for name, one in status.sources.items()
+    ]
+    yield from columns([("source", "last answered", "now"), *rows] if rows else ())
+    yield from (f"{node}: {outcome}" for node, outcome in status.outcomes.items())
+    yield from (f"  {note}" for note in status.notes)
+
+
+def _process_lines(status: ServiceStatus) -> Iterator[str]:
+    """Yield when the last pass was, and which process made it."""
+    if status.last_pass_s:
+        yield f"last pass {time.time() - status.last_pass_s:.0f} s ago, in {status.took_s:.2f} s"
+    yield f"pid {status.process.pid}, version {status.process.version}"
+
+
+def check(options: argparse.Namespace) -> Report:
+    """Try everything that a pass needs."""
+    return report_checks(check_host(options))
 
 
 def upgrade(options: argparse.Namespace) -> Report:
     """Report what a pass of this version would meet on this host; writes nothing."""
     checks = [*check_host(options), *_running(options)]
     graded = [(one, _grade(one, options)) for one in checks]
-    data = Upgrade(VERSION, tuple(Graded(one.check, code.name.lower(), one.detail) for one, code in graded))
-    worst = max((code for _, code in graded), default=Code.SUCCESS)
-    return Report(data=data, table=print_upgrade, exit=worst)
+    rows = [(one.check, code.name.lower(), one.detail) for one, code in graded]
+    return Report(
+        data={
+            "version": VERSION,
+            "checks": [dict(zip(("check", "result", "detail"), row, strict=True)) for row in rows],
+        },
+        lines=columns([("check", "result", "what was found"), *rows]),
+        exit=max((code for _, code in graded), default=Code.SUCCESS),
+    )
 
 
 def _grade(check: Check, options: argparse.Namespace) -> Code:

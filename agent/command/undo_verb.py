@@ -1,16 +1,17 @@
 """The verb ``undo``: take the last conversion back, or list the conversions of this host."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agent.command.exits import Exit
-from agent.command.host_tables import print_journal
 from agent.command.host_verbs import reshape
 from agent.command.result import Report, choice_of, settings_of
-from agent.command.results import Journal
 from agent.command.verbs import VERBS
+from agent.command.wording import columns
 from agent.connect.choice import open_client
 from agent.errors import ConfigError
+from agent.sync.decide.undoing import Conversion
 from agent.sync.journal import kept_conversions, read_journal
 
 
@@ -20,14 +21,10 @@ def undo(options: argparse.Namespace) -> Report:
     _, where = open_client(settings, choice_of(options))
     entries = kept_conversions(read_journal(settings.folders.state, where))
     if options.list:
-        return Report(data=Journal(entries[::-1]), table=print_journal)
+        return _listed(entries[::-1])
     if not entries:
-        return Report(
-            data=Journal(()),
-            table=print_journal,
-            exit=Exit.REFUSED,
-            remarks=[f"nothing to take back: {settings.folders.state}/journal has no conversion in {where}"],
-        )
+        nothing = f"nothing to take back: {settings.folders.state}/journal has no conversion in {where}"
+        return replace(_listed(()), exit=Exit.REFUSED, remarks=[nothing])
     undone = entries[-1]
     if settings.changes.allow_reshape and settings.policy.layout != undone.layout:
         raise ConfigError(
@@ -39,3 +36,16 @@ def undo(options: argparse.Namespace) -> Report:
     shown = reshape(options)
     name = f"takes back the conversion of {undone.began} from {undone.layout} to {undone.target}"
     return replace(shown, remarks=[name, *shown.remarks])
+
+
+def _listed(conversions: Sequence[Conversion]) -> Report:
+    """Report conversions; ``takes_back`` is the digest of the one that a conversion took back, None: it took none."""
+    digests: dict[str | None, str] = {one.name: one.digest for one in conversions}
+    keys = ("node", "began", "outcome", "layout", "target", "digest", "consumers", "path")
+    told = [{**{key: getattr(one, key) for key in keys}, "takes_back": digests.get(one.undoes)} for one in conversions]
+    rows = [
+        (one.began[:19], one.node, one.layout, one.target, str(one.consumers), one.digest, one.outcome)
+        for one in conversions
+    ]
+    heads = ("began", "node", "from", "to", "consumers", "digest", "outcome")
+    return Report(data={"conversions": told}, lines=columns([heads, *rows]) if rows else ["no conversion"])

@@ -42,7 +42,6 @@ class Verb(NamedTuple):
 
     name: str
     help: str
-    asks: bool = False  # puts a question to the person at the terminal
     example: str = "--embedded"
     placement: bool = True  # has the options that choose a placement
     host: bool = True  # has the option that names a recorded host
@@ -224,7 +223,6 @@ _TABLE = (
     Verb(
         name="adopt",
         help="find the root provider of this host, whose compute_id was lost, and write the file again",
-        asks=True,
         host=False,
         options=(
             Option(
@@ -239,7 +237,6 @@ _TABLE = (
     Verb(
         name="bundle",
         help="write what a bug report needs into one file: host, last cases, status, options, versions, journal",
-        asks=True,
         example="report.tar.gz",
         placement=False,
         host=False,

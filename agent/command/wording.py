@@ -1,4 +1,4 @@
-"""The words that tables and pictures share: amounts, guests and traits as people read them. Pure."""
+"""How people read what the verbs found: columns, amounts, guests and traits. Pure."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -13,6 +13,16 @@ FAMILIES = (
     "HW_CPU_X86_", "HW_", "CUSTOM_",
 )  # fmt: skip
 _NAMED = 3  # of things alike
+LONG = 24  # providers: a tree of more is shortened, unless a person wants all of it
+SHOWN_GUESTS = 20  # one by one; of more, those alike are summed
+
+
+def columns(rows: Iterable[Sequence[str]], indent: str = "") -> list[str]:
+    """Return rows as lines whose cells begin below each other; none for no rows."""
+    every = [*rows]
+    widths = [max(map(len, column)) for column in zip(*every, strict=True)]
+    padded = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in every)
+    return [f"{indent}{line}".rstrip() for line in padded]
 
 
 def counted(number: int, noun: str) -> str:

@@ -188,7 +188,7 @@ def test_a_socket_without_permission(hypervisor: Libvirtd, write_config: Write, 
 
     code = f"""\
 # Loaded before, as nobody may not look into the clone.
-import os, sys, agent.command.carry_out, agent.command.host_tables, agent.command.host_verbs, libvirt
+import os, sys, agent.command.carry_out, libvirt
 import drivers.host.disk, drivers.libvirt.driver
 from agent.command.arguments import main
 os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})

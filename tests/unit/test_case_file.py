@@ -12,11 +12,7 @@ from typing import Any
 
 import pytest
 
-from agent.command.exits import Exit
-from agent.command.host_tables import print_tree
-from agent.command.plan_results import DesiredTree
-from agent.command.result import Report
-from agent.command.saved_cases import replay, save
+from agent.command.saved_cases import replaying, saving
 from agent.command.verb_options import parse_new_file
 from agent.command.verbs import VERBS
 from agent.connect.choice import Choice, open_client, settings_for
@@ -76,7 +72,9 @@ def opened(tmp_path: Path, files: dict[str, bytes], act: Callable[[Case], Any] =
 def replayed(tmp_path: Path, files: dict[str, bytes]) -> argparse.Namespace:
     """The options with which the verb of a case would be carried out."""
     (tmp_path / "case.tar.gz").write_bytes(pack_case(files))
-    return replay(argparse.Namespace(replay=tmp_path / "case.tar.gz"), lambda _verb, options: options)
+    options = argparse.Namespace(replay=tmp_path / "case.tar.gz")
+    with replaying(options):
+        return options
 
 
 def test_only_the_owner_can_read_a_case_and_the_file_before_it_is_replaced(tmp_path: Path) -> None:
@@ -330,49 +328,44 @@ def plan(tmp_path: Path, path: Path) -> argparse.Namespace:
     return argparse.Namespace(config_file=[tmp_path / "agent.conf"], config_dir=[], save=path, rename_from=None)
 
 
-REPORT = Report(data=DesiredTree({}), table=print_tree, exit=Exit.DIFFERENCES, remarks=["remark"])
-
-
 def test_a_case_that_cannot_be_begun_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    def act(_options: argparse.Namespace) -> Report:
+    options = plan(tmp_path, tmp_path / "none/case.tar.gz")
+
+    with pytest.raises(StateError, match="cannot write the case"), saving(VERBS["plan"], options):
         raise AssertionError("read")
 
-    with pytest.raises(StateError, match="cannot write the case"):
-        save(VERBS["plan"], plan(tmp_path, tmp_path / "none/case.tar.gz"), act)
 
-
-def test_the_report_of_a_verb_is_given_though_its_case_cannot_be_written(tmp_path: Path) -> None:
+def test_what_a_verb_found_is_kept_though_its_case_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
 
-    def act(_options: argparse.Namespace) -> Report:
+    with saving(VERBS["plan"], plan(tmp_path, tmp_path / "folder/case.tar.gz")) as unsaved:
         (tmp_path / "folder/case.tar.gz").mkdir()
-        return REPORT
 
-    report = save(VERBS["plan"], plan(tmp_path, tmp_path / "folder/case.tar.gz"), act)
-
-    assert report is not None
-    assert (report.data, report.exit) == (REPORT.data, Exit.ERROR)
-    assert re.match("remark\ncannot write the case .*: Is a directory", "\n".join(report.remarks))
+    assert re.match("cannot write the case .*: Is a directory", "\n".join(unsaved))
 
 
 @pytest.mark.parametrize("written", [True, False])
 def test_the_error_of_a_verb_is_its_error_whether_its_case_can_be_written(tmp_path: Path, written: bool) -> None:
     (tmp_path / "folder").mkdir()
+    options = plan(tmp_path, tmp_path / "folder/case.tar.gz")
 
-    def act(_options: argparse.Namespace) -> Report:
+    def fail() -> None:
         if not written:
             (tmp_path / "folder/case.tar.gz").mkdir()
         raise DiscoveryError("libvirt is gone")
 
-    with pytest.raises(DiscoveryError, match="libvirt is gone") as failed:
-        save(VERBS["plan"], plan(tmp_path, tmp_path / "folder/case.tar.gz"), act)
+    with pytest.raises(DiscoveryError, match="libvirt is gone") as failed, saving(VERBS["plan"], options):
+        fail()
 
     assert bool(getattr(failed.value, "__notes__", ())) is not written
     assert (tmp_path / "folder/case.tar.gz").is_file() is written
 
 
-def test_the_report_of_a_verb_with_a_case_is_its_report(tmp_path: Path) -> None:
-    assert save(VERBS["plan"], plan(tmp_path, tmp_path / "case.tar.gz"), lambda _options: REPORT) == REPORT
+def test_a_verb_that_ends_leaves_its_case(tmp_path: Path) -> None:
+    with saving(VERBS["plan"], plan(tmp_path, tmp_path / "case.tar.gz")) as unsaved:
+        pass
+
+    assert unsaved == []
     assert opened_again(tmp_path / "case.tar.gz") == "plan"
 
 

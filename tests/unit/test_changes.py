@@ -2,17 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from io import StringIO
 
-from agent.audit.decide.findings import Finding, Kind, Repair
-from agent.audit.heal import UNASKED, Healed
-from agent.command.changes import Row, folded, in_order, rows, summary
-from agent.command.host_tables import print_findings, print_shown
-from agent.command.plan_results import Forecast, Foreseen, ShownPlan, ShownTree
-from agent.command.plan_tables import print_conversion
-from agent.command.results import Audit, AuditedFinding, Written
-from agent.command.screen import LONG, SHOWN_GUESTS, Screen
-from agent.sync.outcome import Status
+from agent.audit.heal import UNASKED
+from agent.command.audit_verb import _lines
+from agent.command.changes import Forecast, Row, folded, in_order, rows, summary
+from agent.command.shown_plans import forecast_lines
+from agent.command.shown_trees import standing_lines
+from agent.command.wording import LONG, SHOWN_GUESTS
 from reportclient.allocations import Allocation, Move, Observed
 from reportclient.plan import EnsureTraits, Operation, Plan
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
@@ -45,7 +41,7 @@ def move(consumer: str = GUEST) -> Move:
 
 
 def plan(before: Observed, after: Observed, *moves: Move, steps: tuple[Operation, ...] = (STEP,)) -> Forecast:
-    return Forecast(ShownPlan(Plan(steps, moves), before.tree, "d1", {GUEST: "web-1"}), before, after)
+    return Forecast(Plan(steps, moves), before, after, {GUEST: "web-1"})
 
 
 CARD = Inventory(total=4)
@@ -58,14 +54,8 @@ AFTER = tree(
 )
 
 
-def foreseen(data: Forecast) -> Foreseen:
-    return Foreseen(node="host", outcome=Status.CHANGED, layout="devices", target="numa", notes=(), forecast=data)
-
-
-def told(data: Forecast, *, width: int = 120, whole: bool = False) -> str:
-    out = StringIO()
-    print_conversion(Screen(file=out, width=width, whole=whole), foreseen(data))
-    return out.getvalue()
+def told(data: Forecast, *, whole: bool = False) -> str:
+    return "\n".join(forecast_lines(data, whole=whole))
 
 
 def test_a_provider_that_goes_is_renamed_or_gets_other_terms_says_so() -> None:
@@ -126,7 +116,7 @@ def test_one_sentence_says_what_happens_to_the_tree_and_to_whom() -> None:
     )
     assert "the accounting of 5 guests is" in summary(plan(BEFORE, AFTER, *map(move, "abcde")))
     unnamed = plan(BEFORE, AFTER, move("a"))
-    assert "1 guest (a)" in summary(replace(unnamed, shown=replace(unnamed.shown, names=None)))
+    assert "1 guest (a)" in summary(replace(unnamed, names={}))
     assert summary(plan(BEFORE, AFTER, steps=())) == "nothing to change"
 
 
@@ -164,36 +154,46 @@ def test_a_long_tree_shows_what_changes_and_all_shows_the_rest() -> None:
 
 
 def test_what_placement_holds_is_told_by_guest() -> None:
-    out = StringIO()
+    lines = [*standing_lines(BEFORE, {GUEST: "web-1"}, (), whole=False)]
 
-    print_shown(Screen(file=out, width=120), ShownTree(BEFORE, {GUEST: "web-1"}))
+    assert lines[-3:] == ["1 consumer with allocations", f"web-1 {GUEST}", "  2 VCPU on host"]
 
-    assert f"1 consumer with allocations\nweb-1 {GUEST}\n  2 VCPU on host" in out.getvalue()
+
+def test_a_tree_is_told_with_what_is_used_and_cards_alike_as_one_branch() -> None:
+    cards = [provider(f"host_{number:02d}", f"q{number}", VGPU=CARD) for number in range(LONG)]
+
+    lines = [*standing_lines(tree(*BEFORE.tree, *cards, held="host"), {}, (), whole=False)]
+
+    assert lines[:5] == [
+        "host  r  generation 1",
+        "    VCPU 2/8",
+        f"  host_00, host_01 … host_card ({LONG + 1} alike)",
+        "      VGPU 0/4",
+        "those alike are one branch: --all shows each",
+    ]
 
 
 def test_findings_begin_with_their_sums_and_end_with_the_command_that_mends_them() -> None:
-    out = StringIO()
+    finding = {
+        "kind": "missing",
+        "consumer": GUEST,
+        "provider": "host",
+        "resource_class": "VCPU",
+        "expected": 2,
+        "actual": 0,
+        "seen": "the hypervisor runs it",
+        "safe": True,
+        "since": "2026-11-23",
+        "repair": "add what is missing",
+        "writes": {
+            GUEST: {"project": "p", "user": "u", "type": None, "allocations": {"host": {"VCPU": 2, "DISK_GB": 40}}}
+        },
+        "outcome": "reported",
+        "why": UNASKED,
+    }
 
-    finding = Finding(
-        kind=Kind.MISSING,
-        consumer=GUEST,
-        provider="host",
-        resource_class="VCPU",
-        expected=2,
-        actual=0,
-        seen="the hypervisor runs it",
-        repair=Repair(text="add what is missing", rewrites=()),
-        safe=True,
-    )
-    written = Written(project="p", user="u", type=None, allocations={"host": {"VCPU": 2, "DISK_GB": 40}})
-    shown = AuditedFinding(
-        finding=finding, since="2026-11-23", writes={GUEST: written}, outcome=Healed.REPORTED, why=UNASKED
-    )
-    data = Audit(findings=(shown,), young=(), light=False, nova="", names={GUEST: "web-1"})
+    lines = [line.strip() for line in _lines([finding], {GUEST: "web-1"})]
 
-    print_findings(Screen(file=out, width=160), data)
-
-    lines = [line.strip() for line in out.getvalue().splitlines()]
     assert lines[:2] == ["1 missing: about 1 consumer", f"web-1 {GUEST}"]
     assert "VCPU on host: 0, should be 2" in lines
     assert f"it writes: {GUEST} (project p, user u, no type) has 2 VCPU, 40 DISK_GB on host" in lines

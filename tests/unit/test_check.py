@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.command.check import check_host, check_pass, try_nova, try_state
-from agent.command.results import Check
+from agent.command.check import Check, check_host, check_pass, try_nova, try_state
 from agent.nova.client import NovaClient
 from agent.settings.read import keep_in, load_settings
 from agent.sync.outcome import Status

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.command.outcomes import ENDINGS
-from agent.command.result import settings_of
+from agent.command.result import ENDINGS, settings_of
 from agent.connect.choice import Choice, HypervisorNeeded, lists_nodes, open_driver
 from agent.settings.read import Settings, load_settings
 from agent.sync.outcome import Status

@@ -7,10 +7,10 @@ from typing import Any, get_args
 
 import pytest
 
-from agent.command.plan_results import Ended, ShownTree, shown_plan
+from agent.command.shown_plans import encode_outcome
 from agent.sync.json_form import KINDS, encode, encode_after, encode_operation, encode_plan
-from agent.sync.outcome import Status
-from reportclient.allocations import Move, Observed
+from agent.sync.outcome import Outcome, Status
+from reportclient.allocations import Move
 from reportclient.plan import (
     Create,
     Delete,
@@ -171,19 +171,11 @@ def test_each_operation_has_a_kind() -> None:
     assert KINDS.keys() == set(get_args(Operation))
 
 
-def test_an_ended_pass_has_the_keys_of_its_plan_and_names_only_where_the_host_was_asked() -> None:
-    plan = shown_plan(Plan(()), ObservedTree(), {})
-
-    form = encode(Ended(node="h", outcome=Status.UNSAFE, notes=(), plan=plan, reserving=replace(plan, names=None)))
+def test_an_ended_pass_has_the_keys_of_its_plan_and_what_it_reserved_all_the_same() -> None:
+    form = encode_outcome(Outcome(node="h", status=Status.UNSAFE, reserving=Plan((Delete("c", "host_c"),))))
 
     assert form.keys() == {"node", "outcome", "notes", "digest", "operations", "moves", "names", "reserving"}
     assert form["reserving"].keys() == {"digest", "operations", "moves"}
-
-
-def test_a_shown_tree_has_its_providers_beside_the_names_of_guests() -> None:
-    form = encode(ShownTree(Observed(ObservedTree()), {"guest": "web-1"}))
-
-    assert form == {"providers": {}, "allocations": {}, "names": {"guest": "web-1"}, "conditions": []}
 
 
 def test_a_desired_provider_is_told_without_its_name() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from agent.audit.decide.findings import Finding, Kind
+from agent.command.changes import Forecast
 from agent.command.picture.page import COLOURS, page, write_picture
-from agent.command.picture.subjects import Box, of_audit, of_conversion, of_shown
-from agent.command.plan_results import Forecast, ShownPlan, ShownTree
+from agent.command.picture.subjects import Box, of_conversion, of_standing
 from agent.errors import ConfigError
 from reportclient.allocations import Allocation, Move, Observed
 from reportclient.plan import EnsureTraits, Plan
@@ -57,7 +57,7 @@ PLAN = Plan(
 
 def conversion(name: str = "db-primary", before: Observed = BEFORE, after: Observed = AFTER) -> Forecast:
     """Of a root with one guest, whose VCPU goes to a new cell."""
-    return Forecast(ShownPlan(PLAN, before.tree, "d1g357", {GUEST: name}), before, after)
+    return Forecast(PLAN, before, after, {GUEST: name})
 
 
 def every(root: Box) -> Sequence[Box]:
@@ -71,7 +71,7 @@ def test_providers_alike_are_one_box_unless_a_guest_or_another_one_is_there() ->
     inner = [seen(f"host_cell{n}_pf", f"p{n}", f"host_cell{n}", VGPU=DISK) for n in range(2)]
     shown = tree(seen("host", "r", None), *cards, *cells, *used, *inner, host_used0={"VCPU": 2}, host_used1={"VCPU": 2})
 
-    [(_, root)] = of_shown(ShownTree(shown, {})).trees
+    [(_, root)] = of_standing(shown, {}).trees
 
     assert [one.label for one in root.below] == ["card0, card1 … card4 (5 alike)", "cell0", "cell1", "used0", "used1"]
 
@@ -80,7 +80,7 @@ def test_an_audit_marks_the_guests_and_providers_with_findings() -> None:
     of_guest = Finding(kind=Kind.WRONG_AMOUNT, consumer=GUEST, provider="host", seen="4 VCPU")
     of_cell = Finding(kind=Kind.WRONG_AMOUNT, consumer=None, provider="host_NUMA0", seen="nothing")
 
-    subject = of_audit([of_guest, of_cell], AFTER, {GUEST: "db-primary"})
+    subject = of_standing(AFTER, {GUEST: "db-primary"}, [of_guest, of_cell])
 
     [(title, root)] = subject.trees
     assert (title, subject.node, subject.names) == ("in placement", "host", {GUEST: "db-primary"})
@@ -91,7 +91,7 @@ def test_an_audit_marks_the_guests_and_providers_with_findings() -> None:
 def test_a_tree_in_placement_is_shown_with_what_consumers_have() -> None:
     rows = (Allocation(OTHER, "host_NUMA0", "VCPU", 1), *AFTER.allocations)
 
-    subject = of_shown(ShownTree(replace(AFTER, allocations=rows), {GUEST: "db-primary"}))
+    subject = of_standing(replace(AFTER, allocations=rows), {GUEST: "db-primary"})
 
     assert (subject.node, subject.names) == ("host", {GUEST: "db-primary"})
     [(_, root)] = subject.trees
@@ -112,7 +112,7 @@ def test_a_plan_that_makes_or_ends_a_tree_is_that_of_its_root(before: Observed, 
 
 def test_a_page_needs_nothing_from_elsewhere_and_escapes_what_guests_are_called() -> None:
     drawn = of_conversion(conversion("<script>x</script>\x07"), ("<b>no</b>",))
-    text = page("plan of host", [drawn], "<script>y</script>\x07\ndigest d1g357")
+    text = page("plan of host", [drawn], ["<script>y</script>\x07", "digest d1g357"])
 
     assert "default-src 'none'" in text
     assert not re.search(r"<script|<b>no|(?:src|href)=|url\(|@import|\x07", text)

@@ -1,23 +1,14 @@
 """What a person reads of what a verb found."""
 
-from io import StringIO
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from agent.command.carry_out import _print_table
-from agent.command.host_tables import print_adoption, print_usages
-from agent.command.node_tables import print_pass
-from agent.command.outcomes import ended, print_left
-from agent.command.plan_results import Ended, Forecast, Foreseen, NodesPass, ShownPlan, shown_plan
-from agent.command.plan_tables import print_conversion
-from agent.command.result import Report
-from agent.command.results import Adoption, FoundRoot, Usages
-from agent.command.screen import Screen
-from agent.sync.outcome import Status
+from agent.bare_metal.node_pass import NodesOutcome
+from agent.command.host_verbs import _next_step
+from agent.command.node_verbs import _pass_lines
+from agent.command.shown_plans import outcome_lines
+from agent.command.wording import columns
+from agent.sync.outcome import Outcome, Status
 from beds.nodes_world import World, uuid_of, world
-from reportclient.allocations import Observed
 from reportclient.plan import Delete, Plan
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
@@ -25,78 +16,57 @@ GONE = Plan((Delete("u", "host"),))
 STOOD = ObservedTree((ObservedProvider(uuid="u", generation=1, provider=Provider(name="host")),))
 
 
-def test_a_table_in_a_pipe_has_no_blanks_at_the_ends_of_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    data = Usages("p", None, {"INSTANCE": {"VCPU": 1, "MEMORY_MB": 64}})
-
-    _print_table(Report(data=data, table=print_usages), whole=False)
-
-    lines = capsys.readouterr().out.split("\n")
-    assert any("MEMORY_MB" in line for line in lines)
-    assert lines == [line.rstrip() for line in lines]
-
-
-def test_a_value_of_another_service_acts_on_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    found = FoundRoot(uuid="u", name="\x1b[2Jevil\n", named_alike=False, guests=0, providers=1)
-    data = Adoption(node="host", guests=0, found=(found,), chosen=None, why="", path=Path("/etc/compute_id"))
-
-    _print_table(Report(data=data, table=print_adoption), whole=False)
-
-    assert r"\x1b[2Jevil\n" in capsys.readouterr().out
-
-
-def left(outcome: Status, *notes: str) -> str:
-    out = StringIO()
-    data = Ended(node="host", outcome=outcome, notes=notes, plan=shown_plan(GONE, STOOD), dry_run=False)
-    print_left(Screen(file=out, width=200), data)
-    return out.getvalue()
-
-
-def test_a_retirement_that_is_refused_shows_no_plan() -> None:
-    text = left(Status.UNSAFE, "2 VCPU on host are held")
-
-    assert text.splitlines() == ["host: refused: nothing was written", "  2 VCPU on host are held"]
-
-
-@pytest.mark.parametrize("outcome", [Status.UNCHANGED, Status.CHANGED])
-def test_a_retirement_that_is_done_or_would_be_shows_its_plan_first(outcome: Status) -> None:
-    first, *rest = left(outcome).splitlines()
-
-    assert "host: " not in first
-    assert rest[-1].startswith("host: ")
+def test_cells_of_a_column_begin_below_each_other_and_no_line_ends_with_blanks() -> None:
+    assert columns([("class", "used"), ("MEMORY_MB", "64"), ("VCPU", "")], "  ") == [
+        "  class      used",
+        "  MEMORY_MB  64",
+        "  VCPU",
+    ]
+    assert columns([]) == []
 
 
 @pytest.mark.parametrize(
-    ("approval", "words"),
+    ("status", "words"),
     [
-        pytest.param({}, "to carry out exactly this, add --apply --digest d1", id="a dry run"),
-        pytest.param({"refused": True}, "reshape --apply would refuse this", id="a dry run that would be refused"),
-        pytest.param({"approval": "approved"}, "approved: the service's unit carries it out before", id="approved"),
-        pytest.param({"approval": "refused"}, "not approved, nothing will be carried out", id="another plan"),
-        pytest.param(
-            {"approval": "not-needed"}, "no allocation has to move: the next pass does this", id="nobody moves"
-        ),
+        (Status.UNCHANGED, "this would be done"),
+        (Status.CHANGED, "placement was brought up to date"),
+        (Status.UNSAFE, "refused: nothing was written"),
     ],
 )
-def test_the_last_line_of_a_conversion_says_what_comes_next(approval: dict[str, Any], words: str) -> None:
-    out = StringIO()
-    nothing = Observed(ObservedTree())
-    shown = Forecast(ShownPlan(GONE, nothing.tree, "d1", {}), nothing, nothing)
-    data = Foreseen(
-        node="host", outcome=Status.CHANGED, layout="devices", target="numa", notes=(), forecast=shown, **approval
-    )
+def test_a_pass_shows_its_plan_then_how_it_ended_and_why(status: Status, words: str) -> None:
+    first, *rest = outcome_lines(Outcome(node="host", status=status, plan=GONE, observed=STOOD, reasons=("a",)))
 
-    print_conversion(Screen(file=out, width=200), data)
+    assert "host: " not in first
+    assert rest[-2:] == [f"host: {words}", "  a"]
 
-    assert out.getvalue().splitlines()[-1].startswith(f"digest d1: {words}")
+
+def test_a_plan_that_nobody_agreed_to_is_not_shown() -> None:
+    lines = outcome_lines(Outcome(node="host", status=Status.OTHER_PLAN, plan=GONE, observed=STOOD))
+
+    assert [*lines] == ["host: refused: nothing was written"]
+
+
+@pytest.mark.parametrize(
+    ("approval", "against", "words"),
+    [
+        pytest.param(None, False, f"to carry out exactly this, add --apply --digest {GONE.digest}", id="a dry run"),
+        pytest.param(None, True, "reshape --apply would refuse this", id="a dry run that would be refused"),
+        pytest.param("approved", False, "approved: the service's unit carries it out before", id="approved"),
+        pytest.param("refused", False, "not approved, nothing will be carried out", id="another plan"),
+        pytest.param("not-needed", False, "no allocation has to move: the next pass does this", id="nobody moves"),
+    ],
+)
+def test_the_last_line_of_a_conversion_says_what_comes_next(approval: str | None, against: bool, words: str) -> None:
+    assert _next_step(approval, GONE.digest, against=against).startswith(words)
 
 
 def test_of_a_bare_metal_node_people_see_what_changes_and_why_without_our_marks() -> None:
-    told: list[str] = []
+    told: list[list[str]] = []
 
     def take(one: World) -> None:
-        outcomes = tuple(map(ended, one.sync().outcomes))
-        print_pass(Screen(file=(out := StringIO()), width=200), NodesPass(outcomes, {}, dry_run=False))
-        told.append(out.getvalue())
+        outcome = NodesOutcome(tuple(one.sync().outcomes), 0)
+        found = dict.fromkeys((each.status for each in outcome.outcomes), 1)
+        told.append([*_pass_lines(outcome, found, dry=False)])
 
     with world() as one:
         one.nodes.classes = {1: "gold", 2: "gold"}
@@ -107,6 +77,6 @@ def test_of_a_bare_metal_node_people_see_what_changes_and_why_without_our_marks(
         take(one)
         take(one)
 
-    assert f"{uuid_of(1)}  CUSTOM_GOLD 1 (reserved 0 → 1); +CUSTOM_A; reserved: in maintenance\n" in told[1]
-    assert f"{uuid_of(2)}  +CUSTOM_A\n" in told[1]
-    assert told[3].endswith(f"deleted:\n  {uuid_of(2)}  \n")
+    assert f"  {uuid_of(1)}  CUSTOM_GOLD 1 (reserved 0 → 1); +CUSTOM_A; reserved: in maintenance" in told[1]
+    assert f"  {uuid_of(2)}  +CUSTOM_A" in told[1]
+    assert told[3][-2:] == ["deleted:", f"  {uuid_of(2)}"]

@@ -14,7 +14,7 @@ from agent.command.verbs import VERBS
 
 CONSUMER = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70"
 CLAIM = ("claim", CONSUMER, "--request", "FILE")
-HEAVY = {"libvirt", "keystoneauth1", "rich", "placement", "oslo_config", "yaml", "dataclasses", "agent.connect"}
+HEAVY = {"libvirt", "keystoneauth1", "placement", "oslo_config", "yaml", "dataclasses", "agent.connect"}
 
 
 def test_each_verb_has_its_function() -> None:

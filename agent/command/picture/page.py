@@ -19,7 +19,7 @@ COLOURS = 12
 _MARKS = {" ": "", "+": "made", "-": "gone", "~": "changed", ">": "put", "!": "wrong"}
 
 
-def write_picture(path: Path, title: str, subjects: Sequence[Subject], told: str = "") -> None:
+def write_picture(path: Path, title: str, subjects: Sequence[Subject], told: Sequence[str] = ()) -> None:
     """
     Write a picture of these nodes, whole or not at all, with what the verb printed, ``told``.
 
@@ -32,7 +32,7 @@ def write_picture(path: Path, title: str, subjects: Sequence[Subject], told: str
         raise ConfigError(f"cannot write the picture {path}: {error.strerror}") from error
 
 
-def page(title: str, subjects: Sequence[Subject], told: str = "") -> str:
+def page(title: str, subjects: Sequence[Subject], told: Sequence[str] = ()) -> str:
     """Return a page with the trees of all subjects, and what the verb printed."""
     boxes = (box for subject in subjects for _, root in subject.trees for box in root.every())
     named = dict.fromkeys(chip.guest for box in boxes for chip in box.chips)
@@ -47,7 +47,7 @@ def page(title: str, subjects: Sequence[Subject], told: str = "") -> str:
         guests=guests,
         marks=_MARKS,
         colours=COLOURS,
-        told=told.splitlines(),
+        told=told,
         style=Markup(style),
         hash=f"sha256-{b64encode(hashlib.sha256(style.encode()).digest()).decode()}",
         version=VERSION,

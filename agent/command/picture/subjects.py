@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.audit.decide.findings import Finding
-from agent.command.changes import rows, stock_of
-from agent.command.plan_results import Forecast, ShownTree
+from agent.command.changes import Forecast, rows, stock_of
 from agent.command.wording import alike, grouped
 from agent.sync.json_form import by_consumer
 from reportclient.allocations import Observed, usages
@@ -51,9 +50,9 @@ class Subject:
 
 def of_conversion(data: Forecast, refusals: Iterable[str]) -> Subject:
     """Return the subject of a plan: both trees, and whose accounting is rewritten."""
-    names = data.shown.names or {}
+    names = data.names
     marks = {name: row.mark for row in rows(data.before, data.after) for name in row.names}
-    moving = {move.consumer for move in data.shown.plan.moves}
+    moving = {move.consumer for move in data.plan.moves}
     return Subject(
         node=_root(data.after) or _root(data.before),
         trees=(
@@ -65,14 +64,8 @@ def of_conversion(data: Forecast, refusals: Iterable[str]) -> Subject:
     )
 
 
-def of_shown(data: ShownTree) -> Subject:
-    """Return the subject of a tree as placement holds it."""
-    tree = _tree(data.observed, data.names, (), {})
-    return Subject(node=_root(data.observed), trees=(("in placement", tree),), names=data.names)
-
-
-def of_audit(findings: Collection[Finding], tree: Observed, names: Mapping[str, str]) -> Subject:
-    """Return the subject of an audit: the tree, with the guests that have findings."""
+def of_standing(tree: Observed, names: Mapping[str, str], findings: Collection[Finding] = ()) -> Subject:
+    """Return the subject of a tree as placement holds it, with the guests that have findings."""
     wrong = {one.consumer for one in findings if one.consumer}
     ill = {one.provider: "!" for one in findings if one.provider and not one.consumer}
     return Subject(node=_root(tree), trees=(("in placement", _tree(tree, names, (), ill, wrong=wrong)),), names=names)
