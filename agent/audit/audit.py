@@ -25,7 +25,7 @@ from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent
 from reportclient.ownership import OWNER_NOVA
 from reportclient.renaming import as_called
-from reportclient.tree import ObservedTree, ProviderTree
+from reportclient.tree import ObservedTree
 
 AskNova = Callable[[str, frozenset[str]], NovaWitness]
 """Asks nova about the hypervisor with a uuid, and about consumers by uuid; raises nothing."""
@@ -201,6 +201,8 @@ def _snapshot(
     if any(ours.writes(seen) and seen.name not in present for seen in tree):
         present |= _of_any_layout(node, survey, tree)
     novas = left_to_nova(tree, holdings.backing.novas) if node.settings.beside_nova else ()
+    # A root of ours is put right by a pass.
+    differing = {} if node.settings.reports_root else disputed((seen.provider for seen in tree), desired)
     return Snapshot(
         tree=tree,
         allocations=allocations,
@@ -213,15 +215,8 @@ def _snapshot(
             wanted=frozenset(provider.name for provider in desired),
             cards={str(one.address): str(one.pf) for one in survey.facts.devices.functions if one.pf},
         ),
-        configured=Configured(layout=policy.layout, standing=layout, disputed=_disputed(node, tree, desired)),
+        configured=Configured(layout=policy.layout, standing=layout, disputed=differing),
     )
-
-
-def _disputed(node: ComputeNode, tree: ObservedTree, desired: ProviderTree) -> dict[str, tuple[int, int]]:
-    """Return on which CPUs and memory nova's root and this agent's options differ; a root of ours is put right."""
-    if node.settings.reports_root:
-        return {}
-    return disputed((seen.provider for seen in tree), desired)
 
 
 def _of_any_layout(node: ComputeNode, survey: Survey, tree: ObservedTree) -> frozenset[str]:

@@ -67,14 +67,8 @@ class Finding:
     @property
     def key(self) -> str:
         """Key that is stable across audits."""
-        parts = (
-            self.kind.value,
-            self.consumer,
-            self.provider,
-            self.resource_class,
-            *(("nova",) if self.by_nova else ()),
-        )
-        return "/".join(map(str, parts))
+        about = (self.kind.value, self.consumer, self.provider, self.resource_class)
+        return "/".join(map(str, (*about, "nova") if self.by_nova else about))
 
 
 def of_each_row(finding: Finding, rows: Mapping[tuple[str, str], tuple[int | None, int | None]]) -> list[Finding]:
@@ -91,14 +85,9 @@ def changed_rows(rewrite: Rewrite, names: Mapping[str, str]) -> dict[tuple[str, 
 
     ``names`` are those of this host's providers, by uuid; another provider is called by its uuid.
     """
-    slots = [
-        (uuid, name) for one in (rewrite.before, rewrite.after) for uuid, resources in one.items() for name in resources
-    ]
-    rows = {
-        (names.get(uuid, uuid), name): (
-            rewrite.after.get(uuid, {}).get(name, 0),
-            rewrite.before.get(uuid, {}).get(name, 0),
-        )
-        for uuid, name in dict.fromkeys(slots)
-    }
+    rows: dict[tuple[str, str], tuple[int, int]] = {}
+    for uuid in (*rewrite.before, *rewrite.after):
+        before, after = rewrite.before.get(uuid, {}), rewrite.after.get(uuid, {})
+        for name in (*before, *after):
+            rows[names.get(uuid, uuid), name] = after.get(name, 0), before.get(name, 0)
     return {row: pair for row, pair in rows.items() if pair[0] != pair[1]}

@@ -34,16 +34,12 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
             sentence = "it has no trait OWNER_* or CUSTOM_OWNER_*, so its owner is not known"
             found.append(Finding(kind=Kind.OWNERLESS, provider=name, seen=sentence))
     twice = (*_duplicates(snapshot), *_offered_by_two(snapshot), *_twice_on_offer(snapshot))
-    options = [] if any(one.kind is Kind.TWICE_ON_OFFER for one in twice) else _other_options(snapshot)
-    return [*found, *twice, *_other_layout(snapshot), *options]
-
-
-def _other_options(snapshot: Snapshot) -> list[Finding]:
-    """Return the finding of a root of nova's whose CPUs or memory are not those that our options give."""
-    if not snapshot.configured.disputed:
-        return []
-    name = snapshot.tree.providers[0].name
-    return [Finding(kind=Kind.OTHER_OPTIONS, provider=name, seen=tell_disputed(name, snapshot.configured.disputed))]
+    found += (*twice, *_other_layout(snapshot))
+    if snapshot.configured.disputed and not any(one.kind is Kind.TWICE_ON_OFFER for one in twice):
+        root = snapshot.tree.providers[0].name
+        sentence = tell_disputed(root, snapshot.configured.disputed)
+        found.append(Finding(kind=Kind.OTHER_OPTIONS, provider=root, seen=sentence))
+    return found
 
 
 def _ghost(seen: ObservedProvider, *, in_use: bool) -> Finding:

@@ -31,14 +31,6 @@ def why_undecided(snapshot: Snapshot, uuid: str) -> str:
     return f"; nova did not answer whether it knows {uuid}" if uuid in left else ""
 
 
-def lives_elsewhere(snapshot: Snapshot, server: NovaServer) -> bool:
-    """Return whether nova has a server on another host for good: at rest there, and in no open migration from here."""
-    nova = snapshot.nova
-    if not nova.host or server.host in (None, nova.host):
-        return False
-    return server.status in AT_REST and not nova.open_moves(server.uuid)
-
-
 def rests_here(snapshot: Snapshot, guest: str) -> bool:
     """Return whether nova has a guest at rest on this host, and moves it nowhere."""
     server = snapshot.nova.servers.get(guest)
@@ -212,8 +204,9 @@ def _judge(snapshot: Snapshot, one: Consumer) -> Finding:
 
 def _judge_server(snapshot: Snapshot, server: NovaServer, *, abroad: bool) -> Finding:
     """Classify a consumer of which nova has a server, and that has no guest on this host."""
-    place = f"on host {server.host}" if server.host else "on no host"
-    if abroad and lives_elsewhere(snapshot, server):
+    place, nova = f"on host {server.host}" if server.host else "on no host", snapshot.nova
+    elsewhere = nova.host and server.host not in (None, nova.host)
+    if abroad and elsewhere and server.status in AT_REST and not nova.open_moves(server.uuid):
         seen = f"nova has its server {place} ({server.status}), and the consumer has allocations here too"
         return Finding(kind=Kind.DOUBLED, seen=seen, safe=True, by_nova=True)
     seen = (
