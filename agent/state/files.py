@@ -241,6 +241,6 @@ def unseal(text: str, *, form: int) -> dict[str, Any]:
     return body
 
 
-def checksum(body: Mapping[str, object], more: str = "") -> str:
-    """Return the SHA-256, as hex digits, of a JSON object and of a text that follows it."""
-    return hashlib.sha256((json.dumps(body, sort_keys=True) + more).encode()).hexdigest()
+def checksum(body: Mapping[str, object]) -> str:
+    """Return the SHA-256, as hex digits, of a JSON object."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.errors import StateError
-from agent.state.files import read_trusted, remove, remove_state, replace_file, temporary_path, write_file
+from agent.state.files import read_trusted, remove, remove_state, replace_file, temporary_path, write_file, write_state
 from agent.state.memory import NodeState, decode_state, encode_state, same_place
 
 RESERVE_BYTES = 64 * 1024  # least disk space that is reserved before anything is written to placement
@@ -53,7 +53,7 @@ class StateFile:
         """
         temporary = temporary_path(self._path)
         try:
-            self._replace(replace(state, observed=None))
+            replace_file(self._path, encode_state(replace(state, observed=None)))
             write_file(temporary, " " * max(RESERVE_BYTES, 2 * len(encode_state(state))))
         except OSError as error:
             with suppress(OSError):
@@ -70,13 +70,7 @@ class StateFile:
         Raises:
             StateError: the file cannot be written; the old one stays.
         """
-        try:
-            self._replace(state)
-        except OSError as error:
-            raise StateError(
-                f"cannot write {self._path}: {error.strerror}: placement is up to date; the next pass reads the "
-                f"whole tree from placement"
-            ) from error
+        write_state(self._path, encode_state(state))
 
     def forget(self) -> None:
         """
@@ -86,6 +80,3 @@ class StateFile:
             StateError: the file cannot be removed.
         """
         remove_state(self._path)
-
-    def _replace(self, state: NodeState) -> None:
-        replace_file(self._path, encode_state(state))
