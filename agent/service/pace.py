@@ -77,7 +77,6 @@ class Rhythm:
         self._settings = settings
         self._take_pass, self._read_everything = take_pass, read_everything
         self._place = _place(settings)
-        self._is_first = True
         self._took_at = -math.inf  # when a pass of the schedule began
         self._schedule: periodic_task.PeriodicTasks | None = None
         self._began = time.monotonic()
@@ -95,15 +94,14 @@ class Rhythm:
         follow one period apart. After a pass that came late, as one that was held back after failures, at least half a
         period is left for the host to become what it was.
         """
-        if self._is_first:
-            self._is_first = False
+        if self._schedule is None:
             self._take_pass()
+            self._schedule = self._new_schedule()
             now, period_s = time.monotonic(), self._settings.service.interval_s
             self.due = self._began + self._place * period_s
             while self.due < now + period_s / 2:
                 self.due += period_s
             return
-        self._schedule = self._schedule or self._new_schedule()
         idle_s = self._schedule.run_periodic_tasks(None, raise_on_error=True)
         self.due = max(time.monotonic() + idle_s, self._took_at + self._settings.service.interval_s / 2)
 

@@ -159,9 +159,9 @@ class Reporter:
         """Report that the configuration was read again; ``reason``: why the old one stays, empty: it does not."""
         self._settings = settings
         self._asked(CONFIGURATION, reason)
-        if not reason and STORAGE in self.status.sources:  # it may be no cluster any more; the next pass tells
-            self.status = self.status.without(STORAGE)
-        self.status = replace(self.status, interval_s=settings.service.interval_s)
+        # The storage may be no cluster any more: the next pass tells.
+        sources = {name: one for name, one in self.status.sources.items() if reason or name != STORAGE}
+        self.status = replace(self.status, interval_s=settings.service.interval_s, sources=sources)
 
     def serve_metrics(self) -> None:
         """

@@ -106,10 +106,6 @@ class ServiceStatus:
         # The newest error comes first: ``sentence`` shows it rather than an older one, which may be outdated.
         return replace(self, sources={name: after, **others} if error else {**others, name: after})
 
-    def without(self, name: str) -> "ServiceStatus":
-        """Return a copy that knows nothing of a source."""
-        return replace(self, sources={other: source for other, source in self.sources.items() if other != name})
-
 
 def record_of(status: ServiceStatus) -> dict[str, Any]:
     """Return the contents of status.json, and what the verb ``status`` prints of them."""

@@ -276,11 +276,11 @@ def _disk(values: Values) -> DiskPlace:
 def _read_role(values: Values) -> Role | None:
     role: Role | None = values.value("agent", "role")
     if values.value("DEFAULT", "compute_driver") == INSIDE:
-        if role not in (None, "audit"):
-            values.problem("agent", "role", f"must be audit with compute_driver = {INSIDE}: nova-compute reports then")
+        text = f"must be audit with compute_driver = {INSIDE}: nova-compute reports then"
+        values.problem("agent", "role", text, when=role not in (None, "audit"))
         return "audit"
-    if role == "beside" and values.value("compute", "layout") != "devices":
-        values.problem("compute", "layout", f"does not fit [agent] role = beside: {ONE_LAYOUT}")
+    other = role == "beside" and values.value("compute", "layout") != "devices"
+    values.problem("compute", "layout", f"does not fit [agent] role = beside: {ONE_LAYOUT}", when=other)
     return role
 
 
