@@ -71,9 +71,8 @@ class Daemon:
         Take passes until ``stop`` is called.
 
         Raises:
-            ConfigError: the configuration is wrong at the start. StateError: another service uses the state directory.
+            ConfigError: the port for metrics is in use. StateError: another service uses the state directory.
         """
-        self._passes.open()
         with serving(self._settings.folders.state):
             self._reporter.serve_metrics()
             _warn_of_slips(self._settings)
@@ -148,7 +147,6 @@ class Daemon:
         _check_lasting(self._settings, settings)
         forget_tokens()
         passes = self._new_passes(settings)
-        passes.open()
         self._passes.close_host()
         self._settings, self._passes = settings, passes
         LOG.info("configuration read again")

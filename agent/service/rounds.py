@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from agent.audit.audit import AskNova, AuditResult, witness
 from agent.audit.decide.findings import Finding
@@ -18,7 +17,6 @@ from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal, read_polic
 from agent.bare_metal.node_pass import NodesOutcome, run_nodes
 from agent.connect.choice import Choice, lists_nodes, open_bare_metal, open_client, open_driver, open_nova
 from agent.errors import USER_ERRORS
-from agent.nova.client import NovaClient
 from agent.service.cases import KeptCases
 from agent.service.status import WELL
 from agent.settings.read import Settings
@@ -34,7 +32,6 @@ from drivers.facts import DiskUnread, PoolSpace
 from drivers.host.services import probe_service
 from drivers.pools import PoolDriver
 from reportclient.allocations import usages
-from reportclient.client import PlacementClient
 from reportclient.forecast import forecast
 from reportclient.keystone import Sender
 from reportclient.tree import ObservedProvider
@@ -140,16 +137,19 @@ class Rounds:
         metered: Callable[[Sender], Sender],
         told: OnOperation,
     ) -> None:
+        """Read the heal policy, and open placement; ConfigError, StateError: one of them cannot be used."""
         self._cases = KeptCases(settings, active=not lists_nodes(settings))
         self._choice = replace(choice, recorder=self._cases.recorder, service=True)
         self._settings = settings
-        self._policy = read_policy(settings.service.heal_policy) if settings.service.heal_policy else None
         self._wake = wake
-        self._metered = metered
         self._told = told
         self._host = ExitStack()
         self._driver: Driver | None = None
         self._started = False  # whether the first pass is done; only that one may convert the host
+        self._nova = open_nova(settings, self._choice)  # None: none is configured
+        policy = read_policy(settings.service.heal_policy) if settings.service.heal_policy else None
+        self._audits = Audits(policy, self._nova.witness if self._nova else None)
+        self._client, self._where = open_client(settings, self._choice, writes=True, metered=metered)
 
     def take(self, *, deep: bool, counts: bool) -> RoundResult:
         """
@@ -183,27 +183,6 @@ class Rounds:
         self._started = True
         return result_of(taken)
 
-    def open(self) -> tuple[NovaClient | None, tuple[PlacementClient, str]]:
-        """
-        Return nova's client (None: none is configured), and placement's with the name that the memory has of it.
-
-        Raises:
-            ConfigError: no placement is configured. StateError: the embedded placement cannot be used.
-        """
-        return self._nova, self._placement
-
-    @cached_property
-    def _placement(self) -> tuple[PlacementClient, str]:
-        return open_client(self._settings, self._choice, writes=True, metered=self._metered)
-
-    @cached_property
-    def _nova(self) -> NovaClient | None:
-        return open_nova(self._settings, self._choice)
-
-    @cached_property
-    def _audits(self) -> Audits:
-        return Audits(self._policy, self._nova.witness if self._nova else None)
-
     def close_host(self) -> None:
         """Close the connection to the host; the next pass opens it again, and watches for events again."""
         self._driver = None
@@ -224,17 +203,16 @@ class Rounds:
         Raises:
             StateError, DiscoveryError, PolicyError: the host cannot be opened, or its name cannot be read.
         """
-        nova, (client, where) = self.open()
         self._cases.begin()
         driver = self._open_driver()
         return ComputeNode(
             name=driver.name(),
             driver=driver,
-            client=client,
+            client=self._client,
             settings=self._settings,
-            where=where,
+            where=self._where,
             probe=self._cases.recorder.probe if self._cases.recorder else probe_service,
-            nova=nova.record if nova and self._settings.reports_root else None,
+            nova=self._nova.record if self._nova and self._settings.reports_root else None,
         )
 
     def _end(self, node: ComputeNode, outcome: Outcome, deep: bool) -> AuditResult | None:
@@ -255,9 +233,8 @@ class Rounds:
 
     def _take_nodes(self) -> RoundResult:
         """Run one pass over all bare-metal nodes; the result names only nodes that are not well."""
-        _, (client, where) = self.open()
         with locked(self._settings.folders.state):
-            bare_metal = open_bare_metal(client, self._settings, where, self._choice, told=self._told)
+            bare_metal = open_bare_metal(self._client, self._settings, self._where, self._choice, told=self._told)
             return _of_nodes(run_nodes(bare_metal))
 
 
