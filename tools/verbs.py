@@ -30,7 +30,7 @@ def document() -> str:
 
 
 def _section(verb: Verb) -> str:
-    rows = [f"| `{_spelt(one)}` | {_one_line(one.help)} |" for one in verb.flat()]
+    rows = [f"| `{_spelt(one)}` | {_one_line(one.help)} |" for one in verb.options]
     options = ["| option | meaning |", "| --- | --- |", *rows, ""] if rows else []
     example = f"```\ncompute-node-agent {verb.name} {verb.example}\n```\n"
     return "\n".join((f"## {verb.name}\n", f"{_sentence(verb.help)}\n", example, *options))

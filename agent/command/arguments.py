@@ -105,13 +105,8 @@ def parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
             epilog=f"example: compute-node-agent {verb.name} {verb.example}",
         )
         _add_common(one)
-        for row in verb.rows:
-            if isinstance(row, Option):
-                _add(one, row)
-            else:
-                choice = one.add_mutually_exclusive_group()
-                for option in row:
-                    _add(choice, option)
+        for option in verb.options:
+            _add(one, option)
     return parser, verbs.choices
 
 
@@ -142,7 +137,7 @@ def _add_common(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("-v", "--verbose", action="count", default=0, help="log what is done; -vv: log every detail")
 
 
-def _add(parser: "argparse._ActionsContainer", option: Option) -> None:
+def _add(parser: argparse.ArgumentParser, option: Option) -> None:
     if option.is_switch:
         parser.add_argument(option.name, action="store_true", help=option.help)
         return

@@ -79,4 +79,4 @@ def replaying(options: argparse.Namespace) -> Iterator[Verb]:
 
 def _decides(verb: Verb) -> dict[str, Option]:
     """Return the options that a case of this verb may have, by attribute."""
-    return {one.attribute: one for one in (*verb.flat(), _DEEP) if one.attribute in (*verb.decides, "deep")}
+    return {one.attribute: one for one in (*verb.options, _DEEP) if one.attribute in (*verb.decides, "deep")}

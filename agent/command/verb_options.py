@@ -4,7 +4,7 @@ import argparse
 import os.path
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +19,8 @@ class Option(NamedTuple):  # a dataclass would load inspect, which --help waits 
     choices: tuple[str, ...] | None = None
     required: bool = False
     repeated: bool = False  # may be given several times; the value is a list
+    needs: tuple[str, ...] = ()  # one of these options must be given with it
+    excludes: tuple[str, ...] = ()  # none of these may be given with it
 
     @property
     def is_switch(self) -> bool:
@@ -28,7 +30,7 @@ class Option(NamedTuple):  # a dataclass would load inspect, which --help waits 
     @property
     def attribute(self) -> str:
         """Name of the value in the parsed options."""
-        return self.name.lstrip("-").replace("-", "_")
+        return attribute_of(self.name)
 
     @property
     def default(self) -> object:
@@ -42,9 +44,25 @@ class Option(NamedTuple):  # a dataclass would load inspect, which --help waits 
         return isinstance(value, str) and (self.choices is None or value in self.choices)
 
 
-Row = Option | tuple[Option, ...]  # at most one option of a tuple may be given
-# A test that is true for wrong options, and the usage error.
-Contradiction = tuple[Callable[[argparse.Namespace], object], str]
+def attribute_of(name: str) -> str:
+    """Return the name of an option's value in the parsed options."""
+    return name.lstrip("-").replace("-", "_")
+
+
+def contradiction(options: argparse.Namespace, rows: Iterable[Option]) -> str:
+    """Return the usage error of options that lack what they need, or exclude each other; empty: there is none."""
+    given = [one for one in rows if _given(options, one.name)]
+    for one in given:
+        if other := next((other for other in one.excludes if _given(options, other)), ""):
+            return f"{one.name} does not go with {other}: leave {other} out"
+    for one in given:
+        if one.needs and not any(_given(options, other) for other in one.needs):
+            return f"{one.name} needs {' or '.join(one.needs)}"
+    return ""
+
+
+def _given(options: argparse.Namespace, name: str) -> bool:
+    return getattr(options, attribute_of(name), None) not in (None, False, [])
 
 
 def parse_uuid(text: str) -> str:
@@ -86,40 +104,6 @@ def parse_picture(text: str) -> Path:
     return parse_new_file(text)
 
 
-def needs(says: str, name: str, *others: str) -> Contradiction:
-    """Return that the option ``name`` goes with one of the others (attributes); ``says`` is the usage error."""
-    return lambda options: _given(options, name) and not _given(options, *others), says
-
-
-def excludes(says: str, name: str, *others: str) -> Contradiction:
-    """Return that the option ``name`` goes with none of the others (attributes); ``says`` is the usage error."""
-    return lambda options: _given(options, name) and _given(options, *others), says
-
-
-def only_looking(*writing: str) -> tuple[Contradiction, ...]:
-    """Return the contradictions of --save with each of these options."""
-    return tuple(
-        excludes(f"--save works only with a command that writes nothing: leave --{name} out", "save", name)
-        for name in writing
-    )
-
-
-def only_the_case(*others: str) -> tuple[Contradiction, ...]:
-    """Return the contradictions of --replay with each of these options."""
-    return tuple(
-        excludes(
-            f"--replay repeats a verb with the options that are in the case: leave --{name.replace('_', '-')} out",
-            "replay",
-            name,
-        )
-        for name in others
-    )
-
-
-def _given(options: argparse.Namespace, *names: str) -> bool:
-    return any(getattr(options, name) not in (None, False, []) for name in names)
-
-
 PLACEMENT = (
     Option("--embedded", "report to an embedded placement, which runs in this command and keeps its data in a file"),
     Option(
@@ -150,6 +134,14 @@ CASE = Option(
     "devices and CPUs of its guests, the agent's state, answers of placement; no logins, no other data of guests",
     metavar="FILE",
     type=parse_new_file,
+    excludes=("--apply", "--approve", "--withdraw", "--database", "--heal", "--policy"),  # it only looks
+)
+DIGEST = Option(
+    "--digest",
+    "only the plan of this digest, as a dry run showed it",
+    metavar="D",
+    type=parse_digest,
+    needs=("--apply", "--approve"),
 )
 CONSUMER = Option("consumer", "a guest's uuid", metavar="CONSUMER", type=parse_uuid, required=True)
 MIGRATION = Option(
@@ -175,4 +167,3 @@ REQUESTS = (
         repeated=True,
     ),
 )
-USER_ALONE = needs("give --user only together with --project", "user", "project")

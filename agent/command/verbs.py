@@ -5,7 +5,6 @@ A new verb is one row here, and its function in ``carry_out.py``, which ``--help
 """
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from agent.command.verb_options import (
     ALL,
     CASE,
     CONSUMER,
+    DIGEST,
     DRY_RUN,
     HOST,
     MIGRATION,
@@ -21,19 +21,13 @@ from agent.command.verb_options import (
     RENAME,
     REQUESTS,
     TAKE_OVER,
-    USER_ALONE,
-    Contradiction,
     Option,
-    Row,
-    excludes,
-    needs,
-    only_looking,
-    only_the_case,
+    contradiction,
     parse_consumer_type,
-    parse_digest,
     parse_uuid,
 )
 
+_OF_A_GUEST = ("--replace", "--merge", "--evacuate")  # options of claim for a guest that has allocations
 GUEST, MIGRATED = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70", "b7c1d2e3-5f64-4a08-9b1a-6c7d8e9f0a12"
 
 
@@ -47,27 +41,21 @@ class Verb(NamedTuple):
     host: bool = True  # has the option that names a recorded host
     logs: bool = False  # sets up its log as configured; else the command logs to standard error
     writes: bool = False  # to placement: an interrupt can leave a part done
-    options: tuple[Row, ...] = ()
-    contradictions: tuple[Contradiction, ...] = ()  # the first that applies is printed
+    own: tuple[Option, ...] = ()
     decides: tuple[str, ...] = ()  # attributes of the options that a saved case keeps
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def options(self) -> tuple[Option, ...]:
         """All options of the verb, with those that choose placement and host."""
-        return (*(PLACEMENT if self.placement else ()), *((HOST,) if self.host else ()), *self.options)
-
-    def flat(self) -> Iterator[Option]:
-        """Iterate over all options, also those that exclude each other."""
-        for row in self.rows:
-            yield from (row,) if isinstance(row, Option) else row
+        return (*(PLACEMENT if self.placement else ()), *((HOST,) if self.host else ()), *self.own)
 
     def defaults(self) -> dict[str, object]:
         """Return the default values of all options, by attribute."""
-        return {option.attribute: option.default for option in self.flat()}
+        return {option.attribute: option.default for option in self.options}
 
     def refusal(self, options: argparse.Namespace) -> str:
         """Return the usage error of options that contradict each other; empty: they do not."""
-        return next((text for wrong, text in self.contradictions if wrong(options)), "")
+        return contradiction(options, self.options)
 
 
 _TABLE = (
@@ -76,24 +64,25 @@ _TABLE = (
         help="show the tree that this host would report",
         example="--format json",
         placement=False,
-        options=(ALL,),
+        own=(ALL,),
     ),
     Verb(
         name="show",
         help="show the tree that placement holds, with its allocations",
-        options=(
+        own=(
             Option("--project", "show instead what this project uses in the whole placement", metavar="ID"),
-            Option("--user", "with --project: only what this user of the project uses", metavar="ID"),
+            Option(
+                "--user", "with --project: only what this user of the project uses", metavar="ID", needs=("--project",)
+            ),
             Option("--node", "only this node: a host by its name, a bare-metal node by its uuid", metavar="NODE"),
             PICTURE,
             ALL,
         ),
-        contradictions=(USER_ALONE,),
     ),
     Verb(
         name="plan",
         help="show what a pass would change; writes nothing",
-        options=(
+        own=(
             RENAME,
             CASE,
             PICTURE,
@@ -104,10 +93,16 @@ _TABLE = (
                 "placement",
                 metavar="FILE",
                 type=Path,
+                excludes=(  # those of the case count
+                    "--save",
+                    "--rename-from",
+                    "--host",
+                    "--config-file",
+                    "--config-dir",
+                    "--embedded",
+                    "--embedded-dir",
+                ),
             ),
-        ),
-        contradictions=(
-            *only_the_case("save", "rename_from", "host", "config_file", "config_dir", "embedded", "embedded_dir"),
         ),
         decides=("rename_from",),
     ),
@@ -116,7 +111,7 @@ _TABLE = (
         help="run one pass: make placement equal to this host",
         example="--config-file /etc/nova/nova.conf",
         writes=True,
-        options=(
+        own=(
             RENAME,
             Option("--force", "shrink inventories to what the host has now, even below what guests use"),
             TAKE_OVER,
@@ -128,22 +123,28 @@ _TABLE = (
         help="convert the tree and the allocations of its guests to another shape; a dry run unless --apply",
         example="--to numa --embedded",
         writes=True,
-        options=(
-            (
-                Option("--apply", "carry out the conversion"),
-                Option(
-                    "--approve",
-                    "with --digest: approve that plan; it is carried out once, before the service starts the next time",
-                ),
-                Option("--withdraw", "withdraw the approvals of this host, but not one whose conversion was begun"),
+        own=(
+            Option("--apply", "carry out the conversion"),
+            Option(
+                "--approve",
+                "with --digest: approve that plan; it is carried out once, before the service starts the next time",
+                needs=("--digest",),
+                excludes=("--apply",),
+            ),
+            Option(
+                "--withdraw",
+                "withdraw the approvals of this host, but not one whose conversion was begun",
+                excludes=("--apply", "--approve"),
             ),
             Option(
                 "--approved",
                 "with --apply: carry out only what [agent] allow_reshape allows, or the approved plan; "
                 "for systemd units",
+                needs=("--apply",),
+                excludes=("--digest",),
             ),
             TAKE_OVER,
-            Option("--digest", "only the plan of this digest, as a dry run showed it", metavar="D", type=parse_digest),
+            DIGEST,
             Option(
                 "--patience",
                 "with --apply: how long to retry if placement fails or others write; default [agent] reshape_timeout",
@@ -160,32 +161,16 @@ _TABLE = (
                 "work directly on placement's database while placement's API is down; URL has the form "
                 "postgresql://USER:PASSWORD@HOST/placement",
                 metavar="URL",
+                excludes=("--embedded", "--embedded-dir"),
             ),
             Option(
                 "--api-is-down",
                 "with --database: confirm that no placement API runs, if the agent cannot find that out itself",
+                needs=("--database",),
             ),
             CASE,
             PICTURE,
             ALL,
-        ),
-        contradictions=(
-            needs(
-                "--digest goes with --apply or --approve: it says which plan to carry out", "digest", "apply", "approve"
-            ),
-            needs("--approve needs --digest: a dry run shows it", "approve", "digest"),
-            needs(
-                "--api-is-down goes with --database: without a database the API itself is used",
-                "api_is_down",
-                "database",
-            ),
-            (
-                lambda options: options.approved and (not options.apply or options.digest is not None),
-                "give --approved together with --apply, and leave --digest out: the digest is taken from the saved "
-                "approval",
-            ),
-            excludes("--database and --embedded are two placements: name one", "database", "embedded", "embedded_dir"),
-            *only_looking("apply", "approve", "withdraw", "database"),
         ),
         decides=("to",),
     ),
@@ -194,16 +179,14 @@ _TABLE = (
         help="take the last conversion back, exactly, or not at all; a dry run unless --apply",
         example="--apply --digest 0123456789ab",
         writes=True,
-        options=(
-            Option("--list", "list the conversions of this host, the latest first, and do nothing"),
+        own=(
+            Option(
+                "--list", "list the conversions of this host, the latest first, and do nothing", excludes=("--apply",)
+            ),
             Option("--apply", "carry it out"),
-            Option("--digest", "only the plan of this digest, as a dry run showed it", metavar="D", type=parse_digest),
+            DIGEST._replace(needs=("--apply",)),
             PICTURE,
             ALL,
-        ),
-        contradictions=(
-            needs("--digest goes with --apply: it says which plan to carry out", "digest", "apply"),
-            excludes("--list does nothing: leave --apply out", "list", "apply"),
         ),
     ),
     Verb(
@@ -212,19 +195,19 @@ _TABLE = (
         example="host-1",
         placement=False,
         host=False,
-        options=(Option("directory", "a new folder", metavar="DIR", type=Path, required=True),),
+        own=(Option("directory", "a new folder", metavar="DIR", type=Path, required=True),),
     ),
     Verb(
         name="upgrade",
         help="upgrade check: whether this host is ready for this version, with the codes of nova-status",
         example="check --config-file /etc/nova/nova.conf",
-        options=(Option("what", "check", choices=("check",), required=True),),
+        own=(Option("what", "check", choices=("check",), required=True),),
     ),
     Verb(
         name="adopt",
         help="find the root provider of this host, whose compute_id was lost, and write the file again",
         host=False,
-        options=(
+        own=(
             Option(
                 "uuid",
                 "the root provider; default: the one that this host's name and its guests tell",
@@ -240,7 +223,7 @@ _TABLE = (
         example="report.tar.gz",
         placement=False,
         host=False,
-        options=(
+        own=(
             Option("file", "a new file, .tar.gz", metavar="FILE", type=Path, required=True),
             Option("--yes", "write it without a question"),
         ),
@@ -249,7 +232,7 @@ _TABLE = (
         name="explain",
         help="explain why a provider has its classes and traits, or why a host is no allocation candidate",
         example="host-1 VCPU",
-        options=(
+        own=(
             Option(
                 "name",
                 "a provider's name, its part after the host's name, or the address of its device",
@@ -270,38 +253,32 @@ _TABLE = (
         help="give a guest what an allocation candidate offered",
         example=f"{GUEST} --project P --user U --type INSTANCE --request FILE",
         writes=True,
-        options=(
-            CONSUMER,
+        own=(
+            CONSUMER._replace(needs=("--project", *_OF_A_GUEST)),
             *REQUESTS,
-            Option("--project", "project of a new guest; an existing guest keeps its own", metavar="ID"),
-            Option("--user", "user of a new guest; an existing guest keeps its own", metavar="ID"),
+            Option(
+                "--project",
+                "project of a new guest; an existing guest keeps its own",
+                metavar="ID",
+                needs=("--user", *_OF_A_GUEST),
+            ),
+            Option(
+                "--user", "user of a new guest; an existing guest keeps its own", metavar="ID", needs=("--project",)
+            ),
             Option(
                 "--type", "consumer type of a new guest, for instance INSTANCE", metavar="T", type=parse_consumer_type
             ),
-            (
-                Option("--replace", "replace all that the guest has: a resize in place"),
-                Option("--merge", "keep what others claimed for the guest"),
-                Option("--evacuate", "keep what the guest has on a host that is down"),
-            ),
+            Option("--replace", "replace all that the guest has: a resize in place"),
+            Option("--merge", "keep what others claimed for the guest", excludes=("--replace",)),
+            Option("--evacuate", "keep what the guest has on a host that is down", excludes=("--replace", "--merge")),
             Option(
-                "--instead-of", "with --merge: the request that the caller claimed before", metavar="FILE", type=Path
+                "--instead-of",
+                "with --merge: the request that the caller claimed before",
+                metavar="FILE",
+                type=Path,
+                needs=("--merge",),
             ),
             Option("--force", "with --replace or --merge: even if the guest runs here and uses what it would lose"),
-        ),
-        contradictions=(
-            (
-                lambda options: (
-                    not (options.replace or options.merge or options.evacuate)
-                    and not (options.project and options.user)
-                ),
-                "a new guest needs --project and --user",
-            ),
-            needs(
-                "--instead-of goes with --merge: it says which of the guest's allocations the caller claimed",
-                "instead_of",
-                "merge",
-            ),
-            USER_ALONE,
         ),
     ),
     Verb(
@@ -309,28 +286,28 @@ _TABLE = (
         help="begin a move: a guest gets its new place, a migration keeps the old one",
         example=f"{GUEST} --migration {MIGRATED} --request FILE",
         writes=True,
-        options=(CONSUMER, MIGRATION, *REQUESTS),
+        own=(CONSUMER, MIGRATION, *REQUESTS),
     ),
     Verb(
         name="confirm",
         help="end a move: remove what the migration kept",
         example=MIGRATED,
         writes=True,
-        options=(Option("consumer", "a migration's uuid", metavar="MIGRATION", type=parse_uuid, required=True),),
+        own=(Option("consumer", "a migration's uuid", metavar="MIGRATION", type=parse_uuid, required=True),),
     ),
     Verb(
         name="revert",
         help="undo a move: the guest gets back what the migration kept",
         example=f"{GUEST} --migration {MIGRATED}",
         writes=True,
-        options=(CONSUMER, MIGRATION, Option("--force", "even if the guest runs here and uses what it would lose")),
+        own=(CONSUMER, MIGRATION, Option("--force", "even if the guest runs here and uses what it would lose")),
     ),
     Verb(
         name="release",
         help="remove all that a guest holds",
         example=GUEST,
         writes=True,
-        options=(
+        own=(
             CONSUMER,
             Option("--force", "even if the guest runs here, or another service changes it at the same time"),
         ),
@@ -339,9 +316,9 @@ _TABLE = (
         name="audit",
         help="compare the allocations in placement with the guests that really run here",
         writes=True,
-        options=(
+        own=(
             Option("--light", "read only providers whose generation changed since the last audit"),
-            Option("--heal", "carry out the repairs that the policy allows"),
+            Option("--heal", "carry out the repairs that the policy allows", needs=("--policy",)),
             Option(
                 "--policy",
                 "YAML file that says what may be healed, without --heal a dry run of that; its keys are heal (kinds of "
@@ -352,10 +329,6 @@ _TABLE = (
             CASE,
             PICTURE,
         ),
-        contradictions=(
-            *only_looking("heal", "policy"),
-            needs("--heal needs --policy: it says which kinds of findings may be healed", "heal", "policy"),
-        ),
         decides=("light",),
     ),
     Verb(name="run", help="run the service: a pass at each period and event, audits, metrics and status", logs=True),
@@ -365,14 +338,14 @@ _TABLE = (
         help="remove this host's tree from placement; refused while anything in it is allocated",
         example="--dry-run --config-file /etc/nova/nova.conf",
         writes=True,
-        options=(DRY_RUN,),
+        own=(DRY_RUN,),
     ),
     Verb(
         name="hand-over",
         help="remove this agent's marks from the tree, so that nova-compute can take it over",
         example="--dry-run --config-file /etc/nova/nova.conf",
         writes=True,
-        options=(
+        own=(
             DRY_RUN,
             Option("--force", "hand over even if nova would not maintain some providers, or its driver there was ours"),
         ),

@@ -430,7 +430,7 @@ def test_what_novas_pci_tracker_reports_below_the_root_is_no_other_layout_where_
 
 
 def test_every_layout_can_be_planned_by_name() -> None:
-    choices = {option.choices for option in VERBS["reshape"].flat() if option.name == "--to"}
+    choices = {option.choices for option in VERBS["reshape"].options if option.name == "--to"}
 
     assert choices == {get_args(Layout)}
 
