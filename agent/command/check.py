@@ -4,7 +4,7 @@ import argparse
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -49,8 +49,9 @@ class Check:
     detail: str
 
 
-def report_checks(checks: Sequence[Check]) -> Report:
+def report_checks(each: Iterable[Check]) -> Report:
     """Report checks in their order."""
+    checks = tuple(each)
     rows = ((one.check, "ok" if one.ok else "FINDING", one.detail) for one in checks)
     return Report(
         data={"checks": checks},
@@ -63,73 +64,36 @@ class CheckFailed(Exception):
     """Something prevents a pass; the message says what it is, and what to do."""
 
 
-def check_host(options: argparse.Namespace) -> tuple[Check, ...]:
-    """Run all checks in the order in which a pass needs them; leave out those that depend on a failed one."""
+def check_host(options: argparse.Namespace) -> Iterator[Check]:
+    """Yield all checks in the order in which a pass needs them; leave out those that depend on a failed one."""
     try:
         choice, settings = choice_of(options), settings_of(options)
     except ConfigError as error:
-        return tuple(Check("configuration", False, problem) for problem in error.problems)
-    checks = [*check_option_names(settings), *check_passwords(settings), try_state(settings)]
-    checks.append(_try("service", partial(_check_service, settings)))
-    checks += _check_approvals(settings)
+        yield from (Check("configuration", False, problem) for problem in error.problems)
+        return
+    yield from check_files(settings)
+    yield from tried("service", _check_service(settings))
+    yield from tried("approval", (Check("approval", True, text) for text in tell_approvals(settings.folders.state)))
+    yield from tried("host", _check_node(settings, choice))
+
+
+def check_files(settings: Settings) -> Iterator[Check]:
+    """Yield what is doubtful in the configuration files, and whether the state directory can be written."""
+    slips = [Check("configuration", False, slip) for slip in doubtful_names(settings)]
+    yield from slips or [Check("configuration", True, "no wrong or unsupported option")]
+    yield from (Check("passwords", False, sentence) for sentence in open_files(settings))
+    yield from tried("state", check_state(settings))
+
+
+def tried(name: str, checks: Iterator[Check]) -> Iterator[Check]:
+    """Yield checks; of one that cannot be made yield why, under this name, and no further one."""
     try:
-        with open_driver(settings, choice) as driver:
-            node, survey = read_host(driver, choice)
-            checks += _check_shape(driver, survey, settings)
-            checks += _check_placement(settings, choice, driver, node, survey)
-    except USER_ERRORS as error:
-        checks.append(Check("host", False, one_line(error)))
-    return tuple(checks)
-
-
-def check_option_names(settings: Settings) -> list[Check]:
-    """Check the files for names that are probably misspelt, and for vGPU types that get no card."""
-    slips = doubtful_names(settings)
-    if not slips:
-        return [Check("configuration", True, "no wrong or unsupported option")]
-    return [Check("configuration", False, slip) for slip in slips]
-
-
-def check_passwords(settings: Settings) -> list[Check]:
-    """Name the files with a password that others can read."""
-    return [Check("passwords", False, sentence) for sentence in open_files(settings)]
-
-
-def try_state(settings: Settings) -> Check:
-    """Check that the state directory can be written."""
-    return _try("state", partial(_check_state, settings))
-
-
-def check_pass(one: ComputeNode, survey: Survey) -> list[Check]:
-    """Check whether a pass over this node would be refused, and what else its plan shows."""
-    wishes = Wishes(reshape=one.settings.changes.allow_reshape)  # as the first pass of sync and of the service
-    try:
-        draft = one.draft(wishes, survey=survey)
-        slips = resembling(draft.wanted.strays, draft.desired, one.client.exists)
-    except USER_ERRORS as error:
-        return [Check("tree", False, one_line(error))]
-    awaited = (Check("devices", False, one.text) for one in conditions_on(draft) if one.kind == AWAITED)
-    disk = survey.facts.disk
-    unread = (
-        [Check("storage", False, f"DISK_GB stays as it is: {disk.because}")] if isinstance(disk, DiskUnread) else []
-    )
-    tree = _try("tree", partial(_check_tree, one, survey, draft))
-    return [tree, *(Check("provider_config", False, slip) for slip in slips), *awaited, *unread]
-
-
-def try_nova(one: ComputeNode, survey: Survey, open_client: Callable[[], NovaClient | None]) -> Check:
-    """Check whether nova answers what an audit asks it about this host."""
-    return _try("nova", partial(_check_nova, one, survey, open_client))
-
-
-def _try(name: str, attempt: Callable[[], str]) -> Check:
-    try:
-        return Check(name, True, attempt())
+        yield from checks
     except (CheckFailed, *USER_ERRORS) as error:
-        return Check(name, False, one_line(error))
+        yield Check(name, False, one_line(error))
 
 
-def _check_service(settings: Settings) -> str:
+def _check_service(settings: Settings) -> Iterator[Check]:
     """Check what only ``run`` needs; skip the metrics port while the service runs, because the service holds it."""
     if settings.service.heal_policy:
         read_policy(settings.service.heal_policy)
@@ -141,7 +105,7 @@ def _check_service(settings: Settings) -> str:
             raise CheckFailed(
                 f"[agent] metrics_port: port {port} of {address} cannot be used: {error.strerror}"
             ) from error
-    return "policy file and metrics port are usable"
+    yield Check("service", True, "policy file and metrics port are usable")
 
 
 def _is_running(directory: Path) -> bool:
@@ -151,7 +115,7 @@ def _is_running(directory: Path) -> bool:
         return False
 
 
-def _check_state(settings: Settings) -> str:
+def check_state(settings: Settings) -> Iterator[Check]:
     """
     Check that the state directory can be written and has the room that a pass needs.
 
@@ -167,7 +131,7 @@ def _check_state(settings: Settings) -> str:
     barred = [path for path in inside if not os.access(path, os.W_OK)]
     if barred:
         raise CheckFailed(f"{barred[0]} cannot be written: run as its owner, or set {settings.folders.option}")
-    return f"{folder} can be written"
+    yield Check("state", True, f"{folder} can be written")
 
 
 def _try_room(folder: Path, option: str) -> None:
@@ -183,63 +147,40 @@ def _try_room(folder: Path, option: str) -> None:
         raise CheckFailed(f"{kib} KiB cannot be written below {folder}: {error.strerror}: {advice}") from error
 
 
-def _check_approvals(settings: Settings) -> list[Check]:
-    """Report approved conversions that wait for the next start of the service."""
-    try:
-        found = tell_approvals(settings.folders.state)
-    except StateError as error:
-        return [Check("approval", False, one_line(error))]
-    return [Check("approval", True, text) for text in found]
+def _check_node(settings: Settings, choice: Choice) -> Iterator[Check]:
+    with open_driver(settings, choice) as driver:
+        node, survey = read_host(driver, choice)
+        yield from tried("host", _check_shape(driver, survey, settings))
+        yield from tried("placement", _check_placement(settings, choice, driver, node, survey))
 
 
-def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> list[Check]:
+def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> Iterator[Check]:
     """Report what a node has, odd devices, and memory of which nobody said whether guests may have it."""
-    unmatched = [Check("devices", False, text) for text in idle(survey.facts, settings.policy)]
-    try:
-        tree, holdings = driver.shape(survey, settings.policy, None)
-    except USER_ERRORS as error:
-        return [Check("host", False, one_line(error)), *unmatched]
+    yield from (Check("devices", False, text) for text in idle(survey.facts, settings.policy))
+    tree, holdings = driver.shape(survey, settings.policy, None)
     stock = ", ".join(f"{stock.total} {name}" for name, stock in tree.root.inventories.items())
-    detail = f"{tree.root.name} can be read: {stock}, {len(tree.root.traits)} traits"
-    odd = (Check("devices", False, text) for text in holdings.backing.odd.sentences.values())
-    guests = (Check("guests", False, text) for text in holdings.of_guests)
-    if settings.beside_nova:  # CPUs and memory are nova's then
-        return [Check("host", True, detail), *unmatched, *odd, *guests]
-    lacking = (Check("host", False, text) for text in holdings.lacking)
-    notes = (Check("memory", True, text) for text in holdings.notes)
-    return [Check("host", True, detail), *lacking, *unmatched, *odd, *guests, *notes]
+    yield Check("host", True, f"{tree.root.name} can be read: {stock}, {len(tree.root.traits)} traits")
+    yield from (Check("devices", False, text) for text in holdings.backing.odd.sentences.values())
+    yield from (Check("guests", False, text) for text in holdings.of_guests)
+    if not settings.beside_nova:  # else CPUs and memory are nova's
+        yield from (Check("host", False, text) for text in holdings.lacking)
+        yield from (Check("memory", True, text) for text in holdings.notes)
 
 
-def _check_placement(settings: Settings, choice: Choice, driver: Driver, node: str, survey: Survey) -> list[Check]:
-    try:
-        client, where = open_client(settings, choice)
-        client.find(node)
-    except USER_ERRORS as error:
-        return [Check("placement", False, one_line(error))]
+def _check_placement(settings: Settings, choice: Choice, driver: Driver, node: str, survey: Survey) -> Iterator[Check]:
+    client, where = open_client(settings, choice)
+    client.find(node)
     version = ".".join(map(str, client.microversion))
-    checks = [Check("placement", True, f"{where} answers at microversion {version}"), _check_clock(client)]
-    checks += [_try("role", partial(_check_role, client))]
+    yield Check("placement", True, f"{where} answers at microversion {version}")
+    yield _check_clock(client)
+    yield from tried("role", _check_role(client))
     nova = asking_nova(settings, choice)
     one = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where, nova=nova)
-    checks += check_pass(one, survey)
+    yield from tried("tree", check_pass(one, survey))
     if settings.apis.nova_chosen:
-        checks.append(try_nova(one, survey, partial(open_nova, settings, choice)))
+        yield from tried("nova", check_nova(one, survey, partial(open_nova, settings, choice)))
     elif not settings.reports_root:
-        checks.append(Check("nova", True, UNASKED))
-    return checks
-
-
-def _check_nova(one: ComputeNode, survey: Survey, open_client: Callable[[], NovaClient | None]) -> str:
-    nova, root_uuid = open_client(), one.known_uuid(survey)
-    if nova is None or root_uuid is None:
-        return "not tried: this host has no identity yet, by which nova knows it"
-    told = nova.witness(root_uuid, ())
-    if told.silence:
-        raise CheckFailed(told.silence)
-    return (
-        f"{nova.where} knows {len(told.servers)} servers and {len(told.migrations)} migrations of this host, which it "
-        f"calls {told.host}"
-    )
+        yield Check("nova", True, UNASKED)
 
 
 def _check_clock(client: PlacementClient) -> Check:
@@ -251,21 +192,47 @@ def _check_clock(client: PlacementClient) -> Check:
     return Check("clock", True, f"within {SKEW_LIMIT_S} s of placement's")
 
 
-def _check_role(client: PlacementClient) -> str:
+def _check_role(client: PlacementClient) -> Iterator[Check]:
     if not client.may_write():
         raise CheckFailed("the user may not write providers: give it the role service on its project")
     if not client.may_reshape():
         raise CheckFailed("the user may write, but not reshape: give it the role service (admin does not include it)")
-    return "the user may write providers and reshape"
+    yield Check("role", True, "the user may write providers and reshape")
 
 
-def _check_tree(one: ComputeNode, survey: Survey, draft: Draft) -> str:
+def check_nova(one: ComputeNode, survey: Survey, open_client: Callable[[], NovaClient | None]) -> Iterator[Check]:
+    """Check whether nova answers what an audit asks it about this host; CheckFailed: it does not."""
+    nova, root_uuid = open_client(), one.known_uuid(survey)
+    if nova is None or root_uuid is None:
+        yield Check("nova", True, "not tried: this host has no identity yet, by which nova knows it")
+        return
+    told = nova.witness(root_uuid, ())
+    if told.silence:
+        raise CheckFailed(told.silence)
+    known = f"{len(told.servers)} servers and {len(told.migrations)} migrations"
+    yield Check("nova", True, f"{nova.where} knows {known} of this host, which it calls {told.host}")
+
+
+def check_pass(one: ComputeNode, survey: Survey) -> Iterator[Check]:
+    """Check whether a pass over this node would be refused, and what else its plan shows."""
+    wishes = Wishes(reshape=one.settings.changes.allow_reshape)  # as the first pass of sync and of the service
+    draft = one.draft(wishes, survey=survey)
+    slips = resembling(draft.wanted.strays, draft.desired, one.client.exists)
+    yield from tried("tree", _check_tree(one, survey, draft))
+    yield from (Check("provider_config", False, slip) for slip in slips)
+    yield from (Check("devices", False, one.text) for one in conditions_on(draft) if one.kind == AWAITED)
+    if isinstance(survey.facts.disk, DiskUnread):
+        yield Check("storage", False, f"DISK_GB stays as it is: {survey.facts.disk.because}")
+
+
+def _check_tree(one: ComputeNode, survey: Survey, draft: Draft) -> Iterator[Check]:
     one.check_name(draft)
     if one.settings.audits_only:
         if draft.observed.root is None:
             raise CheckFailed(f"placement has no provider {one.name}: start nova-compute, which reports it")
         _check_options(one, survey, draft)
-        return f"{one.name} can be read and audited; {only_audits(one.name)}"
+        yield Check("tree", True, f"{one.name} can be read and audited; {only_audits(one.name)}")
+        return
     if novas := one.against_writing(draft):
         raise CheckFailed("; ".join(novas))
     if one.settings.beside_nova:
@@ -278,7 +245,7 @@ def _check_tree(one: ComputeNode, survey: Survey, draft: Draft) -> str:
         raise CheckFailed(f"a second writer on {contest.provider}: {changes}: stop it, then run sync --take-over")
     count = len(draft.plan.operations)
     left = f": sync would do {count} operation(s), see compute-node-agent plan" if count else " is up to date"
-    return f"{one.name}{left}; {_role_text(one, one.signs(draft))}"
+    yield Check("tree", True, f"{one.name}{left}; {_role_text(one, one.signs(draft))}")
 
 
 def _check_options(one: ComputeNode, survey: Survey, draft: Draft) -> None:

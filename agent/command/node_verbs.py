@@ -7,7 +7,7 @@ from uuid import UUID
 
 from agent.bare_metal.context import BareMetalNodes
 from agent.bare_metal.node_pass import NodesOutcome, foresee_nodes, run_nodes
-from agent.command.check import Check, check_option_names, check_passwords, report_checks, try_state
+from agent.command.check import Check, check_files, report_checks
 from agent.command.exits import Exit
 from agent.command.host_verbs import show_usages
 from agent.command.result import ENDINGS, Report, choice_of, settings_of, wishes_of
@@ -112,8 +112,7 @@ def check_nodes(options: argparse.Namespace) -> Report:
     where = ironic.name
     count = len(share.providers) + len(share.misfits)
     detail = f"{where} has {count if count else NO_NODES}{' nodes for this agent' if count else ''}"
-    checks = [*check_option_names(settings), *check_passwords(settings), try_state(settings)]
-    checks += [Check("ironic", bool(count), detail)]
+    checks = [*check_files(settings), Check("ironic", bool(count), detail)]
     checks += [Check("node", False, f"{one.uuid}: {one.why}") for one in share.misfits.values()]
     client, name = open_client(settings, choice)
     may = client.may_write()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.command.check import Check, check_host, check_pass, try_nova, try_state
+from agent.command.check import Check, check_host, check_nova, check_pass, check_state, tried
 from agent.nova.client import NovaClient
 from agent.settings.read import keep_in, load_settings
 from agent.sync.outcome import Status
@@ -36,7 +36,10 @@ def one(tmp_path: Path) -> OneHost:
 def test_a_folder_that_the_command_line_names_is_not_blamed_on_an_option() -> None:
     full = Path("/proc/compute-node-agent")  # nobody can make a folder there, root included
 
-    own, named = (try_state(one) for one in (changed(SETTINGS, folders={"state": full}), keep_in(SETTINGS, full)))
+    [own], [named] = (
+        tried("state", check_state(one))
+        for one in (changed(SETTINGS, folders={"state": full}), keep_in(SETTINGS, full))
+    )
 
     assert not own.ok
     assert own.detail.endswith("set [agent] state_directory")
@@ -45,7 +48,7 @@ def test_a_folder_that_the_command_line_names_is_not_blamed_on_an_option() -> No
 
 def check(one: OneHost) -> Check:
     node = one.node
-    return check_pass(node, node.survey())[0]
+    return next(tried("tree", check_pass(node, node.survey())))
 
 
 def test_a_host_that_needs_nothing_is_ok(one: OneHost) -> None:
@@ -126,7 +129,7 @@ def test_nova_is_asked_what_an_audit_asks(one: OneHost) -> None:
     assert root_uuid
 
     def found() -> Check:
-        return try_nova(node, survey, lambda: NovaClient(Direct(nova), "nova at X"))
+        return next(tried("nova", check_nova(node, survey, lambda: NovaClient(Direct(nova), "nova at X"))))
 
     unknown = found()
     nova.hypervisors[root_uuid] = HOST
