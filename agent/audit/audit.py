@@ -7,7 +7,7 @@ from typing import get_args
 
 from agent.audit.decide.findings import Finding, Kind
 from agent.audit.decide.guests import find_all
-from agent.audit.decide.snapshot import Configured, Providers, Snapshot, kin, suspects
+from agent.audit.decide.snapshot import Providers, Snapshot, kin, suspects
 from agent.audit.decide.unknown_consumers import strangers
 from agent.nova.answers import NovaWitness
 from agent.state.audit_memory import AuditMemory, Sighting, read_memory
@@ -171,7 +171,14 @@ def _still_so(
     tree = node.client.observe(root_uuid, left.observed)
     tree = as_called(tree, tree.root.name) if tree.root else tree
     now = _snapshot(node, survey, tree, snapshot.allocations, left)
-    again = replace(snapshot, tree=tree, holdings=now.holdings, providers=now.providers, configured=now.configured)
+    again = replace(
+        snapshot,
+        tree=tree,
+        holdings=now.holdings,
+        providers=now.providers,
+        standing=now.standing,
+        disputed=now.disputed,
+    )
     return tree, tuple(finding for finding in find_all(again) if finding.key in first)
 
 
@@ -215,7 +222,9 @@ def _snapshot(
             wanted=frozenset(provider.name for provider in desired),
             cards={str(one.address): str(one.pf) for one in survey.facts.devices.functions if one.pf},
         ),
-        configured=Configured(layout=policy.layout, standing=layout, disputed=differing),
+        layout=policy.layout,
+        standing=layout,
+        disputed=differing,
     )
 
 

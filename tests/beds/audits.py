@@ -12,7 +12,7 @@ from random import Random
 from typing import TypeVar
 
 from agent.audit.decide.guests import find_all
-from agent.audit.decide.snapshot import Configured, Providers, Snapshot, kin, suspects
+from agent.audit.decide.snapshot import Providers, Snapshot, kin, suspects
 from agent.nova.answers import NovaMigration, NovaServer, NovaWitness
 from reportclient.allocations import (
     Allocation,
@@ -95,7 +95,7 @@ class Audited:
                 foreign=frozenset({OTHERS}),
                 present=frozenset(tree.by_name),
             ),
-            configured=Configured(disputed=dict.fromkeys(self.some(OF_GUESTS[:3], dice.choice((0, 0, 0.7))), (8, 4))),
+            disputed=dict.fromkeys(self.some(OF_GUESTS[:3], dice.choice((0, 0, 0.7))), (8, 4)),
             beside_nova=self.odds(0.3),
         )
         return self._read(everything)
@@ -246,9 +246,9 @@ class Audited:
                 present=frozenset(present) | self._awaited(tree, slots),
                 cards=dict.fromkeys(functions[1:3], functions[0]) if self.odds(0.8) else {},
             ),
-            configured=Configured(
-                layout="devices", standing=standing, disputed={"VCPU": (8, 4)} if self.odds(0.2) else {}
-            ),
+            layout="devices",
+            standing=standing,
+            disputed={"VCPU": (8, 4)} if self.odds(0.2) else {},
         )
 
     def _awaited(self, tree: ObservedTree, slots: list[tuple[str, str, int]]) -> frozenset[str]:

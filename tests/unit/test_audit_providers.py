@@ -6,7 +6,7 @@ import pytest
 
 from agent.audit.decide.findings import Kind
 from agent.audit.decide.providers import audit_providers
-from agent.audit.decide.snapshot import Configured, Providers, Snapshot
+from agent.audit.decide.snapshot import Providers, Snapshot
 from reportclient.allocations import Allocation, Backing, Holdings
 from reportclient.ownership import MARKER, OWNER_NOVA
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
@@ -28,7 +28,8 @@ def snapshot(
             classes={one.name: frozenset(one.inventories) for one in several},
             present=frozenset(one.name for one in several),
         ),
-        configured=Configured(layout=configured, standing=layout),
+        layout=configured,
+        standing=layout,
     )
 
 

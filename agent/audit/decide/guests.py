@@ -68,7 +68,7 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     lost, unsure = _went_too(snapshot, consumer, differences)
     differences |= lost
     kinds |= dict.fromkeys(lost, Kind.WRONG_AMOUNT)
-    safe = not doubt and differences.keys().isdisjoint(snapshot.configured.disputed)
+    safe = not doubt and differences.keys().isdisjoint(snapshot.disputed)
     slots = {uuid: dict(resources) for uuid, resources in consumer.slots.items()}
     for name, places in differences.items():
         for place, (has, _) in places.items():
@@ -135,7 +135,7 @@ def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:
         consumer = snapshot.consumers.get(uuid)
         doubt = doubt_of(snapshot, uuid)
         seen += doubt
-        sure = {name for _, name in rows}.isdisjoint(snapshot.configured.disputed)
+        sure = {name for _, name in rows}.isdisjoint(snapshot.disputed)
         safe = sure and repair is not None and not (doubt or keeper or (consumer and snapshot.elsewhere(consumer)))
     found = Finding(
         kind=Kind.MISSING,

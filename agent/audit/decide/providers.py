@@ -35,9 +35,9 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
             found.append(Finding(kind=Kind.OWNERLESS, provider=name, seen=sentence))
     twice = (*_duplicates(snapshot), *_offered_by_two(snapshot), *_twice_on_offer(snapshot))
     found += (*twice, *_other_layout(snapshot))
-    if snapshot.configured.disputed and not any(one.kind is Kind.TWICE_ON_OFFER for one in twice):
+    if snapshot.disputed and not any(one.kind is Kind.TWICE_ON_OFFER for one in twice):
         root = snapshot.tree.providers[0].name
-        sentence = tell_disputed(root, snapshot.configured.disputed)
+        sentence = tell_disputed(root, snapshot.disputed)
         found.append(Finding(kind=Kind.OTHER_OPTIONS, provider=root, seen=sentence))
     return found
 
@@ -72,7 +72,7 @@ def _twice_on_offer(snapshot: Snapshot) -> list[Finding]:
 
 def _other_layout(snapshot: Snapshot) -> list[Finding]:
     """Return the finding of a tree in another layout than configured; all else is judged by the layout it has."""
-    standing, configured = snapshot.configured.standing, snapshot.configured.layout
+    standing, configured = snapshot.standing, snapshot.layout
     if standing == configured:
         return []
     sentence = (

@@ -26,15 +26,6 @@ class Providers:
     cards: Mapping[str, str] = field(default_factory=dict)  # PCI address of each VF -> that of its PF, as in names
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Configured:
-    """This agent's options beside the tree, as far as the two may differ."""
-
-    layout: str = ""
-    standing: str = ""  # the layout that the tree has
-    disputed: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # as the function of the owner's module
-
-
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """State of one host in placement and in the hypervisor."""
@@ -43,13 +34,13 @@ class Snapshot:
     allocations: tuple[Allocation, ...]  # on the whole tree; those of ``consumers`` as they were read
     holdings: Holdings
     providers: Providers
-    configured: Configured = field(default_factory=Configured)
+    layout: str = ""  # the configured one
+    standing: str = ""  # the layout that the tree has
+    disputed: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # as the function of the owner's module
     consumers: Mapping[str, Consumer] = field(default_factory=dict)  # those read whole that have anything, by uuid
     sharing: frozenset[str] = frozenset()  # uuids of shared providers; read only if a consumer is elsewhere too
     doubted: frozenset[str] = frozenset()  # guests of ``without_rows_of_nova`` that nova is asked about too
-    nova: NovaWitness = field(
-        default_factory=NovaWitness
-    )  # what nova says of strangers; nothing where it was not asked
+    nova: NovaWitness = field(default_factory=NovaWitness)  # what nova says of strangers; nothing: it was not asked
     beside_nova: bool = False  # True: nova-compute manages this host
 
     def rows(self, consumer: str) -> dict[tuple[str, str], int]:
