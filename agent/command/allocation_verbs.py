@@ -13,7 +13,6 @@ from agent.command.result import Report, placement_of
 from agent.command.used_here import loses, uses_of
 from agent.command.wording import written_amounts
 from agent.errors import ConfigError
-from agent.state.files import read_named
 from reportclient.allocations import AllocationRequest, Consumer, Slots
 from reportclient.client import PlacementClient
 from reportclient.payload import decode_request, encode_slots
@@ -156,7 +155,7 @@ def _others(options: argparse.Namespace, client: PlacementClient) -> Ending | No
 
 def _read(path: Path) -> AllocationRequest:
     try:
-        request = AllocationRequest(read_named(path, 1))
+        request = AllocationRequest(path.read_text(encoding="utf-8-sig"))
         decode_request(request)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error

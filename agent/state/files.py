@@ -109,20 +109,6 @@ def read_whole(path: Path | str) -> bytes:
         os.close(descriptor)
 
 
-def read_named(path: Path, most_mib: int) -> str:
-    """
-    Read a file, or a pipe, that a person names: UTF-8 text of at most ``most_mib``.
-
-    Raises:
-        OSError: it does not exist, cannot be read, or is larger. ValueError: it is no UTF-8 text.
-    """
-    with path.open("rb") as file:
-        data = file.read((most_mib << 20) + 1)
-    if len(data) > most_mib << 20:
-        raise OSError(errno.EFBIG, f"it has more than {most_mib} MiB", str(path))
-    return data.decode("utf-8-sig")
-
-
 def remove(path: Path) -> None:
     """
     Remove a file; nothing happens where there is none.
