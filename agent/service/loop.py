@@ -144,28 +144,15 @@ class Daemon:
     def _read_again(self) -> None:
         """Take passes under the configuration of now; ConfigError, StateError: it cannot be read, or not be applied."""
         settings = settings_for(self._choice)
-        _check_lasting(self._settings, settings)
+        lasting = [(one.folders.state, one.service.metrics_port) for one in (self._settings, settings)]
+        if lasting[0] != lasting[1]:
+            raise ConfigError("[agent] state_directory or metrics_port has changed: restart the service to apply it")
         forget_tokens()
         passes = self._new_passes(settings)
         self._passes.close_host()
         self._settings, self._passes = settings, passes
         LOG.info("configuration read again")
         _warn_of_slips(self._settings)
-
-
-def _check_lasting(before: Settings, after: Settings) -> None:
-    """
-    Refuse changes that a running service cannot apply.
-
-    Raises:
-        ConfigError: such an option has another value than before.
-    """
-    lasting = {
-        "state_directory": before.folders.state != after.folders.state,
-        "metrics_port": before.service.metrics_port != after.service.metrics_port,
-    }
-    if changed := [name for name, differs in lasting.items() if differs]:
-        raise ConfigError(f"[agent] {changed[0]} has changed: restart the service to apply it")
 
 
 def _warn_of_slips(settings: Settings) -> None:

@@ -336,7 +336,7 @@ def test_what_a_running_service_cannot_change_is_said_when_it_is_read_anew(
     conf["agent"]["state_directory"] = tmp_path / "elsewhere"
     service.configure(conf)
     service.process.send_signal(signal.SIGHUP)
-    service.wait(lambda: "state_directory has changed: restart" in service.lines())
+    service.wait(lambda: "has changed: restart" in service.lines())
     service.wait_for_passes(1)
     assert not (tmp_path / "elsewhere").exists()
 
