@@ -27,11 +27,23 @@ from reportclient.errors import printable
 ASKING_S = 5  # how long a connection may take in all, and stay silent, before it is closed
 NAME, EXPORTER = "compute_node_agent", "openstack_placement_resource"  # begin the names of metrics
 MOST_ASKING = 16  # connections at a time
-_EXPORTED = {  # metrics with the names of openstack-exporter, for its dashboards: fields of ``Stock``
-    "total": "Total of a class of a provider.",
-    "reserved": "What is reserved of it.",
-    "allocation_ratio": "How often it may be allocated.",
-    "usage": "What consumers have of it, by the last audit.",
+_OF_STOCK = ("total", "reserved", "allocation_ratio", "usage")  # fields of ``Stock``
+_GAUGES: Mapping[str, tuple[str, ...]] = {  # what each says, and its labels
+    f"{NAME}_source_up": ("Whether a source answered at the last attempt.", "source"),
+    f"{NAME}_source_last_success_timestamp_seconds": ("Time at which a source last answered without error.", "source"),
+    f"{NAME}_findings": ("Findings of the last audit.", "kind"),
+    f"{NAME}_conditions": ("What the last pass said of its hosts, as status shows it.", "kind"),
+    f"{NAME}_inventory": (
+        "Totals of a class, desired or observed before the pass.",
+        "resource_class",
+        "side",
+    ),
+    f"{NAME}_last_pass_timestamp_seconds": ("Time at which the last pass ended that no error stopped.",),
+    # with the names of openstack-exporter, for its dashboards
+    f"{EXPORTER}_total": ("Total of a class of a provider.", "hostname", "resourcetype"),
+    f"{EXPORTER}_reserved": ("What is reserved of it.", "hostname", "resourcetype"),
+    f"{EXPORTER}_allocation_ratio": ("How often it may be allocated.", "hostname", "resourcetype"),
+    f"{EXPORTER}_usage": ("What consumers have of it, by the last audit.", "hostname", "resourcetype"),
 }
 
 
@@ -82,58 +94,28 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield what is no counter, as it is now."""
         now, taken = self.status(), self._taken
-        sources = now.sources.items()
         said = Tally(one.kind for each in now.conditions.values() for one in each)
         sides = {"desired": taken.desired, "observed": taken.observed}
         classes = taken.desired.keys() | taken.observed.keys()
-        yield _gauge(
-            f"{NAME}_source_up",
-            "Whether a source answered at the last attempt.",
-            ["source"],
-            {(name,): not one.error for name, one in sources},
-        )
-        yield _gauge(
-            f"{NAME}_source_last_success_timestamp_seconds",
-            "Time at which a source last answered without an error.",
-            ["source"],
-            {(name,): one.ok_s for name, one in sources if one.ok_s is not None},
-        )
-        yield _gauge(
-            f"{NAME}_findings",
-            "Findings of the last audit.",
-            ["kind"],
-            {(kind.value,): taken.findings.get(kind.value, 0) for kind in Kind if taken.outcomes},
-        )
-        yield _gauge(
-            f"{NAME}_conditions",
-            "What the last pass said of its hosts, as status shows it.",
-            ["kind"],
-            {(kind,): count for kind, count in said.items()},
-        )
-        yield _gauge(
-            f"{NAME}_inventory",
-            "Totals of a class: desired by the host, and observed in placement before the last pass.",
-            ["resource_class", "side"],
+        rows: dict[str, Mapping[tuple[str, ...], float]] = {  # numbers by the values of the labels
+            "source_up": {(name,): not one.error for name, one in now.sources.items()},
+            "source_last_success_timestamp_seconds": {
+                (name,): one.ok_s for name, one in now.sources.items() if one.ok_s is not None
+            },
+            "findings": {(kind.value,): taken.findings.get(kind.value, 0) for kind in Kind if taken.outcomes},
+            "conditions": {(kind,): count for kind, count in said.items()},
             # 0 where one side lacks the class, so that Prometheus can subtract the sides
-            {(name, side): totals.get(name, 0) for name in classes for side, totals in sides.items()},
-        )
-        yield _gauge(
-            f"{NAME}_last_pass_timestamp_seconds",
-            "Time at which the last pass ended; a pass that an error stopped does not count.",
-            [],
-            {(): now.last_pass_s or 0},
-        )
-        for field, text in _EXPORTED.items():
-            rows = {key: getattr(stock, field) for key, stock in taken.stocks.items()}
-            yield _gauge(f"{EXPORTER}_{field}", text, ["hostname", "resourcetype"], rows)
-
-
-def _gauge(name: str, text: str, labels: list[str], rows: Mapping[Any, float]) -> Metric:
-    """Return a metric; ``rows`` has its numbers by tuples of the values of its labels."""
-    family = GaugeMetricFamily(name, text, labels=labels)
-    for values, number in rows.items():
-        family.add_metric([*map(printable, values)], number)
-    return family
+            "inventory": {(name, side): totals.get(name, 0) for name in classes for side, totals in sides.items()},
+            "last_pass_timestamp_seconds": {(): now.last_pass_s or 0},
+        }
+        rows = {f"{NAME}_{name}": each for name, each in rows.items()}
+        for field in _OF_STOCK:
+            rows[f"{EXPORTER}_{field}"] = {key: getattr(stock, field) for key, stock in taken.stocks.items()}
+        for name, (text, *labels) in _GAUGES.items():
+            family = GaugeMetricFamily(name, text, labels=labels)
+            for values, number in rows[name].items():
+                family.add_metric([*map(printable, values)], number)
+            yield family
 
 
 class _Quiet(WSGIRequestHandler):
