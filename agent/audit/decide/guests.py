@@ -117,10 +117,8 @@ def _went_too(snapshot: Snapshot, consumer: Consumer, differences: _Differences)
 
 def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:
     """Return the findings of a guest that is here for good without allocations here: its migration may have them."""
-    rows: dict[tuple[str, str], int] = {}
-    for name in snapshot.told(uuid):
-        for place, amount in (snapshot.truth(uuid, name, {}) or {}).items():
-            rows[place, name] = amount
+    truths = {name: snapshot.truth(uuid, name, {}) or {} for name in snapshot.told(uuid)}
+    rows = {(place, name): amount for name, truth in truths.items() for place, amount in truth.items()}
     keeper, certain = keeper_of(snapshot, uuid)
     move = snapshot.nova.migrations.get(keeper.uuid) if keeper else None
     if move and move.server == uuid and move.status == FINISHED:
@@ -157,16 +155,11 @@ def _missing(snapshot: Snapshot, uuid: str) -> list[Finding]:
 def _kept(snapshot: Snapshot, keeper: Consumer, move: NovaMigration | None, guest: str) -> tuple[str, Repair, bool]:
     """Return what was seen of a guest whose allocations a migration keeps, the repair, and whether it is safe."""
     seen = f"the guest runs here and does not migrate, but its allocations here still belong to migration {keeper.uuid}"
-    repair = _swap_back(snapshot, keeper, guest)
+    doubt = why_undecided(snapshot, keeper.uuid)
     if move:
         back = f"compute-node-agent revert {guest} --migration {keeper.uuid}"
-        return (
-            f"{seen}, which nova has with the status {move.status}: if nova does not end it, run {back}",
-            repair,
-            False,
-        )
-    doubt = why_undecided(snapshot, keeper.uuid)
-    return seen + doubt, repair, not doubt
+        doubt = f", which nova has with the status {move.status}: if nova does not end it, run {back}"
+    return seen + doubt, _swap_back(snapshot, keeper, guest), not doubt
 
 
 def _unallocated(snapshot: Snapshot, uuid: str, rows: Mapping[tuple[str, str], int]) -> tuple[str, Repair | None]:

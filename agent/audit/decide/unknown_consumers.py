@@ -15,7 +15,6 @@ from agent.nova.answers import AT_REST, FINISHED, NovaServer
 from reportclient.allocations import Consumer
 from reportclient.plan import Rewrite
 
-_ALL = "remove all allocations of consumer {}"
 GUEST_TYPES = (None, INSTANCE, MIGRATION)  # consumers of other types belong to other services
 
 
@@ -133,8 +132,10 @@ def _fits(snapshot: Snapshot, stranger: Consumer, guest: str) -> bool:
 def _take_away(snapshot: Snapshot, one: Consumer) -> Repair:
     """Return the repair that takes away what a stranger has here."""
     rest = snapshot.besides(one) if snapshot.elsewhere(one) else {}  # its guest may need that on another host
-    part = "on this host in classes that this agent reports; the rest stays"
-    text = f"remove the allocations of consumer {one.uuid} {part}" if rest else _ALL.format(one.uuid)
+    text = f"remove all allocations of consumer {one.uuid}"
+    if rest:
+        part = "on this host in classes that this agent reports; the rest stays"
+        text = f"remove the allocations of consumer {one.uuid} {part}"
     return Repair(text=text, rewrites=(Rewrite.of(one, rest),))
 
 
