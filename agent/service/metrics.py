@@ -27,7 +27,6 @@ from reportclient.errors import printable
 ASKING_S = 5  # how long a connection may take in all, and stay silent, before it is closed
 NAME, EXPORTER = "compute_node_agent", "openstack_placement_resource"  # begin the names of metrics
 MOST_ASKING = 16  # connections at a time
-_OF_STOCK = ("total", "reserved", "allocation_ratio", "usage")  # fields of ``Stock``
 _GAUGES: Mapping[str, tuple[str, ...]] = {  # what each says, and its labels
     f"{NAME}_source_up": ("Whether a source answered at the last attempt.", "source"),
     f"{NAME}_source_last_success_timestamp_seconds": ("Time at which a source last answered without error.", "source"),
@@ -109,8 +108,9 @@ class Metrics(Collector):
             "last_pass_timestamp_seconds": {(): now.last_pass_s or 0},
         }
         rows = {f"{NAME}_{name}": each for name, each in rows.items()}
-        for field in _OF_STOCK:
-            rows[f"{EXPORTER}_{field}"] = {key: getattr(stock, field) for key, stock in taken.stocks.items()}
+        for field in ("total", "reserved", "allocation_ratio"):
+            rows[f"{EXPORTER}_{field}"] = {slot: getattr(stock, field) for slot, stock in taken.stocks.items()}
+        rows[f"{EXPORTER}_usage"] = {slot: taken.used.get(slot, 0) for slot in taken.stocks}
         for name, (text, *labels) in _GAUGES.items():
             family = GaugeMetricFamily(name, text, labels=labels)
             for values, number in rows[name].items():

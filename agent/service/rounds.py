@@ -34,20 +34,10 @@ from drivers.pools import PoolDriver
 from reportclient.allocations import usages
 from reportclient.forecast import forecast
 from reportclient.keystone import Sender
-from reportclient.tree import ObservedProvider
+from reportclient.tree import Inventory, ObservedProvider
 
 LOG = logging.getLogger(__name__)
 _WELL = (Status.CREATED, Status.CHANGED, Status.DELETED)  # of bare-metal nodes
-
-
-@dataclass(frozen=True, slots=True)
-class Stock:
-    """What one provider has of one class in placement."""
-
-    total: int
-    reserved: int
-    allocation_ratio: float
-    usage: int  # by the allocations that the audit knows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +50,8 @@ class RoundResult:
     findings: Mapping[str, int] = field(default_factory=dict)  # count by kind
     observed: Mapping[str, int] = field(default_factory=dict)  # total by resource class, in placement before the pass
     desired: Mapping[str, int] = field(default_factory=dict)  # total by resource class, after the plan
-    stocks: Mapping[tuple[str, str], Stock] = field(default_factory=dict)  # by (provider, class), as its audit saw it
+    stocks: Mapping[tuple[str, str], Inventory] = field(default_factory=dict)  # by (provider, class), by its audit
+    used: Mapping[tuple[str, str], int] = field(default_factory=dict)  # of these, by the allocations that it knows
     hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in reported inventory
     broken: tuple[str, ...] = ()  # laws that plans break, of each breach; a fault of this agent
     storage: str | None = None  # why the cluster with the guests' disks did not answer; empty: it did; None: none asked
@@ -248,7 +239,13 @@ def result_of(passes: Sequence[tuple[Outcome, AuditResult | None]]) -> RoundResu
         notes={one.node: one.notes for one in outcomes},
         conditions={one.node: one.conditions for one in outcomes if one.survey},
         findings=Counter(finding.kind.value for one in audits for finding in one.findings),
-        stocks={key: stock for one in audits for key, stock in _stocks(one).items()},
+        stocks={
+            (seen.name, name): stock
+            for one in audits
+            for seen in one.tree
+            for name, stock in seen.provider.inventories.items()
+        },
+        used={slot: amount for one in audits for slot, amount in usages(one.memory.allocations).items()},
         observed=_totals(seen for one in outcomes for seen in one.observed),
         desired=_totals(seen for one in outcomes for seen in forecast(one.plan, one.observed)),
         hardware=frozenset().union(*(one.hardware for one in outcomes)),
@@ -269,15 +266,6 @@ def _of_nodes(outcome: NodesOutcome) -> RoundResult:
         notes={one.node: one.notes for one in unwell},
         broken=tuple(law for one in unwell for law in one.broken),
     )
-
-
-def _stocks(result: AuditResult) -> dict[tuple[str, str], Stock]:
-    used = usages(result.memory.allocations)
-    return {
-        (seen.name, name): Stock(stock.total, stock.reserved, stock.allocation_ratio, used.get((seen.name, name), 0))
-        for seen in result.tree
-        for name, stock in seen.provider.inventories.items()
-    }
 
 
 def _silence(survey: Survey | None) -> str | None:

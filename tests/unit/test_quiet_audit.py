@@ -83,7 +83,7 @@ def test_an_audit_after_a_claim_reads_it(audited: Audited) -> None:
 
     found, requests = audited.take()
 
-    assert found.stocks[audited.one.facts.hostname, "VCPU"].usage == 1
+    assert found.used[audited.one.facts.hostname, "VCPU"] == 1
     assert requests > 1
 
 

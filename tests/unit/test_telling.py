@@ -15,11 +15,12 @@ import yaml
 from agent.errors import StateError
 from agent.service.metrics import Metrics
 from agent.service.reporting import Notifier, Reporter
-from agent.service.rounds import RoundResult, Stock
+from agent.service.rounds import RoundResult
 from agent.service.status import ServiceProcess, ServiceStatus, SourceStatus, read_status, write_status
 from agent.settings.read import keep_in
 from agent.sync.outcome import Condition
 from beds.one_host import default_settings
+from reportclient.tree import Inventory
 
 ROOT = Path(__file__).parents[2]
 STATUS = ServiceStatus(process=ServiceProcess("1", 1, 0.0))
@@ -174,8 +175,13 @@ def test_metrics_tell_the_last_pass_in_which_no_node_failed() -> None:
         return told("compute_node_agent_inventory", resource_class=name, side=side)
 
     assert told("compute_node_agent_findings", kind="orphaned") is None
-    stocks = {("host", "VCPU"): Stock(8, 1, 4.0, 3), ("other", "VCPU"): Stock(2, 0, 1.0, 0)}
-    well = RoundResult(outcomes={"a": "changed"}, desired={"VCPU": 4}, findings={"orphaned": 2}, stocks=stocks)
+    well = RoundResult(
+        outcomes={"a": "changed"},
+        desired={"VCPU": 4},
+        findings={"orphaned": 2},
+        stocks={("host", "VCPU"): Inventory(total=8, reserved=1, allocation_ratio=4.0)},
+        used={("host", "VCPU"): 3},
+    )
     metrics.passed(well, 1.0)
     metrics.passed(RoundResult(outcomes={"a": "unchanged", "b": "failed"}), 1.0)
 
