@@ -51,8 +51,8 @@ def load() -> Any:
 def time_parts() -> None:
     """Time the parts of a pass from now on."""
     import agent.service.reporting
-    from agent.service.audits import Audits
     from agent.service.loop import Daemon
+    from agent.service.rounds import Audits
     from agent.sync.node import ComputeNode
     from drivers.libvirt.driver import LibvirtDriver
     from reportclient.transport import Transport
@@ -81,7 +81,6 @@ def main() -> None:
     daemon = daemon_class(Choice(config_files=(config,), service=True))
     daemon.set_up_log(0)
     start["reading the configuration"] = time.process_time() - sum(start.values())
-    daemon._passes.open()
     daemon._pass((), regular=True)
     start["the first pass"] = time.process_time() - sum(start.values())
     daemon._pass((), regular=True)
