@@ -92,7 +92,7 @@ def _lines(roots: Iterable[Form], guests: int, chosen: str | None, why: str) -> 
         )
         for one in roots
     ]
-    table = columns([("", "root provider", "name", "providers", "guests"), *rows]) if rows else []
+    table = columns(rows, heads=("", "root provider", "name", "providers", "guests"))
     return [*table, *([f"{chosen}: {why}"] if chosen else ())]
 
 

@@ -34,7 +34,7 @@ def bundle(options: argparse.Namespace) -> Report:
     secrets = secrets_of(settings)
     parts = [_without(secrets, one) for one in collect(settings, partial(host_files, settings))]
     data = {"path": path, "parts": [_encode_part(one) for one in parts], "written": False}
-    lines = columns([("part", "KiB", "files"), *map(_row_of, parts)])
+    lines = columns(map(_row_of, parts), heads=("part", "KiB", "files"))
     if not (options.yes or agreed([*lines, _written("not written:", path)], f"write {path}?")):
         lines.append(_written("not written:", path))
         return Report(data=data, lines=lines, exit=Exit.DIFFERENCES, remarks=["nothing was written: --yes writes it"])

@@ -55,7 +55,7 @@ def report_checks(each: Iterable[Check]) -> Report:
     rows = ((one.check, "ok" if one.ok else "FINDING", one.detail) for one in checks)
     return Report(
         data={"checks": checks},
-        lines=columns([("check", "result", "what was found"), *rows]),
+        lines=columns(rows, heads=("check", "result", "what was found")),
         exit=Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES,
     )
 

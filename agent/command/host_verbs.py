@@ -105,7 +105,7 @@ def show_usages(options: argparse.Namespace) -> Report:
     nothing = "" if rows else ": uses nothing (give the id of a project or user, not its name)"
     return Report(
         data={"project": options.project, "user": options.user, "usages": usages},
-        lines=[whose + nothing, *columns([("type", "class", "used"), *rows] if rows else ())],
+        lines=[whose + nothing, *columns(rows, heads=("type", "class", "used"))],
     )
 
 

@@ -44,7 +44,7 @@ def discover_nodes(options: argparse.Namespace) -> Report:
     nodes = Counter(name for name, _ in stocks)
     reserved = Counter(name for name, stock in stocks if stock.reserved)
     rows = [(name, str(count), str(reserved[name])) for name, count in sorted(nodes.items())]
-    lines = [*columns([("class", "nodes", "reserved"), *rows] if rows else ()), *_some("cannot be reported", misfits)]
+    lines = [*columns(rows, heads=("class", "nodes", "reserved")), *_some("cannot be reported", misfits)]
     return Report(
         data={
             "providers": share.providers,
@@ -83,7 +83,7 @@ def _show_sums(bare_metal: BareMetalNodes) -> Report:
     told = f"{len(marked)} nodes carry the mark of agents for bare metal, {len(known)} are this agent's"
     return Report(
         data={"summary": {"marked": len(marked), "ours": len(known), "classes": stocks}},
-        lines=[told, *columns([("class", "nodes"), *rows] if rows else ())],
+        lines=[told, *columns(rows, heads=("class", "nodes"))],
     )
 
 
@@ -194,6 +194,6 @@ def _some(what: str, nodes: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yield the first ``MOST`` of these nodes, each with its reason, under a heading; nothing for no nodes."""
     if nodes:
         yield f"{what}:"
-        yield from columns(nodes[:MOST], "  ")
+        yield from columns(nodes[:MOST], indent="  ")
     if len(nodes) > MOST:
         yield f"  and {len(nodes) - MOST} more: --format json has all of them"

@@ -67,7 +67,7 @@ def _status_lines(status: ServiceStatus) -> Iterator[str]:
         (name, f"{now - one.ok_s:.0f} s ago" if one.ok_s else "never", one.error or "ok")
         for name, one in status.sources.items()
     ]
-    yield from columns([("source", "last answered", "now"), *rows] if rows else ())
+    yield from columns(rows, heads=("source", "last answered", "now"))
     yield from (f"{node}: {outcome}" for node, outcome in status.outcomes.items())
     yield from (f"  {note}" for note in status.notes)
 
@@ -94,7 +94,7 @@ def upgrade(options: argparse.Namespace) -> Report:
             "version": VERSION,
             "checks": [dict(zip(("check", "result", "detail"), row, strict=True)) for row in rows],
         },
-        lines=columns([("check", "result", "what was found"), *rows]),
+        lines=columns(rows, heads=("check", "result", "what was found")),
         exit=max((code for _, code in graded), default=Code.SUCCESS),
     )
 

@@ -136,7 +136,7 @@ def _sum_lines(capacity: Mapping[str, Mapping[str, Mapping[str, int]]], *, whole
     if not changed:
         return ["sums over the whole tree: all classes stay as they are"]
     rows = ((name, *(_change(one["before"][key], one["after"][key]) for key in _SUMS)) for name, one in changed.items())
-    return columns([("sums of the tree", *_SUMS.values()), *rows])
+    return columns(rows, heads=("sums of the tree", *_SUMS.values()))
 
 
 def _change(before: int, after: int) -> str:
@@ -158,7 +158,7 @@ def _guest_lines(moves: Iterable[Move], names: Mapping[str, str], *, whole: bool
     for consumer, several in sorted(by_guest.items(), key=lambda one: (names.get(one[0], ""), one[0])):
         yield guest(consumer, names)
         yield from columns(
-            [(moved(move), f"{move.from_provider} → {move.to_provider}", move.because) for move in several], "  "
+            [(moved(move), f"{move.from_provider} → {move.to_provider}", move.because) for move in several], indent="  "
         )
 
 
@@ -172,4 +172,4 @@ def _route_lines(moves: Iterable[Move]) -> list[str]:
         )
         for one in instructions(moves)
     ]
-    return [*columns(rows, "  "), "--all shows each guest with its reason"]
+    return [*columns(rows, indent="  "), "--all shows each guest with its reason"]

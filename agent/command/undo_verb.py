@@ -48,4 +48,4 @@ def _listed(conversions: Sequence[Conversion]) -> Report:
         for one in conversions
     ]
     heads = ("began", "node", "from", "to", "consumers", "digest", "outcome")
-    return Report(data={"conversions": told}, lines=columns([heads, *rows]) if rows else ["no conversion"])
+    return Report(data={"conversions": told}, lines=columns(rows, heads=heads) or ["no conversion"])

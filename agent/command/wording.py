@@ -17,9 +17,12 @@ LONG = 24  # providers: a tree of more is shortened, unless a person wants all o
 SHOWN_GUESTS = 20  # one by one; of more, those alike are summed
 
 
-def columns(rows: Iterable[Sequence[str]], indent: str = "") -> list[str]:
-    """Return rows as lines whose cells begin below each other; none for no rows."""
-    every = [*rows]
+def columns(rows: Iterable[Sequence[str]], *, heads: Sequence[str] = (), indent: str = "") -> list[str]:
+    """Return rows, below their headings, as lines whose cells begin below each other; none for no rows."""
+    if not (every := [*rows]):
+        return []
+    if heads:
+        every.insert(0, heads)
     widths = [max(map(len, column)) for column in zip(*every, strict=True)]
     padded = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in every)
     return [f"{indent}{line}".rstrip() for line in padded]

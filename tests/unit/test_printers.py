@@ -17,12 +17,12 @@ STOOD = ObservedTree((ObservedProvider(uuid="u", generation=1, provider=Provider
 
 
 def test_cells_of_a_column_begin_below_each_other_and_no_line_ends_with_blanks() -> None:
-    assert columns([("class", "used"), ("MEMORY_MB", "64"), ("VCPU", "")], "  ") == [
+    assert columns([("MEMORY_MB", "64"), ("VCPU", "")], heads=("class", "used"), indent="  ") == [
         "  class      used",
         "  MEMORY_MB  64",
         "  VCPU",
     ]
-    assert columns([]) == []
+    assert columns([], heads=("class", "used")) == []
 
 
 @pytest.mark.parametrize(
