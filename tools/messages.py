@@ -31,7 +31,6 @@ AREAS = (  # title, advice, and beginnings of the paths of its files
         (
             "agent/settings",
             "agent/form_errors.py",
-            "agent/command/doubts.py",
             "agent/sync/provider_yaml.py",
             "agent/sync/yaml_file.py",
             "agent/connect/made_up.py",

@@ -46,11 +46,6 @@ def secrets_of(settings: Settings) -> frozenset[str]:
     return frozenset(one for one in found if len(one) >= _SHORTEST)
 
 
-def holds_secret(name: str, value: str) -> bool:
-    """Whether an option of a configuration file, of the agent's or of another program, has a secret."""
-    return bool(value) and (_may_be_secret(name, value) or any(_passwords(value)))
-
-
 def hide(files: Mapping[str, str], secrets: Iterable[str]) -> dict[str, str]:
     """
     Return the files without these secrets, and without users and passwords of URLs, wherever one stands.

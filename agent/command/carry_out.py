@@ -24,7 +24,7 @@ from agent.command import (
     service_verbs,
     undo_verb,
 )
-from agent.command.doubts import doubtful_names
+from agent.command.check import doubtful_names
 from agent.command.exits import Exit
 from agent.command.picture.page import write_picture
 from agent.command.result import Act, choice_of, settings_of

@@ -1,4 +1,4 @@
-"""Try everything that a pass needs; write nothing to placement, and leave nothing on the host."""
+"""Try everything that a pass needs, and find mistakes of an operator; write nothing, and leave nothing on the host."""
 
 import argparse
 import os
@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from agent.audit.heal import read_policy
-from agent.command.doubts import doubtful_names, open_files
 from agent.command.exits import Exit
 from agent.command.result import Report, choice_of, settings_of
 from agent.command.wording import columns
@@ -20,7 +19,8 @@ from agent.nova.client import NovaClient
 from agent.service.metrics import family_of
 from agent.service.status import read_status
 from agent.settings.read import Settings
-from agent.settings.values import one_line
+from agent.settings.slips import slips_of_the_pen
+from agent.settings.values import Values, one_line
 from agent.state.node_file import RESERVE_BYTES
 from agent.sync.decide.checks import conditions_on, judge
 from agent.sync.decide.feature import Draft
@@ -31,6 +31,7 @@ from agent.sync.decide.unmatched import resembling
 from agent.sync.decide.view import Wishes
 from agent.sync.journal import tell_approvals
 from agent.sync.node import ComputeNode
+from agent.sync.provider_yaml import unread_keys
 from drivers.base import Driver, Survey
 from drivers.facts import DiskUnread
 from drivers.libvirt.shape import idle
@@ -60,6 +61,21 @@ def report_checks(each: Iterable[Check]) -> Report:
     )
 
 
+def doubtful_names(settings: Settings) -> tuple[str, ...]:
+    """Return a sentence for each name in the files that is probably misspelt, and for each vGPU type without a card."""
+    try:
+        ignored = unread_keys(settings.operator_files.folder)
+    except ConfigError:  # a wrong file is told elsewhere
+        ignored = ()
+    return (*slips_of_the_pen(Values(settings.apis.source)), *ignored)
+
+
+def doubts(settings: Settings, survey: Survey | None) -> list[str]:
+    """Return a sentence for each name and each rule that has no effect here; without a survey only for names."""
+    unmatched = idle(survey.facts, settings.policy) if survey else ()
+    return [f"configuration: {text}" for text in (*doubtful_names(settings), *unmatched)]
+
+
 class CheckFailed(Exception):
     """Something prevents a pass; the message says what it is, and what to do."""
 
@@ -81,7 +97,6 @@ def check_files(settings: Settings) -> Iterator[Check]:
     """Yield what is doubtful in the configuration files, and whether the state directory can be written."""
     slips = [Check("configuration", False, slip) for slip in doubtful_names(settings)]
     yield from slips or [Check("configuration", True, "no wrong or unsupported option")]
-    yield from (Check("passwords", False, sentence) for sentence in open_files(settings))
     yield from tried("state", check_state(settings))
 
 

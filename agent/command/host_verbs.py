@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from agent.command.changes import Forecast, names_of
-from agent.command.doubts import doubts
+from agent.command.check import doubts
 from agent.command.exits import Exit
 from agent.command.picture.subjects import of_conversion, of_standing
 from agent.command.result import (

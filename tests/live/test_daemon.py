@@ -476,19 +476,6 @@ def test_check_finds_what_the_service_would_not_start_with(tmp_path: Path) -> No
             assert str(value) in service["detail"]
 
 
-def test_check_names_a_file_with_a_password_that_others_can_read(tmp_path: Path) -> None:
-    config = write_config(made_up(tmp_path, {"password": "s3cret"}), tmp_path / "agent.conf")
-    for part in config.parents:  # as /etc: other users may pass
-        part.chmod(part.stat().st_mode | 0o011)
-    for mode, found in ((0o640, []), (0o644, ["passwords"])):
-        config.chmod(mode)
-        done = run_agent("check", "--embedded", "--embedded-dir", tmp_path, "--config-file", config, "--format", "json")
-
-        assert [one["check"] for one in done.json["checks"] if not one["ok"]] == found, done.out
-        assert done.code == (3 if found else 0)
-        assert "s3cret" not in done.out
-
-
 def test_what_root_leaves_in_the_services_folder_is_its_users(conf: Groups, tmp_path: Path) -> None:
     """A command by hand, before the service or beside it."""
     state = tmp_path / "state"

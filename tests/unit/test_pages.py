@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.audit.decide.findings import Kind
-from agent.command.doubts import doubtful_names
+from agent.command.check import doubtful_names
 from agent.command.verbs import VERBS
 from agent.service.metrics import Metrics
 from agent.service.status import ServiceProcess, ServiceStatus
