@@ -216,7 +216,6 @@ def _opened(config: Path, meter: Meter) -> Iterator[Rounds]:
     rounds = Rounds(
         choice,
         settings_for(choice),
-        None,
         wake=lambda _event: None,
         metered=lambda sender: MeteredSender(sender, told),
         told=lambda *_: None,
