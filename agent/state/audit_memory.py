@@ -10,7 +10,7 @@ from itertools import starmap
 from pathlib import Path
 
 from agent.state.clock import Clock
-from agent.state.files import read_trusted, remove_state, seal, unseal, write_state
+from agent.state.files import read_trusted, seal, unseal, write_state
 from agent.state.memory import same_place
 from reportclient.allocations import Allocation
 from reportclient.json_text import decode_as, encode
@@ -83,16 +83,6 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock:
         "clock": encode(clock),
     }
     write_state(_path(directory, root_uuid), seal(body, form=_FORMAT))
-
-
-def forget_memory(directory: Path, root_uuid: str) -> None:
-    """
-    Delete the memory of this host's audits.
-
-    Raises:
-        StateError: the file cannot be removed.
-    """
-    remove_state(_path(directory, root_uuid))
 
 
 def _path(directory: Path, root_uuid: str) -> Path:

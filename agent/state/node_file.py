@@ -74,9 +74,10 @@ class StateFile:
 
     def forget(self) -> None:
         """
-        Delete the memory of this node.
+        Delete the memory of this node, and that of its audits.
 
         Raises:
-            StateError: the file cannot be removed.
+            StateError: a file cannot be removed.
         """
-        remove_state(self._path)
+        for path in (self._path, self._path.parent / "audits" / self._path.name):
+            remove_state(path)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import nullcontext
 from types import MappingProxyType
 
-from agent.state.audit_memory import forget_memory
 from agent.state.locks import locked, serving
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft
@@ -245,18 +244,13 @@ def _leave(
     if why := refused or sentences(breaches(plan, given)):
         return Outcome(node=node.name, status=Status.UNSAFE, plan=plan, observed=observed, reasons=why)
     if not dry and observed.root is None and not seen.memory.elsewhere:  # nothing is left that the memory is about
-        _forget(node, seen.root_uuid)
+        node.state_file(seen.root_uuid).forget()
     if dry or not plan.operations:
         return Outcome(node=node.name, status=Status.UNCHANGED, plan=plan, observed=observed)
     node.state_file(seen.root_uuid).begin(seen.memory)  # so a run that is cut off is not taken for a second writer
     node.client.execute(plan, observed)
-    _forget(node, seen.root_uuid)
+    node.state_file(seen.root_uuid).forget()
     return Outcome(node=node.name, status=Status.CHANGED, plan=plan, observed=observed, reasons=(then,))
-
-
-def _forget(node: ComputeNode, root_uuid: str) -> None:
-    node.state_file(root_uuid).forget()
-    forget_memory(node.settings.folders.state, root_uuid)
 
 
 def _given(node: ComputeNode, observed: ObservedTree, memory: NodeState, held: tuple[Allocation, ...]) -> Given:
