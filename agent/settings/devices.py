@@ -83,16 +83,6 @@ def parse_pmem(texts: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def parse_pages(records: Iterable[Mapping[str, str]]) -> tuple[ReservedPages, ...]:
-    """
-    Parse ``reserved_huge_pages``: each ``node:0,size:2048,count:64``; the size is in KiB, or has a unit as in 1GB.
-
-    Raises:
-        ValueError: a record is not in this form.
-    """
-    return tuple(map(_parse_page, records))
-
-
 def parse_reserved_cells(text: str) -> ReservedCells:
     """
     Parse ``reserved_cells``: ids and ranges of cells, or one of the words ``without_cpus`` and ``none``.
@@ -108,7 +98,13 @@ def parse_reserved_cells(text: str) -> ReservedCells:
         raise ValueError(f"has {text!r}: ids of cells such as 250-255, {WITHOUT_CPUS} or none are needed") from error
 
 
-def _parse_page(record: Mapping[str, str]) -> ReservedPages:
+def parse_page(record: Mapping[str, str]) -> ReservedPages:
+    """
+    Parse one of ``reserved_huge_pages``: ``node:0,size:2048,count:64``; the size is in KiB, or has a unit as in 1GB.
+
+    Raises:
+        ValueError: the record is not in this form.
+    """
     if record.keys() != {"node", "size", "count"}:
         raise ValueError(f"has {dict(record)}: node, size and count are needed, for instance {PAGES_EXAMPLE}")
     node, size, count = (record[name].strip().lower() for name in ("node", "size", "count"))

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Literal, cast
 
-from agent.settings.devices import parse_mdev_rules, parse_pages, parse_pmem, parse_reserved_cells, parse_rules
+from agent.settings.devices import parse_mdev_rules, parse_page, parse_pmem, parse_reserved_cells, parse_rules
 from agent.settings.options import MDEV_OPTIONS, register_mdevs
 from agent.settings.values import Values
 from drivers import INSIDE
@@ -15,13 +15,14 @@ from reportclient.ownership import check_no_marks
 
 def build_policy(values: Values) -> Policy:
     """Return the policy; problems are noted in ``values``, and the policy is of use only without them."""
+    pages = values.parsed("DEFAULT", "reserved_huge_pages", lambda records: tuple(map(parse_page, records)))
     return Policy(
         layout=cast(Layout, values.value("compute", "layout")),
         file_backed_mib=_file_backed(values),
         cpus=_cpus(values),
         guests=_guests(values),
         devices=_devices(values),
-        reserved_pages=tuple(values.parsed("DEFAULT", "reserved_huge_pages", parse_pages) or ()),
+        reserved_pages=pages or (),
         reserved_cells=values.parsed("agent", "reserved_cells", parse_reserved_cells),
         reserved_memory_mib=values.value("DEFAULT", "reserved_host_memory_mb"),
         disk=DiskPolicy(

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from oslo_concurrency import lockutils
@@ -13,8 +13,7 @@ from agent.state.rights import owners_rights
 _PATIENCE_S = 10  # wait for another process that writes
 
 
-@contextmanager
-def locked(directory: Path) -> Iterator[None]:
+def locked(directory: Path) -> AbstractContextManager[None]:
     """
     Inside the context, no other process of this agent writes.
 
@@ -25,20 +24,17 @@ def locked(directory: Path) -> Iterator[None]:
         f"another compute-node-agent has been writing for {_PATIENCE_S} s (lock in {directory}): let it finish, or "
         f"stop the service"
     )
-    with _holding("agent", directory, another, patience_s=_PATIENCE_S):
-        yield
+    return _holding("agent", directory, another, patience_s=_PATIENCE_S)
 
 
-@contextmanager
-def serving(directory: Path) -> Iterator[None]:
+def serving(directory: Path) -> AbstractContextManager[None]:
     """
     Inside the context, this process is the service of this state directory; each of its passes also takes ``locked``.
 
     Raises:
         StateError: the folder cannot be written, or a service with this state directory runs already.
     """
-    with _holding("service", directory, f"the service runs already with {directory}: stop it first", patience_s=0):
-        yield
+    return _holding("service", directory, f"the service runs already with {directory}: stop it first", patience_s=0)
 
 
 @contextmanager

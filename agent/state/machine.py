@@ -95,18 +95,14 @@ def tie_machine(directory: Path, identity: str, machine: Machine, *, anew: bool 
         StateError: the file cannot be read or written; the old one stays.
     """
     before = Machine() if anew else read_machine(directory, identity)
+    again = bool(machine.product and before.boot and machine.boot) and machine.boot != before.boot  # in another boot
     told = Machine(
         product=machine.product or before.product,
         machine_id=machine.machine_id or before.machine_id,
         boot=machine.boot,
-        lasting=machine.product in ("", before.product) and (before.lasting or _is_later(machine, before)),
+        lasting=machine.product in ("", before.product) and (before.lasting or again),
     )
     if told == before:
         return
     body = {"identity": identity, **asdict(told)}
     write_state(directory / FILE, seal(body, form=_FORMAT))
-
-
-def _is_later(machine: Machine, before: Machine) -> bool:
-    """Return whether the same product uuid is told in another boot."""
-    return bool(machine.product and before.boot and machine.boot) and machine.boot != before.boot

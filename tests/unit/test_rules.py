@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.settings.devices import parse_mdev_rules, parse_pages, parse_rules
+from agent.settings.devices import parse_mdev_rules, parse_page, parse_rules
 from drivers.pci import PciAddress
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, ReservedPages, RuleNetwork, RulePlace
 from drivers.rules import matches, parse_rule, rule_attributes
@@ -273,7 +273,7 @@ def test_a_wrong_vgpu_type_is_refused(second: dict[str, object], message: str) -
 def test_reserved_pages_in_kib_or_with_a_unit() -> None:
     records = [{"node": "0", "size": "2048", "count": "64"}, {"node": "1", "size": "1GB", "count": "1"}]
 
-    assert parse_pages(records) == (ReservedPages(0, 2048, 64), ReservedPages(1, 1048576, 1))
+    assert tuple(map(parse_page, records)) == (ReservedPages(0, 2048, 64), ReservedPages(1, 1048576, 1))
 
 
 @pytest.mark.parametrize(
@@ -281,4 +281,4 @@ def test_reserved_pages_in_kib_or_with_a_unit() -> None:
 )
 def test_pages_that_cannot_be_meant_are_refused(record: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="for instance node:0"):
-        parse_pages([record])
+        parse_page(record)
