@@ -41,7 +41,7 @@ class Daemon:
         self._wake_ups = WakeUps()
         self._settings = settings_for(choice)
         self._reporter = Reporter(self._settings, notifier or Notifier())
-        self._pace = Pace(self._settings, lambda: self._pass((), regular=True))
+        self._pace = Pace(self._settings)
         self._passes = self._new_passes(self._settings)
         self._verbose = 0
         self._stopping = self._reloading = False
@@ -86,7 +86,7 @@ class Daemon:
             LOG.info("stopped passes=%d", self._reporter.status.passes)
 
     def _loop(self) -> None:
-        LOG.info("the first pass comes in %.0f s", max(0.0, self._pace.rhythm.due - time.monotonic()))
+        LOG.info("the first pass comes in %.0f s", max(0.0, self._pace.due - time.monotonic()))
         while True:
             events = self._wake_ups.wait(self._pace.wait_s(self._reporter.notifier.watchdog_s))
             self._reporter.progress()
@@ -97,8 +97,9 @@ class Daemon:
                 self._reload()
             if self._pace.held_back_s:
                 continue
-            if time.monotonic() >= self._pace.rhythm.due:
-                self._pace.rhythm.tick()
+            if time.monotonic() >= self._pace.due:
+                if self._pace.tick():
+                    self._pass((), regular=True)
             elif self._pace.is_due(events):
                 self._pass(events)
 

@@ -12,7 +12,7 @@ import os
 import queue
 import random
 import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Container, Iterable
 from contextlib import suppress
 
 from oslo_service import periodic_task
@@ -68,42 +68,48 @@ class WakeUps:
         return tuple(batch)
 
 
-class Rhythm:
-    """The periods of one configuration, from now on; call ``tick`` when ``due`` (monotonic seconds) has come."""
+class Pace:
+    """Decides when the main thread takes a pass; all times are of the monotonic clock."""
 
-    def __init__(
-        self, settings: Settings, *, take_pass: Callable[[], object], read_everything: Callable[[], object]
-    ) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._take_pass, self._read_everything = take_pass, read_everything
-        self._place = _place(settings)
-        self._took_at = -math.inf  # when a pass of the schedule began
+        self.deep = True  # whether the next audits read everything
+        self.failures = 0  # failed passes since the last good one
+        self._late = 0  # the last ones of these that got no answer in time
+        self._retry = 0.0  # when a failed pass is tried again; no pass begins before
+        self._hardware: frozenset[str] = frozenset()  # reported hardware; an event about its loss starts a look at once
+        self._looks = PATIENCE  # looks at the host since it announced a loss
+        self._soon = math.inf  # when the next of these looks is due
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin new periods; the first regular pass is due a part of ``[agent] start_spread`` from now."""
+        self._place = _place(self._settings)
+        self._took_at = -math.inf  # when the schedule last took a pass
+        self._takes = False  # whether the schedule just took one
         self._schedule: periodic_task.PeriodicTasks | None = None
         self._began = time.monotonic()
-        self.due = self._began + self._place * settings.service.start_spread_s
+        self.due = self._began + self._place * self._settings.service.start_spread_s  # the next regular pass
 
-    def hurry(self, due: float) -> None:
-        """Let the next tick be due at ``due`` at the latest, or now if that is past."""
-        self.due = min(self.due, max(due, time.monotonic()))
-
-    def tick(self) -> None:
+    def tick(self) -> bool:
         """
-        Take the pass that is due, and the full audit if that is due too.
+        Return whether a regular pass is to be taken now that ``due`` has come; it may be due to read everything alone.
 
         The second pass follows the first after half to one and a half periods, at this host's own moment; the others
         follow one period apart. After a pass that came late, as one that was held back after failures, at least half a
         period is left for the host to become what it was.
         """
+        now, period_s = time.monotonic(), self._settings.service.interval_s
         if self._schedule is None:
-            self._take_pass()
             self._schedule = self._new_schedule()
-            now, period_s = time.monotonic(), self._settings.service.interval_s
             self.due = self._began + self._place * period_s
             while self.due < now + period_s / 2:
                 self.due += period_s
-            return
+            return True
+        self._takes = False
         idle_s = self._schedule.run_periodic_tasks(None, raise_on_error=True)
-        self.due = max(time.monotonic() + idle_s, self._took_at + self._settings.service.interval_s / 2)
+        self.due = max(now + idle_s, self._took_at + period_s / 2)
+        return self._takes
 
     def _new_schedule(self) -> periodic_task.PeriodicTasks:
         """
@@ -114,11 +120,10 @@ class Rhythm:
         """
 
         def take_pass(_tasks: object, _context: object) -> None:
-            self._took_at = time.monotonic()
-            self._take_pass()
+            self._takes, self._took_at = True, time.monotonic()
 
         def read_everything(_tasks: object, _context: object) -> None:
-            self._read_everything()
+            self.deep = True
 
         often = periodic_task.periodic_task(spacing=self._settings.service.interval_s, run_immediately=True)
         part = OFTENEST + (1 - OFTENEST) * self._place
@@ -129,38 +134,10 @@ class Rhythm:
         )
         return made
 
-
-def _place(settings: Settings) -> float:
-    """Return this host's moment in every period, from 0 to 1: the same after each start, different for each host."""
-    digest = hashlib.sha256(os.uname().nodename.encode() + str(settings.folders.state).encode()).digest()
-    return int.from_bytes(digest[:4]) / 2**32
-
-
-class Pace:
-    """Decides when the main thread takes a pass; all times are of the monotonic clock."""
-
-    def __init__(self, settings: Settings, take_pass: Callable[[], object]) -> None:
-        self._settings = settings
-        self._take_pass = take_pass
-        self.deep = True  # whether the next audits read everything
-        self.failures = 0  # failed passes since the last good one
-        self._late = 0  # the last ones of these that got no answer in time
-        self._retry = 0.0  # when a failed pass is tried again; no pass begins before
-        self._hardware: frozenset[str] = frozenset()  # reported hardware; an event about its loss starts a look at once
-        self._looks = PATIENCE  # looks at the host since it announced a loss
-        self._soon = math.inf  # when the next of these looks is due
-        self.rhythm = self._new_rhythm()  # its first pass is due a part of ``[agent] start_spread`` from now
-
-    def _new_rhythm(self) -> Rhythm:
-        return Rhythm(self._settings, take_pass=self._take_pass, read_everything=self._read_everything)
-
-    def _read_everything(self) -> None:
-        self.deep = True
-
     def wait_s(self, watchdog_s: float | None) -> float:
         """Return how many seconds the loop may wait for events; systemd's watchdog (None: no watchdog) limits it."""
         longest = watchdog_s / 3 if watchdog_s else float(self._settings.service.interval_s)
-        due = self._retry if self.failures else min(self.rhythm.due, self._soon)
+        due = self._retry if self.failures else min(self.due, self._soon)
         return float(max(0.0, min(due - time.monotonic(), longest)))
 
     def notice(self, events: Iterable[Event]) -> None:
@@ -212,12 +189,18 @@ class Pace:
     def restart(self, settings: Settings) -> None:
         """Begin new periods under new settings; forget the failures, and let the next audits read everything."""
         self._settings = settings
-        due = min(self.rhythm.due, self._retry if self.failures else math.inf)
+        due = min(self.due, self._retry if self.failures else math.inf)
         self.failures, self._late, self._retry, self.deep = 0, 0, 0.0, True
-        self.rhythm = self._new_rhythm()
-        self.rhythm.hurry(due)  # repeated reloads do not put off a pass
+        self._begin()
+        self.due = min(self.due, max(due, time.monotonic()))  # repeated reloads do not put off a pass
 
 
 def _doubled_s(failures: int) -> float:
     """Return the wait after so many failures: twice as long after each."""
     return FIRST_RETRY_S * 2.0 ** min(failures - 1, _DOUBLINGS)
+
+
+def _place(settings: Settings) -> float:
+    """Return this host's moment in every period, from 0 to 1: the same after each start, different for each host."""
+    digest = hashlib.sha256(os.uname().nodename.encode() + str(settings.folders.state).encode()).digest()
+    return int.from_bytes(digest[:4]) / 2**32

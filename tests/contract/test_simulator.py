@@ -258,10 +258,11 @@ def test_passes_are_due_when_the_agents_own_timetable_says(monkeypatch: pytest.M
     config.write_text("[agent]\ninterval = 60\nstart_spread = 60\n", encoding="utf-8")
     settings = changed(load_settings([config], service=True), folders={"state": Path("/nowhere/7")})
     taken: list[float] = []
-    rhythm = pace.Rhythm(settings, take_pass=lambda: taken.append(clock.now), read_everything=lambda: None)
+    paced = pace.Pace(settings)
     while len(taken) < 6:
-        clock.now = rhythm.due
-        rhythm.tick()
+        clock.now = paced.due
+        if paced.tick():
+            taken.append(clock.now)
 
     env = simpy.Environment()
     nothing = Activity((0.0,), ())

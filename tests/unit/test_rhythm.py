@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.service.pace import Rhythm
+from agent.service.pace import Pace
 from agent.settings.read import Settings, load_settings
 from beds.clock import Clock
 from configured import changed
@@ -38,11 +38,27 @@ def note(moments: list[float], clock: Clock) -> None:
     moments.append(clock.now)
 
 
+class Paced(Pace):
+    """A pace whose ticks are noted."""
+
+    def __init__(self, settings: Settings, take_pass: Callable[[], object], whole: Callable[[], object]) -> None:
+        super().__init__(settings)
+        self.take_pass, self.whole = take_pass, whole
+
+    def tick(self) -> bool:
+        self.deep = False
+        takes = super().tick()
+        if takes:
+            self.take_pass()
+        if self.deep:
+            self.whole()
+        return takes
+
+
 def rhythm(
     settings: Settings, host: int, take_pass: Callable[[], object] = nothing, whole: Callable[[], object] = nothing
-) -> Rhythm:
-    own = changed(settings, folders={"state": Path(f"/nowhere/{host}")})
-    return Rhythm(own, take_pass=take_pass, read_everything=whole)
+) -> Paced:
+    return Paced(changed(settings, folders={"state": Path(f"/nowhere/{host}")}), take_pass, whole)
 
 
 def test_a_fleet_that_starts_at_once_passes_one_by_one(settings: Settings, clock: Clock) -> None:
@@ -126,6 +142,5 @@ def test_who_begins_anew_again_and_again_puts_off_no_pass(settings: Settings, cl
     due = one.due
     while clock.now < due:
         clock.now += 1
-        one, before = rhythm(settings, 1), one.due
-        one.hurry(before)
+        one.restart(settings)
         assert one.due <= max(due, clock.now)
