@@ -154,7 +154,9 @@ class Rounds:
         """
         self._choice.trace.begin()
         if lists_nodes(self._settings):
-            return self._take_nodes()
+            with locked(self._settings.folders.state):
+                bare_metal = open_bare_metal(self._client, self._settings, self._where, self._choice, told=self._told)
+                return _of_nodes(run_nodes(bare_metal))
         # A conversion may meet conflicts, or get no answer: it fails the pass, and the loop tries it again later.
         convert = not self._started and self._settings.changes.allow_reshape
         wishes = Wishes(reshape=convert, deep=deep, counts=counts)
@@ -179,14 +181,6 @@ class Rounds:
         self._driver = None
         self._host.close()
 
-    def _open_driver(self) -> Driver:
-        if self._driver is None:
-            driver = self._host.enter_context(open_driver(self._settings, self._choice, self._told))
-            if not self._settings.recorded:
-                self._host.enter_context(driver.watching(self._wake))
-            self._driver = driver
-        return self._driver
-
     def _node(self) -> ComputeNode:
         """
         Return the node of the driver.
@@ -195,7 +189,12 @@ class Rounds:
             StateError, DiscoveryError, PolicyError: the host cannot be opened, or its name cannot be read.
         """
         self._cases.begin()
-        driver = self._open_driver()
+        driver = self._driver
+        if driver is None:
+            opened = self._host.enter_context(open_driver(self._settings, self._choice, self._told))
+            if not self._settings.recorded:
+                self._host.enter_context(opened.watching(self._wake))
+            driver = self._driver = opened
         return ComputeNode(
             name=driver.name(),
             driver=driver,
@@ -221,12 +220,6 @@ class Rounds:
         if well:
             self._cases.well()  # only after the audit, which may fail at each pass
         return audited
-
-    def _take_nodes(self) -> RoundResult:
-        """Run one pass over all bare-metal nodes; the result names only nodes that are not well."""
-        with locked(self._settings.folders.state):
-            bare_metal = open_bare_metal(self._client, self._settings, self._where, self._choice, told=self._told)
-            return _of_nodes(run_nodes(bare_metal))
 
 
 def result_of(passes: Sequence[tuple[Outcome, AuditResult | None]]) -> RoundResult:

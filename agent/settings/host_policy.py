@@ -115,6 +115,9 @@ def _cpus(values: Values) -> CpuPolicy:
 
 def _guests(values: Values) -> GuestPolicy:
     mode, models = values.value("libvirt", "cpu_mode"), values.value("libvirt", "cpu_models")
+    # Volumes of LVM take no qcow2 unless nova makes it a raw image (virt/libvirt/driver.py, __init__).
+    raw_alone = values.value("libvirt", "images_type") == "lvm" and not values.value("DEFAULT", "force_raw_images")
+    excluded = (*values.value("compute", "image_type_exclude_list"), *(("qcow2",) if raw_alone else ()))
     values.problem("libvirt", "cpu_mode", "custom needs cpu_models", when=mode == "custom" and not models)
     values.problem("libvirt", "cpu_models", "needs cpu_mode = custom", when=mode != "custom" and models)
     return GuestPolicy(
@@ -126,14 +129,8 @@ def _guests(values: Values) -> GuestPolicy:
         tpm=values.value("libvirt", "swtpm_enabled"),
         tpm_secret_security=tuple(values.value("libvirt", "supported_tpm_secret_security")),
         places=values.places("libvirt", cpu_model="cpu_models"),
-        excluded_image_types=frozenset(values.value("compute", "image_type_exclude_list")) | _unusable_images(values),
+        excluded_image_types=frozenset(excluded),
     )
-
-
-def _unusable_images(values: Values) -> frozenset[str]:
-    """Return the formats that disks on volumes of LVM cannot have, as nova says (virt/libvirt/driver.py, __init__)."""
-    raw_alone = values.value("libvirt", "images_type") == "lvm" and not values.value("DEFAULT", "force_raw_images")
-    return frozenset({"qcow2"}) if raw_alone else frozenset()
 
 
 def _devices(values: Values) -> DevicePolicy:

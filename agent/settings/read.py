@@ -240,12 +240,9 @@ def _filled(values: Values, kind: type[T], **others: object) -> T:
 def _read_folders(values: Values, config_folders: list[Path]) -> Folders:
     state_path = Path(values.value("DEFAULT", "state_path"))
     own_state = Path(values.value("agent", "state_directory"))
-    return Folders(state=own_state, identity=(_home(state_path, own_state), state_path, *config_folders, own_state))
-
-
-def _home(state_path: Path, own_state: Path) -> Path:
-    """Return where a new identity is made: in nova's folder if it can be written; a unit may allow our own only."""
-    return state_path if os.path.isdir(state_path) and os.access(state_path, os.W_OK) else own_state
+    # A new identity is made in nova's folder if it can be written: a unit may allow our own only.
+    home = state_path if os.path.isdir(state_path) and os.access(state_path, os.W_OK) else own_state
+    return Folders(state=own_state, identity=(home, state_path, *config_folders, own_state))
 
 
 def _disk(values: Values) -> DiskPlace:
