@@ -1,11 +1,12 @@
 """Look up what placement has of this host, by the suffix of a provider's name (the part after the root's name)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import isclose
 
 from reportclient.names import HUGE
 from reportclient.ownership import MARKER
-from reportclient.tree import ObservedProvider, ObservedTree
+from reportclient.reserve import reserved_by_operator
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree
 
 
 class BySuffix:
@@ -30,6 +31,16 @@ class BySuffix:
         """Return the provider with this suffix (``0000:81:00.0``); None when there is none."""
         return self._by_suffix.get(suffix)
 
+    def stock(self, suffix: str) -> Mapping[str, Inventory]:
+        """Return the stock of a provider, of the root for no suffix; empty when there is no such provider."""
+        seen = self._by_suffix.get(suffix)
+        return seen.provider.inventories if seen else {}
+
+    def reserved(self, suffix: str) -> dict[str, int]:
+        """Return what an operator reserved of each class on a provider; empty when there is no such provider."""
+        seen = self._by_suffix.get(suffix)
+        return reserved_by_operator(seen.provider) if seen else {}
+
     def ratio(self, resource_class: str, *suffixes: str) -> float | None:
         """
         Return the allocation ratio of a class on the first of these providers that has it, else the one of all others.
@@ -38,9 +49,7 @@ class BySuffix:
         where the others differ: the ratio of one cell does not apply to all.
         """
         for suffix in suffixes:
-            own = self._by_suffix.get(suffix)
-            stock = own.provider.inventories.get(resource_class) if own else None
-            if stock:
+            if stock := self.stock(suffix).get(resource_class):
                 return stock.allocation_ratio
         others = [seen for seen in self._by_suffix.values() if seen is self.root or _tells_ratios(seen)]
         stocks = [stock for seen in others if (stock := seen.provider.inventories.get(resource_class))]

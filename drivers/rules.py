@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from drivers.facts import PciFunction
-from drivers.pci import PciAddress, parse_pci_address
+from drivers.pci import PciAddress
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, RuleNetwork, RulePlace
 from reportclient.names import normalise_class, normalise_trait
 from reportclient.ownership import check_no_marks
@@ -123,26 +123,21 @@ def _parse_address(address: object) -> tuple[tuple[re.Pattern[str], ...], PciAdd
         return (), None
     if isinstance(address, str):
         parts = _split(address)
-        patterns = tuple(re.compile("" if part == "*" else f"{part}$") for part in parts)
-        exact = None if "*" in parts else parse_pci_address("{}:{}:{}.{}".format(*parts))
-        return patterns, exact
-    if isinstance(address, dict) and all(isinstance(value, str) for value in address.values()):
+        texts = ["" if part == "*" else f"{part}$" for part in parts]
+    elif isinstance(address, dict) and all(isinstance(value, str) for value in address.values()):
         if unknown := address.keys() - {name for name, _, _ in PARTS}:
             names = ", ".join(name for name, _, _ in PARTS)
             raise ValueError(f"has {', '.join(sorted(unknown))} in its address, whose parts are {names}")
-        try:
-            patterns = tuple(re.compile(address.get(name, "")) for name, _, _ in PARTS)
-        except (re.error, OverflowError, RecursionError) as error:
-            raise ValueError(f"has an address that is no regular expression: {error}") from error
-        return patterns, _only_address([address.get(name, "") for name, _, _ in PARTS])
-    raise ValueError(f"has the address {address!r}, which is neither a string nor an object of patterns")
-
-
-def _only_address(parts: list[str]) -> PciAddress | None:
-    """Return the address that these patterns name if each has only hex digits; else None, as several may match."""
-    if not all(re.fullmatch("[0-9a-fA-F]+", part) for part in parts):
-        return None
-    return PciAddress(*(int(part, 16) for part in parts))
+        parts = texts = [address.get(name, "") for name, _, _ in PARTS]
+    else:
+        raise ValueError(f"has the address {address!r}, which is neither a string nor an object of patterns")
+    try:
+        patterns = tuple(map(re.compile, texts))
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"has an address that is no regular expression: {error}") from error
+    # Where each part has only hex digits, no other address matches.
+    is_exact = all(re.fullmatch("[0-9a-fA-F]+", part) for part in parts)
+    return patterns, PciAddress(*(int(part, 16) for part in parts)) if is_exact else None
 
 
 def _split(address: str) -> list[str]:

@@ -8,13 +8,12 @@ physical GPU, memory encryption contexts.
 from collections.abc import Iterable
 
 from drivers.by_suffix import BySuffix
-from drivers.devices.encryption import encryption_stock
 from drivers.devices.inventories import DeviceStock, libvirt_name, nova_name
 from drivers.devices.match import Ruled, beyond_nova, find_rules, left_to_neutron, of_the_host
 from drivers.devices.mdev import idle_types, mdev_stock
+from drivers.devices.memory import encryption_stock, pmem_stock
 from drivers.devices.odd import undecided_units
 from drivers.devices.pci_cards import pci_stock
-from drivers.devices.pmem import pmem_stock
 from drivers.errors import PolicyError
 from drivers.facts import HIGHEST_DOMAIN, HostFacts, PciFunction
 from drivers.policy import DevicePolicy, DeviceRule

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from drivers.by_suffix import BySuffix
 from drivers.reasons import Reason
 from reportclient.names import spelled
-from reportclient.reserve import HELD, UNHEALTHY, is_reserved_by_us, keeps, reserved_by_operator_on
+from reportclient.reserve import HELD, UNHEALTHY, is_reserved_by_us, keeps
 from reportclient.tree import Inventory
 
 
@@ -59,9 +59,9 @@ def inherit(devices: Iterable[DeviceStock], standing: BySuffix) -> tuple[DeviceS
     not show to which device any other reservation belongs, so ``reportclient.settings`` refuses these. Devices with an
     unknown amount share the rest of the total, all reserved until the amount is known.
     """
-    stood = standing.root.provider.inventories if standing.root else {}
+    stood = standing.stock("")
     found = _with_shares_of_rest(list(devices), stood, standing)
-    for name, amount in sorted(reserved_by_operator_on(standing.root).items()):
+    for name, amount in sorted(standing.reserved("").items()):
         new = [number for number, one in enumerate(found) if name in one.inventories and not _has(one, name, standing)]
         whole = sum(found[number].inventories[name][0].total for number in new)
         told = not any(name in found[number].untold for number in new)
@@ -104,8 +104,7 @@ def _with_reserved_part(device: DeviceStock, name: str, part: int) -> DeviceStoc
 
 
 def _has(device: DeviceStock, name: str, standing: BySuffix) -> bool:
-    stands = standing.provider(device.suffix)
-    return stands is not None and name in stands.provider.inventories
+    return name in standing.stock(device.suffix)
 
 
 def _with_reserved(device: DeviceStock, name: str, amount: int) -> DeviceStock:

@@ -210,10 +210,10 @@ def offered_twice(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) ->
 
 def _stands_whole(match: Match, standing: BySuffix) -> bool:
     """Return whether placement has the PF as one unit, or, in the layout flat, units of its class."""
-    own, name = standing.provider(spelled(str(match.function.address))), match.resource_class
-    if own is None:
-        return bool(standing.root and name in standing.root.provider.inventories)
-    return total_of(own.provider.inventories, name) == 1
+    suffix, name = spelled(str(match.function.address)), match.resource_class
+    if standing.provider(suffix) is None:
+        return name in standing.stock("")
+    return total_of(standing.stock(suffix), name) == 1
 
 
 def _fitting(address: PciAddress, matched: list[Match]) -> list[Match]:

@@ -13,8 +13,7 @@ from drivers.pci import PciAddress
 from drivers.policy import MdevRule
 from drivers.reasons import Reason
 from reportclient.names import device_address
-from reportclient.reserve import reserved_by_operator_on
-from reportclient.tree import Inventory
+from reportclient.tree import Inventory, total_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +102,8 @@ def _out_of_sight(
     here |= {name for name in undecided_units(facts.devices) if ":" not in name}
     found = {rule.type: 0 for rule in rules}
     for name in here.difference(speaking):
-        rule, seen = rule_for({name, device_address(name) or name}, rules), standing.provider(name)
-        if rule and seen and (stock := seen.provider.inventories.get(rule.resource_class)):
-            found[rule.type] += stock.total
+        if rule := rule_for({name, device_address(name) or name}, rules):
+            found[rule.type] += total_of(standing.stock(name), rule.resource_class)
     return found
 
 
@@ -118,10 +116,9 @@ def _totals(cards: Collection[_Card], before: Mapping[str, int], standing: BySuf
     """
     used, most, levels = Counter(before), [card.given for card in cards], []
     for card in cards:
-        exist, stood = len(card.made), standing.provider(card.parent.name)
+        exist, stood = len(card.made), total_of(standing.stock(card.parent.name), card.rule.resource_class)
         able = exist + next((kind.available_instances for kind in card.parent.types if kind.id == card.rule.type), 0)
-        stock = stood.provider.inventories.get(card.rule.resource_class) if stood else None
-        levels.append((min(able, stock.total if stock else 0), exist, able))
+        levels.append((min(able, stood), exist, able))
         used[card.rule.type] += card.given
     for level in range(3):
         for number, card in enumerate(cards):
@@ -140,7 +137,7 @@ def _mdev_provider(
     function = functions.get(parent.address) if parent.address else None
     pf = functions.get(function.pf) if function and function.pf else None
     why = next(ills(function, pf), "") if function else ""
-    before = reserved_by_operator_on(standing.provider(parent.name))
+    before = standing.reserved(parent.name)
     kept = total if why else min(total, before.get(rule.resource_class, 0))
     stock = Inventory(total=total, max_unit=total, reserved=kept)
     limit = f", and [mdev_{rule.type}] max_instances is {rule.max_instances}" if rule.max_instances is not None else ""

@@ -9,14 +9,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from drivers.by_suffix import BySuffix
-from drivers.devices.encryption import CONTEXT
 from drivers.devices.inventories import SHORT, libvirt_name, nova_name
+from drivers.devices.memory import CONTEXT
 from drivers.facts import Devices, HostFacts, OddDevice
 from drivers.policy import DevicePolicy, DeviceRule
 from drivers.reasons import Reason
 from reportclient.errors import few
 from reportclient.names import BANDWIDTH, NO_DEVICES, device_address, normalise_class
-from reportclient.reserve import reserved_by_operator_on
 from reportclient.tree import MAX_INT, Inventory
 
 CAUSES = 10  # that are told one by one
@@ -88,8 +87,7 @@ def undecided_slots(
     """
     suffixes = undecided_units(facts.devices).keys()
     for suffix in sorted(suffixes | {""} if flat and suffixes else suffixes):
-        seen = standing.provider(suffix)
-        for name in seen.provider.inventories if seen else ():
+        for name in standing.stock(suffix):
             if name != CONTEXT and is_offered(name, policy):
                 yield suffix, name
 
@@ -98,13 +96,10 @@ def odd_sentences(facts: HostFacts, policy: DevicePolicy) -> dict[str, str]:
     """Return a sentence for each cause of odd devices, by the first device's name; empty: no option asks for any."""
     if not (policy.discover_all or policy.mdevs or (policy.report and policy.rules)):
         return {}
-    found: dict[str, dict[str, None]] = {}  # names once, in their order
-    for one in facts.devices.odd:
-        if not one.hangs:
-            found.setdefault(one.because, {})[one.name] = None
-    causes = {because: list(names) for because, names in found.items()}
-    told = list(causes.items())[:CAUSES]
-    others = [name for names in list(causes.values())[CAUSES:] for name in names]
+    causes: dict[str, list[str]] = {}
+    for one in dict.fromkeys((each.because, each.name) for each in facts.devices.odd if not each.hangs):
+        causes.setdefault(one[0], []).append(one[1])
+    told, others = [*causes.items()][:CAUSES], [name for names in [*causes.values()][CAUSES:] for name in names]
     if others:
         told.append(("much the same is wrong with them", others))
     return {names[0]: _sentence(names, because) for because, names in told}
@@ -134,8 +129,7 @@ def away(policy: DevicePolicy, standing: BySuffix, here: Iterable[str]) -> dict[
     ``here`` are the classes of the devices on the host. A class that the configuration no longer offers is left out:
     then a person withdrew it.
     """
-    said = reserved_by_operator_on(standing.root)
-    missing = {name: amount for name, amount in said.items() if name not in here}
+    missing = {name: amount for name, amount in standing.reserved("").items() if name not in here}
     return {
         name: (
             Inventory(total=amount, reserved=amount, max_unit=amount),
@@ -148,9 +142,8 @@ def away(policy: DevicePolicy, standing: BySuffix, here: Iterable[str]) -> dict[
 
 def withdrawn(policy: DevicePolicy, standing: BySuffix) -> frozenset[str]:
     """Return the classes on the root that are of no device by this configuration: a person withdrew what is ours."""
-    stands = standing.root.provider.inventories if standing.root else {}
     others = {*NO_DEVICES, *policy.pmem.values()}
-    return frozenset(name for name in stands if name not in others and not is_offered(name, policy))
+    return frozenset(name for name in standing.stock("") if name not in others and not is_offered(name, policy))
 
 
 def is_offered(name: str, policy: DevicePolicy) -> bool:

@@ -23,8 +23,7 @@ from drivers.policy import Bandwidth, DevicePolicy
 from drivers.reasons import Reason
 from drivers.rules import matches
 from reportclient.ownership import MANAGED
-from reportclient.reserve import reserved_by_operator_on
-from reportclient.tree import Inventory, ObservedProvider
+from reportclient.tree import Inventory
 
 IN_A_PORT = "a guest has it through a port of Neutron, for which nova allocates nothing"
 NEUTRONS = ":NIC Switch agent:"  # between the names of the host and of the interface (neutron_lib.placement)
@@ -68,8 +67,7 @@ def _pci_provider(
     owner = functions.get(address, matched[0].function)
     sick = unfit(matched, functions.get(address), use)
     away = {one.address: IN_A_PORT for match in matched if (one := match.function).address in use.unbooked} | sick
-    stands = standing.provider(suffix)
-    before = reserved_by_operator_on(stands) | _used_for_good(matched, use.held)
+    before = standing.reserved(suffix) | _used_for_good(matched, use.held)
     inventories: dict[str, tuple[Inventory, Reason]] = {}
     for name in sorted({match.resource_class for match in matched}):
         members = [match for match in matched if match.resource_class == name]
@@ -77,7 +75,7 @@ def _pci_provider(
         stock = Inventory(total=len(members), max_unit=len(members), reserved=min(kept, len(members)))
         inventories[name] = stock, Reason(f"{listed(members)}{note}", rule_text(members[0]))
     all_ill = len(sick) == len(matched)
-    bandwidth, untold = _bandwidth(owner, matched, policy, stands)
+    bandwidth, untold = _bandwidth(owner, matched, policy, standing.stock(suffix))
     twice = _neutrons_bandwidth(owner, standing) if bandwidth or untold else ""
     if twice and not _in_total(standing):
         bandwidth, untold = [], frozenset()
@@ -153,12 +151,12 @@ def _reserved(
 
 
 def _bandwidth(
-    pf: PciFunction, matched: list[Match], policy: DevicePolicy, stands: ObservedProvider | None
+    pf: PciFunction, matched: list[Match], policy: DevicePolicy, stands: Mapping[str, Inventory]
 ) -> tuple[list[tuple[str, int, Reason]], frozenset[str]]:
     """
     Return (class, kbit/s, reason) of a PF, and the classes of which it has an unknown amount.
 
-    A link that is down shows no speed; then the stock in placement stays.
+    A link that is down shows no speed; then what ``stands``, the stock in placement, stays.
     """
     rule = next((match.rule for match in matched if match.rule and match.rule.network.bandwidth), None)
     if rule is None and not (policy.link_bandwidth and pf.is_pf):
@@ -171,7 +169,7 @@ def _bandwidth(
     found = []
     untold = set()
     for name, kbps in ((EGRESS, wish.egress_kbps), (INGRESS, wish.ingress_kbps)):
-        stock = stands.provider.inventories.get(name) if stands else None
+        stock = stands.get(name)
         if kbps:
             found.append((name, kbps, Reason(f"{kbps} kbit/s", because)))
         elif mbps and (whole or not stock):
@@ -186,7 +184,7 @@ def _bandwidth(
 
 def _in_total(standing: BySuffix) -> bool:
     """Return whether bandwidth is in a total of the root, as in the layout flat, from which guests may have it."""
-    return bool(standing.root and standing.root.provider.inventories.keys() & {EGRESS, INGRESS})
+    return bool(standing.stock("").keys() & {EGRESS, INGRESS})
 
 
 def _neutrons_bandwidth(pf: PciFunction, standing: BySuffix) -> str:

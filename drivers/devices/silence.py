@@ -44,8 +44,7 @@ def silent_devices(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -
 
 def _stock(suffix: str, standing: BySuffix) -> Counter[str]:
     """Return how many devices of each class placement has of a provider."""
-    stands = standing.provider(suffix)
-    stock = stands.provider.inventories if stands else {}
+    stock = standing.stock(suffix)
     return Counter({name: stock[name].total for name in device_classes(stock)})
 
 

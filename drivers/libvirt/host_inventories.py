@@ -162,7 +162,7 @@ def disk_stock(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[str
     disk = facts.disk
     if policy.disk.shared:
         return {}
-    before = standing.root.provider.inventories.get("DISK_GB") if standing.root else None
+    before = standing.stock("").get("DISK_GB")
     if isinstance(disk, DiskUnread):
         return {"DISK_GB": (before, Reason(disk.because, "what placement has stays"))} if before else {}
     reserved_gib, rule = -(-policy.disk.reserved_mib // 1024), kept_text(policy.disk.reserved_mib, "disk_mb")

@@ -42,7 +42,7 @@ from drivers.reasons import Explained, Reason, Reasoned
 from reportclient.allocations import Backing, Holdings, OddStock
 from reportclient.names import BANDWIDTH, CELL, OF_PAGES, device_address
 from reportclient.ownership import MARKER, SET, Names
-from reportclient.reserve import KEEP, LEFT, MARKS, reserved_by_operator_on
+from reportclient.reserve import KEEP, LEFT, MARKS
 from reportclient.tree import MAX_INT, Inventory, ObservedTree
 
 LONGEST_NAME = 200  # characters of a provider's name, in placement's schema
@@ -268,14 +268,14 @@ def _with_totals(root: Reasoned, devices: Iterable[DeviceStock], policy: Policy,
     shown = _totals(devices)
     there = _with_rest_of_root(shown, devices, standing)
     missing = away(policy.devices, standing, there) if policy.layout == "flat" else {}
-    said = {name: one for name, one in reserved_by_operator_on(standing.root).items() if name not in ROOT_CLASSES}
+    said = {name: one for name, one in standing.reserved("").items() if name not in ROOT_CLASSES}
     totals = {
         name: (replace(stock, reserved=min(stock.total, stock.reserved + said.get(name, 0))), reason)
         for name, (stock, reason) in {**there, **missing}.items()
     }
     before = Counter(said)
     for device in devices:  # a card that was away while the layout changed still has its own provider
-        own = reserved_by_operator_on(standing.provider(device.suffix))
+        own = standing.reserved(device.suffix)
         before.update({name: amount for name, amount in own.items() if name in totals})
     silent = [
         f"a device does not show its amount of {name} now" for name in sorted(there) if there[name] != shown.get(name)
@@ -295,7 +295,7 @@ def _with_rest_of_root(
     The amount that is added is reserved.
     """
     found = dict(totals)
-    root = standing.root.provider.inventories if standing.root else {}
+    root = standing.stock("")
     for device in devices:
         for name in sorted(device.untold & root.keys()):
             now, before = found.get(name), root[name]
