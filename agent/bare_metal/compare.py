@@ -1,13 +1,22 @@
-"""Compare Ironic's nodes with their providers, before anything is written: as they should be, different, or absent."""
+"""
+Compare Ironic's nodes with their providers, before anything is written: as they should be, different, or absent.
+
+Absent nodes were deleted, moved to another share, or never were in this agent's. A provider is deleted only after
+Ironic said twice that it does not have the node, and not if too many nodes are missing at once. Nodes that left this
+agent's share are remembered for as long as their providers stand, and are never written: another agent may report them.
+"""
 
 import logging
-from collections.abc import Iterable, Mapping
+import random
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
-from agent.bare_metal.absent import judge_absent, refuse_lost
 from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome
 from agent.sync.outcome import Status
+from drivers.errors import DiscoveryError
+from drivers.ironic.client import IronicClient
 from drivers.ironic.nodes import Misfit, Node
 from drivers.ironic.shape import (
     BARE_METAL,
@@ -24,6 +33,8 @@ from reportclient.ownership import OWNER_NOVA
 from reportclient.tree import Provider
 
 LOG = logging.getLogger(__name__)
+_NAMED = 20  # providers without a node that have an outcome each
+_QUESTIONS = 200  # single nodes about which one pass asks Ironic, once for absent nodes and once for left ones
 FEW = 50  # new nodes that are looked up in placement one by one; for more, all its providers are listed
 _COLLIDES = (
     "this node's resource class and another resource class in Ironic get the same name in placement, so the node must "
@@ -57,11 +68,11 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
         share, look = beside_others, replace(look, nodes={}, tasks=[], believed=[], unchanged=0)
         _compare_share(client, look, share, marked)
     look.outcomes += [node_outcome(uuid, Status.MISFIT, one.why) for uuid, one in sorted(share.misfits.items())]
-    refuse_lost(bare_metal, look, force=force)
+    _refuse_lost(bare_metal, look, force=force)
     _reserve_misfits(look, share, marked)
     here = share.providers.keys() | share.misfits.keys()
     unknown = marked.keys() - here - memory.nodes.keys() - others.keys()
-    judge_absent(bare_metal, look, here, marked, unknown, force=force)
+    _judge_absent(bare_metal, look, here, marked, unknown, force=force)
     return look
 
 
@@ -173,3 +184,148 @@ def _generations_of(client: PlacementClient, uuids: list[str]) -> dict[str, int]
     for uuid in uuids:
         found |= client.generations(uuid=uuid)
     return found
+
+
+def _judge_absent(
+    bare_metal: BareMetalNodes,
+    look: Look,
+    here: Collection[str],
+    marked: Mapping[str, int],
+    unknown: Collection[str],
+    *,
+    force: bool,
+) -> None:
+    """
+    Judge nodes that are not listed ``here``; adds outcomes, tasks and memory to ``look``.
+
+    ``marked`` are the generations of the providers with our mark; those that are in no memory and no listing are
+    ``unknown``. ``force`` lets any number of nodes go at once.
+    """
+    elsewhere = _judge_remembered(bare_metal, look, here, marked, force=force)
+    if bare_metal.ironic.lists_all:
+        _add_strays(look, sorted(unknown))
+        return
+    now_s, before = bare_metal.now_s(), look.memory.left
+    known = {*before, *elsewhere, *(unknown if look.whole else ())} & marked.keys() - here
+    left = {uuid: None if uuid in elsewhere else before.get(uuid) for uuid in sorted(known)}
+    # Those that Ironic did not have are asked about when all is read: there may be many, of another Ironic.
+    asked = [uuid for uuid in known - elsewhere if look.whole or left[uuid] is None]
+    asked.sort(key=lambda uuid: (left[uuid] is None, random.random()))
+    for uuid, there in _ask(bare_metal.ironic, asked)[0].items():
+        left[uuid] = None if there else min(left[uuid] or now_s, now_s)
+    look.left = left
+    grace_s = bare_metal.settings.ironic.node_grace_s  # the agent of their share should have deleted them by then
+    gone = {uuid: gone_s for uuid, gone_s in left.items() if gone_s is not None and before.get(uuid) is not None}
+    _add_strays(look, [uuid for uuid, gone_s in gone.items() if now_s - gone_s >= grace_s])
+
+
+def _judge_remembered(
+    bare_metal: BareMetalNodes, look: Look, here: Collection[str], marked: Mapping[str, int], *, force: bool
+) -> frozenset[str]:
+    """Judge nodes that the last pass knew; return those that Ironic has outside this agent's share."""
+    absent = {uuid: known for uuid, known in look.memory.nodes.items() if uuid not in here}
+    now, grace_s = bare_metal.now_s(), bare_metal.settings.ironic.node_grace_s
+    new_first = sorted(absent, key=lambda uuid: (absent[uuid].gone_s is not None, random.random()))
+    asked, error = _ask(bare_metal.ironic, new_first)
+    elsewhere = frozenset(uuid for uuid, there in asked.items() if there)
+    look.outcomes += [
+        node_outcome(uuid, Status.LEFT, "Ironic has it, outside this agent's share") for uuid in sorted(elsewhere)
+    ]
+    look.nodes |= {uuid: known for uuid, known in absent.items() if uuid not in asked}
+    leftovers = {uuid for uuid, known in absent.items() if known.may_go} - elsewhere
+    missing, whole = len(absent) - len(elsewhere | leftovers), len(look.memory.nodes) - len(leftovers)
+    limit = whole if force else _limit(bare_metal, missing, whole)
+    refused = 0
+    for uuid in sorted(asked.keys() - elsewhere & marked.keys()):
+        known = replace(absent[uuid], gone_s=min(absent[uuid].gone_s or now, now))  # the clock may have been ahead
+        look.nodes[uuid] = known
+        gone_s = now - (known.gone_s or now)
+        too_many = missing > limit and not known.may_go
+        stands_as_left = known.seen.generation == marked[uuid] or too_many
+        if absent[uuid].gone_s is None or gone_s < grace_s or not stands_as_left:
+            why = (
+                f"missing from Ironic for {gone_s:.0f} s: the agent asks Ironic again, and deletes the provider once "
+                f"the node is missing for {grace_s} s"
+            )
+            if too_many or not look.reserve(uuid, known, marked[uuid], why, status=Status.GOING):
+                look.outcomes.append(node_outcome(uuid, Status.GOING, why))
+        elif too_many:
+            refused += 1
+        else:
+            known = replace(look.nodes.pop(uuid), may_go=True)
+            look.tasks.append(Task(Provider(name=uuid), known, None, marked[uuid], does="delete"))
+    if refused:
+        why = _too_many(missing, whole, bare_metal.settings.changes.shrink_fraction)
+        look.outcomes.append(node_outcome(f"{refused} nodes", Status.REFUSED, why))
+    if unasked := len(absent) - len(asked):
+        why = error or "missing from the listing too: the next passes ask Ironic about them"
+        status = Status.FAILED if error else Status.GOING
+        look.outcomes.append(node_outcome(f"{unasked} nodes", status, why))
+    return elsewhere
+
+
+def _ask(ironic: IronicClient, uuids: Iterable[str]) -> tuple[dict[str, bool], str]:
+    """Return which of the first nodes Ironic has, up to one about which it does not answer, and that error."""
+    found: dict[str, bool] = {}
+    for uuid in islice(uuids, _QUESTIONS):
+        try:
+            found[uuid] = ironic.is_there(uuid)
+        except DiscoveryError as error:  # it served the listing, so it is busy now: the next pass asks again
+            return found, f"cannot tell whether Ironic has node {uuid}: {error}"
+    return found, ""
+
+
+def _refuse_lost(bare_metal: BareMetalNodes, look: Look, *, force: bool) -> None:
+    """
+    Take the tasks away that would make providers anew, where placement lost too many: its database, or its URL.
+
+    A node whose allocations are lost is on offer although it is in use. In a placement that is another one than before
+    nothing is written at all, as the memory of the other one has to stay.
+    """
+    written = (look.memory.elsewhere or look.memory).nodes.keys()
+    lost = {one.provider.name for one in look.tasks if one.generation is None} & written
+    if force or not lost or len(lost) <= _limit(bare_metal, len(lost), len(written)):
+        return
+    look.tasks = [one for one in look.tasks if not (look.memory.elsewhere or one.provider.name in lost)]
+    where = f"the placement {look.memory.elsewhere.where}" if look.memory.elsewhere else "this placement"
+    why = (
+        f"placement does not have the providers of {len(lost)} of {len(written)} nodes, which {where} had at an "
+        f"earlier pass. Providers that are made anew have no allocations, so nodes in use are on offer. Check that "
+        f"this is the right placement, and that its database is whole; then run sync --force to make them"
+    )
+    look.outcomes.append(node_outcome(f"{len(lost)} nodes", Status.REFUSED, why))
+
+
+def _add_strays(look: Look, uuids: Collection[str]) -> None:
+    """Add an outcome for each provider without a node, or one for all if these are many."""
+    if len(uuids) > _NAMED:
+        several = f"{len(uuids)} providers"
+        why = (
+            f"Ironic has no node for {', '.join([*uuids][:3])} and others: they may be nodes of another Ironic. If "
+            f"they are not, delete these providers (openstack resource provider list --required {BARE_METAL})"
+        )
+        look.outcomes.append(node_outcome(several, Status.STRAY, why))
+        return
+    look.outcomes += [
+        node_outcome(
+            uuid,
+            Status.STRAY,
+            f"Ironic has no node for this provider: if no other agent reports or deletes it, and no other Ironic has "
+            f"the node, delete the provider with openstack resource provider delete {uuid}",
+        )
+        for uuid in uuids
+    ]
+
+
+def _limit(bare_metal: BareMetalNodes, missing: int, whole: int) -> float:
+    """Return how many nodes may be missing at once: a part, but at least one, and never all."""
+    return max(1.0, whole * bare_metal.settings.changes.shrink_fraction) if missing < whole else 0
+
+
+def _too_many(missing: int, whole: int, fraction: float) -> str:
+    return (
+        f"{missing} of {whole} nodes are missing from Ironic at once: all of them, or more than {fraction:.0%} "
+        f"([agent] shrink_limit_percent). Check that this is the right Ironic, that the listing of Ironic is complete, "
+        f"and that this user may see all nodes. If the nodes are really gone, run sync --force to delete their "
+        f"providers"
+    )

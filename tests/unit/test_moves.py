@@ -13,8 +13,8 @@ from drivers.facts import HostFacts
 from drivers.libvirt.shape import EMITTED, shape
 from drivers.moves import displaced, plan_moves
 from drivers.moves.places import IN_ITS_CELL
+from drivers.moves.question import find_stand_ins
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
-from drivers.strangers import find_stand_ins
 from hardware import Change, changes, occupied_hosts
 from inside_nova.provider_tree import update_provider_tree
 from reportclient.allocations import (

@@ -13,7 +13,7 @@ from agent.sync.decide.wanted import Wanted
 from agent.sync.outcome import Condition
 from drivers.host.parse import format_cpu_set
 from drivers.moves import displaced, exchanged, plan_moves
-from drivers.strangers import find_stand_ins, without_host_classes
+from drivers.moves.question import find_stand_ins, without_host_classes
 from reportclient.allocations import Allocation, Consumer, Holdings, Move, Observed, apply_moves, usages
 from reportclient.diff import diff
 from reportclient.errors import Unplaceable
