@@ -106,15 +106,20 @@ def _settle_once(writing: Writing, task: Task) -> Settled:
     uuid, bare_metal, goes = task.provider.name, writing.bare_metal, task.does == "delete"
     if goes and bare_metal.ironic.is_there(uuid):  # it came back while this pass was writing
         return node_outcome(uuid, Status.LEFT, "Ironic has it again"), task.known
-    seen = _read(bare_metal, task)
+    seen = task.seen
+    if seen is None and task.generation is not None:
+        seen = bare_metal.client.read(uuid, uuid, task.generation)
     plan = plan_node(task, seen, writing.vocabulary.known, writing.wishes)
     stands = writing.execute(plan, ObservedTree((seen,) if seen else ())).root
     if stands is None:
         gone = (Status.DELETED, "") if goes else (Status.FAILED, "its provider is gone")
         return node_outcome(uuid, *gone, plan), None
-    outcome = node_outcome(uuid, _status(task, seen, plan), _note_on(task, plan), plan, seen)
+    status = Status.CREATED if seen is None else Status.CHANGED if plan.operations else Status.UNCHANGED
+    outcome = node_outcome(uuid, task.status or status, _note_on(task, plan), plan, seen)
     writing.vocabulary.add(task)
-    known = _known_after(task, stands)
+    known = KnownNode(stands, spelling=task.spelling)
+    if task.known and task.does == "reserve":
+        known = replace(task.known, seen=stands)
     if task.status is Status.GOING and plan.operations:  # it was on offer, so the node may have been back
         known = replace(known, gone_s=bare_metal.now_s(), may_go=False)
     return outcome, known
@@ -156,20 +161,6 @@ def _still_answers(client: PlacementClient, uuid: str) -> bool:
     except PlacementError:
         return False
     return True
-
-
-def _status(task: Task, seen: ObservedProvider | None, plan: Plan) -> Status:
-    """Return how a node's pass ends by a plan that was made from ``seen``."""
-    if task.status:
-        return task.status
-    return Status.CREATED if seen is None else Status.CHANGED if plan.operations else Status.UNCHANGED
-
-
-def _known_after(task: Task, stands: ObservedProvider) -> KnownNode:
-    """Return what to remember of a node that was written, or found as it should be."""
-    if task.known and task.does == "reserve":
-        return replace(task.known, seen=stands)
-    return KnownNode(stands, spelling=task.spelling)
 
 
 def plan_node(task: Task, seen: ObservedProvider | None, known_names: frozenset[str], wishes: Wishes) -> Plan:
@@ -298,13 +289,6 @@ def _held(writing: Writing, task: Task) -> Settled | None:
     why = f"consumer {holders[0].consumer} holds {holders[0].resource_class}, which stays until it is released"
     known = replace(task.known, seen=stands) if task.known and stands else task.known
     return node_outcome(uuid, Status.HELD, why, plan, root), known
-
-
-def _read(bare_metal: BareMetalNodes, task: Task) -> ObservedProvider | None:
-    """Return the provider as it stands, read if the look did not; None if placement does not have it."""
-    if task.seen or task.generation is None:
-        return task.seen
-    return bare_metal.client.read(task.provider.name, task.provider.name, task.generation)
 
 
 def _note_on(task: Task, plan: Plan) -> str:

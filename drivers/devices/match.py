@@ -20,26 +20,33 @@ LIBVIRT_LIVE_VFIO, QEMU_LIVE_VFIO = (
     10_000_000,
     8_002_002,
 )  # the first versions that migrate guests with VFIO variant drivers
+ITSELF = DeviceRule(number=0, resource_class="SRIOV_NET_VF", traits=frozenset({"HW_NIC_SRIOV"}))
+"""What ``[pci] discover = all`` offers, as if an operator's rule did."""
 NO_TYPE = "0"  # in NVIDIA's nvidia/current_vgpu_type: the VF is no vGPU
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A function that is offered, its rule (None: ``[pci] discover = all``), and the class that it counts as."""
+    """A function that is offered, its rule, and the class that it counts as."""
 
     function: PciFunction
-    rule: DeviceRule | None
+    rule: DeviceRule
     resource_class: str
+
+    @property
+    def by_itself(self) -> bool:
+        """Return whether no rule of the operator's matches the function."""
+        return self.rule is ITSELF
 
     @property
     def network(self) -> str | None:
         """Return the physical network whose ports get the function; None: it is not Neutron's."""
-        return self.rule.network.name if self.rule else None
+        return self.rule.network.name
 
     @property
     def once(self) -> bool:
         """Return whether its first guest uses it up for good; it is the only function of its provider then."""
-        return bool(self.rule and self.rule.one_time_use)
+        return bool(self.rule.one_time_use)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +150,7 @@ def by_itself(
         return None
     pf = functions.get(function.pf)
     is_nic = any(one.ids.device_class >> 16 == NETWORK for one in (function, pf) if one)
-    return Match(function, None, "SRIOV_NET_VF") if is_nic else None
+    return by_rule(function, ITSELF) if is_nic else None
 
 
 def offered_together(address: PciAddress, matched: list[Match], facts: HostFacts) -> list[Match]:
@@ -179,7 +186,7 @@ def of_the_host(ruled: Ruled) -> list[str]:
     for matched in ruled.fitting.values():
         for match in matched:
             names = ", ".join(net.name for net in match.function.links if net.carries_host_traffic)
-            if match.rule and names:
+            if names:
                 found.setdefault(match.rule.number, []).append(f"{match.function.address} ({names})")
     return [
         f"[pci] device_spec rule {number} offers {', '.join(devices)}, whose interfaces carry this host's own traffic: "
@@ -237,7 +244,7 @@ def _refusal(address: PciAddress, matched: list[Match]) -> str:
             f"{_tell_apart(whole[0].function, parts[0].function)}"
         )
     for match in parts:
-        if match.rule and match.rule.one_time_use is not None:
+        if match.rule.one_time_use is not None:
             return (
                 f"[pci] device_spec rule {match.rule.number} has one_time_use for {match.function.address}, a VF: "
                 f"only PFs and plain devices can have it"
@@ -248,7 +255,7 @@ def _refusal(address: PciAddress, matched: list[Match]) -> str:
             f"[pci] device_spec has {nameless[0][:40]!r} as a physical_network, and no trait can be made of it: use "
             f"letters or digits"
         )
-    fixed = {match.resource_class for match in matched if not (match.rule and match.rule.class_attribute)}
+    fixed = {match.resource_class for match in matched if not match.rule.class_attribute}
     if len(fixed) > 1:
         return (
             f"[pci] device_spec offers VFs of {address} as {' and '.join(sorted(fixed))}: all VFs of one PF have one "
@@ -263,7 +270,7 @@ def _refusal(address: PciAddress, matched: list[Match]) -> str:
 
 
 def _check_live(matched: list[Match], facts: HostFacts) -> None:
-    wants_live = any(match.rule and match.rule.live_migratable for match in matched)
+    wants_live = any(match.rule.live_migratable for match in matched)
     versions = facts.hypervisor.versions
     if wants_live and (versions.libvirt < LIBVIRT_LIVE_VFIO or versions.hypervisor < QEMU_LIVE_VFIO):
         raise PolicyError(
@@ -275,8 +282,8 @@ def _check_live(matched: list[Match], facts: HostFacts) -> None:
 def traits_of(match: Match) -> frozenset[str]:
     """Return the traits of a function's provider, without those that its health adds."""
     rule = match.rule
-    if rule is None:
-        return frozenset({"HW_NIC_SRIOV"})
+    if match.by_itself:
+        return rule.traits
     own = {
         "HW_PCI_LIVE_MIGRATABLE": rule.live_migratable,
         "HW_PCI_ONE_TIME_USE": bool(rule.one_time_use),
@@ -300,7 +307,7 @@ def listed(matched: list[Match]) -> str:
 
 def rule_text(match: Match) -> str:
     """Name the rule or option that offers a function, for people."""
-    return f"[pci] device_spec, rule {match.rule.number}" if match.rule else "[pci] discover = all"
+    return "[pci] discover = all" if match.by_itself else f"[pci] device_spec, rule {match.rule.number}"
 
 
 def _tell_apart(pf: PciFunction, vf: PciFunction) -> str:
@@ -319,4 +326,4 @@ def _tell_apart(pf: PciFunction, vf: PciFunction) -> str:
 
 
 def _numbers(matched: Iterable[Match]) -> str:
-    return ", ".join(str(number) for number in sorted({match.rule.number for match in matched if match.rule}))
+    return ", ".join(str(number) for number in sorted({match.rule.number for match in matched}))

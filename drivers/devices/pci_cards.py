@@ -67,7 +67,9 @@ def _pci_provider(
     owner = functions.get(address, matched[0].function)
     sick = unfit(matched, functions.get(address), use)
     away = {one.address: IN_A_PORT for match in matched if (one := match.function).address in use.unbooked} | sick
-    before = standing.reserved(suffix) | _used_for_good(matched, use.held)
+    # A used one-time device counts as reserved by an operator, as in nova.
+    used_up = {one.resource_class: 1 for one in matched if one.once and one.function.address in use.held}
+    before = standing.reserved(suffix) | used_up
     inventories: dict[str, tuple[Inventory, Reason]] = {}
     for name in sorted({match.resource_class for match in matched}):
         members = [match for match in matched if match.resource_class == name]
@@ -91,12 +93,12 @@ def _pci_provider(
         inventories=inventories,
         traits=traits | (marks(why, before) if away else short(before, totals)),
         members={str(match.function.address): match.resource_class for match in matched},
-        hardware=_hardware(address, matched),
+        hardware=frozenset(map(str, (address, *(one.function.address for one in matched), *matched[0].function.vfs))),
         once=matched[0].once,
         ill=why,
         untold=untold,
         twice=twice,
-        novas=any(match.rule and match.rule.novas for match in matched),
+        novas=any(match.rule.novas and not match.by_itself for match in matched),
     )
 
 
@@ -105,16 +107,6 @@ def _perhaps_ruled(facts: HostFacts, policy: DevicePolicy) -> frozenset[PciAddre
     alike = {one.pf: one for one in facts.devices.functions if one.pf}
     odd = (replace(alike[one.pf], address=one.address) for one in facts.devices.odd if one.address and one.pf in alike)
     return frozenset(one.pf for one in odd if any(matches(rule, one) for rule in policy.rules))
-
-
-def _hardware(address: PciAddress, matched: list[Match]) -> frozenset[str]:
-    """Return the addresses of the offered functions, of their PF, and of all VFs of a PF that is offered whole."""
-    return frozenset(map(str, (address, *(match.function.address for match in matched), *matched[0].function.vfs)))
-
-
-def _used_for_good(matched: list[Match], held: frozenset[PciAddress]) -> dict[str, int]:
-    """Return the amount of used one-time devices, by class: they count as reserved by an operator (as in nova)."""
-    return {match.resource_class: 1 for match in matched if match.once and match.function.address in held}
 
 
 def _told(sick: Mapping[PciAddress, str]) -> str:
@@ -158,7 +150,7 @@ def _bandwidth(
 
     A link that is down shows no speed; then what ``stands``, the stock in placement, stays.
     """
-    rule = next((match.rule for match in matched if match.rule and match.rule.network.bandwidth), None)
+    rule = next((match.rule for match in matched if match.rule.network.bandwidth), None)
     if rule is None and not (policy.link_bandwidth and pf.is_pf):
         return [], frozenset()
     wish = (rule.network.bandwidth if rule else None) or Bandwidth()

@@ -70,7 +70,7 @@ def _faults(match: Match, matched: Iterable[Match], pf: PciFunction | None, use:
         yield f"a guest has its VF {taken[0]}"
     if function.pf in use.held:
         yield f"a guest has its PF {function.pf}"
-    if not match.rule and function.address not in use.given:
+    if match.by_itself and function.address not in use.given:
         if function.address in use.shared:
             yield "a guest has its interface by macvtap"
         if driver in UIO:
@@ -78,7 +78,7 @@ def _faults(match: Match, matched: Iterable[Match], pf: PciFunction | None, use:
         is_bare = driver and not function.net_devices and not function.vdpa
         if is_bare and any(one.function.driver == driver and one.function.net_devices for one in matched):
             yield f"its driver {driver} shows no interface of it: it may be in another network namespace"
-    yield from ills(function, pf, unruled=match.rule is None)
+    yield from ills(function, pf, unruled=match.by_itself)
 
 
 def ills(function: PciFunction, pf: PciFunction | None, *, unruled: bool = False) -> Iterator[str]:

@@ -4,12 +4,13 @@ The choice of a place for each class that a consumer has: parcels that stay, go 
 After it comes the check whether each arrival fits, which leaves the room for what floats.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from drivers.moves.question import Question, Word, named
-from drivers.parcels import Demand, Load, Parcel, Slot, deal, most_of, staying
+from drivers.parcels import Demand, Load, Parcel, Slot, amounts, deal, most_of, staying
 from reportclient.allocations import usages
 from reportclient.errors import few
 from reportclient.names import CPUS
@@ -217,18 +218,16 @@ def _reason(consumer: str, guest: str, word: Word, provider: str) -> str:
     return f"its guest {guest} has it there, and migrates{seen}"
 
 
-def room_after(question: Question, decided: Iterable[Parcel], problems: list[str]) -> dict[Slot, int]:
+def room_after(question: Question, decided: Collection[Parcel], problems: list[str]) -> dict[Slot, int]:
     """Return what each slot has left after all certain parcels arrived; note what does not fit."""
-    used: dict[Slot, int] = {}
-    arriving: dict[tuple[str, str, str], int] = {}
-    moved: set[tuple[str, str, str]] = set()
-    for parcel in decided:
-        slot = parcel.to_provider, parcel.to_class
-        used[slot] = used.get(slot, 0) + parcel.amount
-        key = parcel.consumer, *slot
-        arriving[key] = arriving.get(key, 0) + parcel.amount
-        if slot != (parcel.provider, parcel.resource_class):
-            moved.add(key)
+    arriving, used = amounts(decided), Counter[Slot]()
+    for (_, provider, name), amount in arriving.items():
+        used[provider, name] += amount
+    moved = {
+        (one.consumer, one.to_provider, one.to_class)
+        for one in decided
+        if (one.to_provider, one.to_class) != (one.provider, one.resource_class)
+    }
     before = usages(question.observed.allocations)
     for consumer, provider, name in sorted(moved):
         stock, amount = question.stock[provider, name], arriving[consumer, provider, name]
@@ -244,4 +243,4 @@ def room_after(question: Question, decided: Iterable[Parcel], problems: list[str
                 f"consumer {consumer} has {amount} {name} that belong on {provider}, which gives {stock.min_unit} "
                 f"to {stock.max_unit} in steps of {stock.step_size}: resize or move that guest first"
             )
-    return {slot: stock.capacity - used.get(slot, 0) for slot, stock in question.stock.items()}
+    return {slot: stock.capacity - used[slot] for slot, stock in question.stock.items()}
