@@ -60,17 +60,18 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
     shape = partial(shape_share, nodes, reported=reported, standing=standing)
     share = shape()
     lacked = unknown_standard(memory.lacked, client.known_traits(memory.lacked))  # it may have been upgraded
-    look = Look(memory, nodes={}, lacked=lacked)
+    here = share.providers.keys() | share.misfits.keys()
+    listed = {uuid: replace(known, gone_s=None, may_go=False) for uuid, known in memory.nodes.items() if uuid in here}
+    look = Look(memory, nodes=dict(listed), lacked=lacked)
     _choose_depth(bare_metal, look, marked)
     _compare_share(client, look, share, marked)
     others = bare_metal.ironic.elsewhere() if look.whole or _comes_on_offer(look, share) else {}
     if (beside_others := shape(elsewhere=others)) != share:
-        share, look = beside_others, replace(look, nodes={}, tasks=[], believed=[], unchanged=0)
+        share, look = beside_others, replace(look, nodes=listed, tasks=[], believed=[], unchanged=0)
         _compare_share(client, look, share, marked)
     look.outcomes += [node_outcome(uuid, Status.MISFIT, one.why) for uuid, one in sorted(share.misfits.items())]
     _refuse_lost(bare_metal, look, force=force)
     _reserve_misfits(look, share, marked)
-    here = share.providers.keys() | share.misfits.keys()
     unknown = marked.keys() - here - memory.nodes.keys() - others.keys()
     _judge_absent(bare_metal, look, here, marked, unknown, force=force)
     return look
@@ -102,20 +103,16 @@ def _compare_share(client: PlacementClient, look: Look, share: Share, marked: Ma
     unmarked = _generations_of(client, [uuid for uuid in share.providers if uuid not in marked])
     standing = {**marked, **unmarked}
     for uuid, provider in sorted(share.providers.items()):
-        known = look.memory.nodes.get(uuid)
-        if known:
-            known = look.nodes[uuid] = replace(known, gone_s=None, may_go=False)
-        generation = standing.get(uuid)
+        known, generation = look.nodes.get(uuid), standing.get(uuid)
         current = look.current(known, generation) if uuid in marked else None
-        wanted = replace(provider, traits=provider.traits - look.lacked)
-        task = Task(wanted, known, current, generation, share.reserved.get(uuid, ""), share.spellings[uuid])
+        because, spelling = share.reserved.get(uuid, ""), share.spellings[uuid]
         if known and current:
             look.believed.append(known)
-        if known and current and _is_as_wanted(current.provider, wanted):
+        if known and current and _is_as_wanted(current.provider, provider, look.lacked):
             look.unchanged += 1
-            look.nodes[uuid] = replace(known, spelling=task.spelling)
+            look.nodes[uuid] = replace(known, spelling=spelling)
         else:
-            look.tasks.append(replace(task, provider=provider))
+            look.tasks.append(Task(provider, known, current, generation, because, spelling))
 
 
 def _renamed(nodes: Iterable[Node | Misfit], reported: Mapping[str, str]) -> set[str]:
@@ -150,24 +147,20 @@ def _comes_on_offer(look: Look, share: Share) -> bool:
 def _reserve_misfits(look: Look, share: Share, marked: Mapping[str, int]) -> None:
     """Add a task for each node that cannot be reported, and must not be on offer, where its provider stands."""
     for uuid, misfit in share.misfits.items():
-        known = look.memory.nodes.get(uuid)
-        if known:
-            known = look.nodes[uuid] = replace(known, gone_s=None, may_go=False)
         because, only = why_reserved(misfit.node) if misfit.node else "", ""
         if misfit.collides and not because:
             because, only = _COLLIDES, misfit.collides
-        if not because or uuid not in marked:
-            continue
-        look.reserve(uuid, known, marked[uuid], because, only=only)
+        if because and uuid in marked:
+            look.reserve(uuid, look.nodes.get(uuid), marked[uuid], because, only=only)
 
 
-def _is_as_wanted(stands: Provider, wanted: Provider) -> bool:
-    """Return whether a provider has what its node gives, and nothing that the node gave before."""
+def _is_as_wanted(stands: Provider, wanted: Provider, lacked: frozenset[str]) -> bool:
+    """Return whether a provider has what its node gives but for ``lacked`` traits, and nothing that it gave before."""
     marks = {name for name in stands.traits if name.startswith(GAVE)}
     former = set() if OWNER_NOVA in stands.traits else node_classes(stands) - wanted.inventories.keys()
     return (
         not former
-        and marks <= wanted.traits <= stands.traits
+        and marks <= wanted.traits - lacked <= stands.traits
         and all(
             name in stands.inventories and stock.equals(stands.inventories[name])
             for name, stock in wanted.inventories.items()
@@ -255,7 +248,12 @@ def _judge_remembered(
             known = replace(look.nodes.pop(uuid), may_go=True)
             look.tasks.append(Task(Provider(name=uuid), known, None, marked[uuid], does="delete"))
     if refused:
-        why = _too_many(missing, whole, bare_metal.settings.changes.shrink_fraction)
+        why = (
+            f"{missing} of {whole} nodes are missing from Ironic at once: all of them, or more than "
+            f"{bare_metal.settings.changes.shrink_fraction:.0%} ([agent] shrink_limit_percent). Check that this is the "
+            f"right Ironic, that the listing of Ironic is complete, and that this user may see all nodes. If the nodes "
+            f"are really gone, run sync --force to delete their providers"
+        )
         look.outcomes.append(node_outcome(f"{refused} nodes", Status.REFUSED, why))
     if unasked := len(absent) - len(asked):
         why = error or "missing from the listing too: the next passes ask Ironic about them"
@@ -320,12 +318,3 @@ def _add_strays(look: Look, uuids: Collection[str]) -> None:
 def _limit(bare_metal: BareMetalNodes, missing: int, whole: int) -> float:
     """Return how many nodes may be missing at once: a part, but at least one, and never all."""
     return max(1.0, whole * bare_metal.settings.changes.shrink_fraction) if missing < whole else 0
-
-
-def _too_many(missing: int, whole: int, fraction: float) -> str:
-    return (
-        f"{missing} of {whole} nodes are missing from Ironic at once: all of them, or more than {fraction:.0%} "
-        f"([agent] shrink_limit_percent). Check that this is the right Ironic, that the listing of Ironic is complete, "
-        f"and that this user may see all nodes. If the nodes are really gone, run sync --force to delete their "
-        f"providers"
-    )

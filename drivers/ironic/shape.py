@@ -72,13 +72,18 @@ def shape_share(
         else:
             fitting[found[0].uuid] = found
     others = {uuid: text for uuid, text in elsewhere.items() if uuid not in fitting and uuid not in misfits}
+    reserved = {uuid: why for uuid, (node, _) in fitting.items() if (why := why_reserved(node))}
     misfits |= {one.uuid: one for one in _colliding(fitting, reported, standing, others)}
-    return Share(
-        providers={uuid: _provider(*one) for uuid, one in fitting.items() if uuid not in misfits},
-        misfits=misfits,
-        reserved={uuid: why for uuid, (node, _) in fitting.items() if (why := why_reserved(node))},
-        spellings={uuid: text for uuid, (_, text) in fitting.items() if uuid not in misfits},
-    )
+    spellings = {uuid: text for uuid, (_, text) in fitting.items() if uuid not in misfits}
+    providers = {
+        uuid: Provider(
+            name=uuid,
+            inventories={_class_of(text): Inventory(total=1, reserved=int(uuid in reserved), max_unit=1)},
+            traits=(traits := fitting[uuid][0].traits) | MARKS | given_marks(traits),
+        )
+        for uuid, text in spellings.items()
+    }
+    return Share(providers, misfits, reserved, spellings)
 
 
 def _fit(node: Node | Misfit) -> tuple[Node, str] | Misfit:
@@ -133,27 +138,16 @@ def _colliding(
         name, own = _class_of(text), rank(text, ours)
         first = min((rank(one, at_most) for one in texts[name] - {text}), default=own)
         if first < own:
-            yield Misfit(node.uuid, _collision(text, name, first[-1]), node, name)
+            why = (
+                f"its resource class {text!r} would become {name} in placement, and so would the resource class "
+                f"{first[-1]!r} of other nodes: rename one of the two with {SET_CLASS}"
+            )
+            yield Misfit(node.uuid, why, node, name)
 
 
 @lru_cache(1000)
 def _class_of(text: str) -> str:
     return str(os_resource_classes.normalize_name(text))
-
-
-def _collision(text: str, name: str, first: str) -> str:
-    return (
-        f"its resource class {text!r} would become {name} in placement, and so would the resource class {first!r} of "
-        f"other nodes: rename one of the two with {SET_CLASS}"
-    )
-
-
-def _provider(node: Node, text: str) -> Provider:
-    return Provider(
-        name=node.uuid,
-        inventories={_class_of(text): Inventory(total=1, reserved=int(bool(why_reserved(node))), max_unit=1)},
-        traits=node.traits | MARKS | given_marks(node.traits),
-    )
 
 
 def given_marks(traits: Iterable[str]) -> frozenset[str]:

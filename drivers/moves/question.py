@@ -121,7 +121,7 @@ class Question(Change):
         self.former = former
         self._pinned_anew = pinned_anew
         root = desired.root.name  # where the root has less of a class, the loss itself is enough to tell
-        self.recast = {(old, new) for old, new in recast_as if not self.shrinks(root, old)}
+        self.recast = {(old, new) for old, new in recast_as if not self._lacks(root, old, 0)}
 
     def word(self, guest: str, name: str) -> Word:
         """Return what a guest has of a class."""
@@ -141,15 +141,13 @@ class Question(Change):
         """Return whether the hypervisor reports where each guest has, or could have, a class."""
         return name in NO_DEVICES or name in self.holdings.told
 
-    def shrinks(self, provider: str, name: str) -> bool:
-        """Return whether a provider has less of a class than before, or none."""
-        stock = self.stock.get((provider, name))
-        return stock is None or stock.total < self.before.get((provider, name), 0)
-
     def offers_less(self, provider: str, name: str) -> bool:
         """Return whether a provider will have less of a class than its total was, without what this agent reserves."""
+        return self._lacks(provider, name, self._ours.get((provider, name), 0))
+
+    def _lacks(self, provider: str, name: str, reserved: int) -> bool:
         stock = self.stock.get((provider, name))
-        return stock is None or stock.total - self._ours[provider, name] < self.before.get((provider, name), 0)
+        return stock is None or stock.total - reserved < self.before.get((provider, name), 0)
 
     def grows(self, provider: str, name: str) -> bool:
         """
