@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import yaml
 
@@ -27,7 +26,7 @@ from agent.command import (
 from agent.command.check import doubtful_names
 from agent.command.exits import Exit
 from agent.command.picture.page import write_picture
-from agent.command.result import Act, choice_of, settings_of
+from agent.command.result import Act, Report, choice_of, settings_of
 from agent.command.saved_cases import replaying, saving
 from agent.command.verbs import Verb
 from agent.connect.choice import HypervisorNeeded, lists_nodes, settings_for
@@ -78,7 +77,13 @@ def run_command(verb: Verb, options: argparse.Namespace) -> int:
         try:
             if getattr(options, "replay", None):
                 verb = opened.enter_context(replaying(options))
-            return _carry_out(verb, options)
+            if picture := getattr(options, "picture", None):
+                check_folder(picture, "picture")
+            options.trace = Trace()
+            act: Act = (OF_NODES if verb.name in OF_NODES and _is_bare_metal(options) else ACTS)[verb.name]
+            with saving(verb, options) as unwritten:
+                report = act(options)
+            return _print(verb, options, report, unwritten) if report else Exit.DONE
         except USER_ERRORS as error:
             told = _explained(verb, options, error)
             lines = (*getattr(told, "problems", (str(told),)), *getattr(told, "__notes__", ()))
@@ -90,18 +95,10 @@ def run_command(verb: Verb, options: argparse.Namespace) -> int:
             raise
 
 
-def _carry_out(verb: Verb, options: argparse.Namespace) -> int:
-    picture: Path | None = getattr(options, "picture", None)
-    if picture:
-        check_folder(picture, "picture")
-    options.trace = Trace()
-    act: Act = (OF_NODES if verb.name in OF_NODES and _is_bare_metal(options) else ACTS)[verb.name]
-    with saving(verb, options) as unwritten:
-        report = act(options)
-    if report is None:
-        return Exit.DONE
+def _print(verb: Verb, options: argparse.Namespace, report: Report, unwritten: list[str]) -> int:
+    """Print a report, and write its picture; with a file that is ``unwritten``, for these reasons, it is an error."""
     lines = [printable(line) for line in report.lines]
-    if picture:
+    if picture := getattr(options, "picture", None):
         try:
             if not report.subjects:
                 raise ConfigError(f"--picture {picture}: there is nothing to draw")
@@ -115,8 +112,7 @@ def _carry_out(verb: Verb, options: argparse.Namespace) -> int:
     else:
         _print_data(options, {**report.data, "remarks": remarks})
     sys.stdout.flush()
-    for remark in remarks:
-        print(printable(remark), file=sys.stderr)
+    print(*map(printable, remarks), sep="\n", end="\n" if remarks else "", file=sys.stderr)
     return Exit.ERROR if unwritten else report.exit
 
 
