@@ -1,21 +1,33 @@
-"""The verbs that change allocations: each is one operation of ``agent.allocations.operations``."""
+"""
+The verbs that change allocations: each is one operation of ``agent.allocations.operations``.
+
+What takes allocations away first reads this host: whether a guest that runs here uses them.
+"""
 
 import argparse
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from agent.allocations.decide.in_use import in_use, uncovered
 from agent.allocations.decide.sets import added, merge_set, replace_set, reverted_set
 from agent.allocations.operations import Ending, Operations, Result
 from agent.command.exits import Exit
-from agent.command.result import Report, placement_of
-from agent.command.used_here import loses, uses_of
+from agent.command.result import Report, open_host, placement_of, settings_of
 from agent.command.wording import written_amounts
+from agent.connect.choice import lists_nodes
 from agent.errors import ConfigError
+from agent.state.identity import read_identity
+from agent.sync.node import ComputeNode
+from drivers.base import Survey
+from drivers.errors import DiscoveryError
 from reportclient.allocations import AllocationRequest, Consumer, Slots
 from reportclient.client import PlacementClient
 from reportclient.payload import decode_request, encode_slots
+
+_Judge = Callable[[ComputeNode, Survey, str, Mapping[str, str]], str]
+"""Gets a host, what it has, the uuid of its root, and the names of its providers by uuid."""
 
 _BY_FORCE = "stop or resize the guest first, or repeat the command with --force"
 
@@ -33,7 +45,7 @@ def move(options: argparse.Namespace) -> Report:
 def confirm(options: argparse.Namespace) -> Report:
     """Remove the allocations that a migration kept; a migration without allocations counts as done."""
     client, _ = placement_of(options)
-    if used := uses_of(options):
+    if used := _uses_of(options):
         return _refused(client, options.consumer, f"{used}: revert the move, or run release {options.consumer} --force")
     return _report(Operations(client).confirm(options.consumer), well=(Result.DONE, Result.ABSENT))
 
@@ -45,14 +57,14 @@ def revert(options: argparse.Namespace) -> Report:
     used = ""
     if guest and kept:
         before, after = added(guest.slots, kept.slots), reverted_set(guest.slots, kept.slots, client.sharing())
-        used = loses(options, guest, before, after)
+        used = _loses(options, guest, before, after)
     return _unless_used(options, client, used, lambda: Operations(client).revert(options.consumer, options.migration))
 
 
 def release(options: argparse.Namespace) -> Report:
     """Remove all allocations of a guest; a guest without allocations counts as done. One that runs here needs force."""
     client, _ = placement_of(options)
-    operations, used = Operations(client), uses_of(options)
+    operations, used = Operations(client), _uses_of(options)
     let_go = operations.release_forced if options.force else operations.release
     return _unless_used(options, client, used, partial(let_go, options.consumer))
 
@@ -114,7 +126,7 @@ def _loses_by_claim(options: argparse.Namespace, client: PlacementClient, reques
         return ""
     for request in requests:
         after = _set_of_claim(options, client, guest, decode_request(request))
-        if used := loses(options, guest, guest.slots, after):
+        if used := _loses(options, guest, guest.slots, after):
             return used
     return ""
 
@@ -162,3 +174,65 @@ def _read(path: Path) -> AllocationRequest:
     except ValueError as error:
         raise ConfigError(f"{path} is not an allocation request as placement offers them: {error}") from error
     return request
+
+
+def _uses_of(options: argparse.Namespace) -> str:
+    """
+    Return which guest that runs here uses what the consumer has on this host, as ``in_use``.
+
+    With --force also a sentence where this host cannot be read.
+
+    Raises:
+        DiscoveryError: the host cannot be read. PlacementError: placement cannot.
+    """
+    client, _ = placement_of(options)
+    consumer = client.consumer(options.consumer)
+    if consumer is None:
+        return ""
+
+    def judge(_node: ComputeNode, survey: Survey, _root: str, names: Mapping[str, str]) -> str:
+        running = {guest.uuid for guest in survey.facts.guests if guest.active}
+        suspects = sorted(running & {consumer.uuid} or running)
+        return in_use(consumer, names, {uuid: client.consumer(uuid) for uuid in suspects})
+
+    return _on_host(options, consumer.slots, judge)
+
+
+def _loses(options: argparse.Namespace, guest: Consumer, before: Slots, after: Slots) -> str:
+    """
+    Return what a guest that runs here uses and would no longer have, as ``uncovered``; empty: nothing.
+
+    ``before`` is what it and its migration have. With --force also a sentence where this host cannot be read.
+
+    Raises:
+        DiscoveryError, PolicyError: the host cannot be read, or contradicts the configuration.
+    """
+
+    def judge(node: ComputeNode, survey: Survey, root: str, names: Mapping[str, str]) -> str:
+        _, holdings = node.driver.shape(survey, node.settings.policy, node.client.observe(root))
+        return uncovered(guest.uuid, before, after, names, holdings)
+
+    return _on_host(options, before, judge)
+
+
+def _on_host(options: argparse.Namespace, providers: Iterable[str], judge: _Judge) -> str:
+    """Read the host of this agent that has one of these providers (uuids), and judge it; empty: it has none of them."""
+    asked, settings, (client, _) = frozenset(providers), settings_of(options), placement_of(options)
+    if lists_nodes(settings):
+        return ""
+    if not settings.recorded:
+        known = read_identity(settings.folders.identity)
+        if known is None or client.tree_of(known).keys().isdisjoint(asked):
+            return ""
+    try:
+        with open_host(options) as node:
+            survey = node.survey()
+            root = node.known_uuid(survey)
+            names = {uuid: one for uuid, (one, _) in client.tree_of(root).items()} if root else {}
+            if root and not names.keys().isdisjoint(asked):
+                return judge(node, survey, root, names)
+    except DiscoveryError as error:
+        if not getattr(options, "force", False):
+            raise
+        return f"it is not known whether guest {options.consumer} runs on this host: {error}"
+    return ""
