@@ -15,8 +15,8 @@ from typing import Any
 
 import libvirt
 
+from drivers.host.archive import KernelFiles
 from drivers.host.pci_functions import complete
-from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.connection import LiveConnection
 from drivers.libvirt.nodedev import parse_devices
 

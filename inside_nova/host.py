@@ -12,13 +12,9 @@ from agent.settings.read import load_settings
 from drivers.base import Driver, Survey
 from drivers.devices.odd import odd_sentences
 from drivers.facts import DiskUnread
-from drivers.host.commands import read_namespaces
-from drivers.host.disk import probe_disk
-from drivers.host.sysfs import KernelFiles
-from drivers.libvirt.connection import LiveConnection, is_local
+from drivers.libvirt.connection import LiveConnection
 from drivers.libvirt.driver import LibvirtDriver
-from drivers.policy import OF_CELLS, Policy
-from drivers.rules import rule_attributes
+from drivers.policy import Policy
 from inside_nova.decide import Answer, Call, decide
 from inside_nova.device_events import DeviceEvents
 from inside_nova.kept_survey import KeptSurvey
@@ -141,15 +137,6 @@ def open_host(
         ConfigError: the configuration is wrong.
     """
     settings = load_settings(map(Path, files), map(Path, directories), driver=DRIVER)
-    policy = settings.policy
-    local = is_local(settings.hypervisor.libvirt_uri)
-    driver = LibvirtDriver(
-        LiveConnection(settings.hypervisor.libvirt_uri, borrow=lend),
-        policy.guests,
-        partial(probe_disk, settings.hypervisor.disk),
-        files=KernelFiles(Path("/"), live=True) if local else None,
-        attributes=rule_attributes(policy.devices),
-        residency=policy.layout in OF_CELLS,
-        namespaces=read_namespaces if policy.devices.pmem else None,
-    )
-    return Host(driver, policy, settings.service.interval_s, lend, added)
+    connection = LiveConnection(settings.hypervisor.libvirt_uri, borrow=lend)
+    driver = LibvirtDriver(connection, settings.policy, settings.hypervisor.disk)
+    return Host(driver, settings.policy, settings.service.interval_s, lend, added)

@@ -27,10 +27,11 @@ from drivers.fake import write_host
 from drivers.host.archive import HostArchive
 from drivers.host.unpack import unpack
 from drivers.ironic.client import IronicClient
-from drivers.load import DriverOptions, load_driver
+from drivers.libvirt.connection import LiveConnection
+from drivers.libvirt.driver import Connection, LibvirtDriver
+from drivers.libvirt.recorded import RecordedConnection
 from drivers.looks import look
-from drivers.policy import OF_CELLS, Layout
-from drivers.rules import rule_attributes
+from drivers.policy import Layout
 from reportclient.client import PlacementClient
 from reportclient.keystone import Sender
 from reportclient.transport import Transport
@@ -92,26 +93,26 @@ def open_driver(settings: Settings, choice: Choice, told: OnOperation = untold) 
         HypervisorNeeded: the driver reports bare-metal nodes.
     """
     check_hypervisor(settings)
-    options = DriverOptions(
-        uri=settings.hypervisor.libvirt_uri,
-        disk=settings.hypervisor.disk,
-        guests=settings.policy.guests,
-        attributes=rule_attributes(settings.policy.devices),
-        namespaces=bool(settings.policy.devices.pmem),
-        residency=settings.policy.layout in OF_CELLS,
-        told=told,
-    )
+
+    def driver_of(connection: Connection) -> LibvirtDriver:
+        return LibvirtDriver(connection, settings.policy, settings.hypervisor.disk)
+
+    def recorded(archive: HostArchive) -> LibvirtDriver:
+        archive.check()
+        return driver_of(RecordedConnection(archive))
+
     if choice.case:
-        yield choice.case.driver(lambda archive: load_driver(replace(options, archive=archive)))
+        yield choice.case.driver(recorded)
         return
     with ExitStack() as scratch:
         if choice.host:
             is_packed = os.path.isfile(choice.host)  # Path.is_file raises where this user may not look
             folder = unpack(choice.host, scratch.enter_context(_scratch())) if is_packed else choice.host
-            options = replace(options, archive=HostArchive(folder))
+            driver = recorded(HostArchive(folder))
         elif settings.hypervisor.driver == FAKE:
-            options = replace(options, archive=_made_up(settings, scratch.enter_context(_scratch())))
-        driver = load_driver(options)
+            driver = recorded(_made_up(settings, scratch.enter_context(_scratch())))
+        else:
+            driver = driver_of(LiveConnection(settings.hypervisor.libvirt_uri, told))
         yield choice.recorder.driver(driver) if choice.recorder else driver
 
 

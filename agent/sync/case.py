@@ -27,7 +27,8 @@ from drivers.errors import DiscoveryError
 from drivers.facts import ServiceSigns
 from drivers.host.archive import MAX_ARCHIVE_BYTES, HostArchive
 from drivers.host.unpack import MAX_MEMBERS, MAX_TOTAL_BYTES, unpack
-from drivers.libvirt.driver import SurveyedElsewhere, unwatched
+from drivers.libvirt.driver import SurveyedElsewhere
+from drivers.libvirt.recorded import unwatched
 from reportclient.json_text import decode_as, decode_json
 from reportclient.recording import Exchange, RecordedSender, Unrecorded, decode_exchanges
 

@@ -1,9 +1,13 @@
-"""Reads and writes host archives: hosts as folders of small files, for tests, bug reports and planning elsewhere."""
+"""
+Reads the files of a host: the kernel's own, or those of a host archive, which this module also writes.
+
+A host archive is a host as a folder of small files, for tests, bug reports and planning elsewhere.
+"""
 
 import errno
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,13 +16,17 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from drivers.errors import DiscoveryError, MalformedFact
+from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.facts import DiskFacts, DiskSpace, DiskUnread, PoolSpace
 from reportclient.json_text import decode_json
 
 FORMAT = 1
 DISK = "disk.json"
 MAX_ARCHIVE_BYTES = 16 * 1024 * 1024  # limit for one file; libvirt's largest answers are below 1 MiB
+MAX_FILE_BYTES = 64 * 1024  # the kernel writes attributes of one page
+MAX_TABLE_BYTES = 16 * 1024 * 1024  # 131,071 lines of /proc/net/route
+UNREAD = "\0"  # in a host archive: the file could not be read; no file of text has this byte
+GONE = (errno.ENODEV, errno.ENXIO)  # the file's device was removed after the file was opened
 _PART_BYTES = 64 * 1024  # read at once
 
 
@@ -28,6 +36,87 @@ class Document:
 
     text: str
     source: str  # where it was read, for messages
+
+
+class KernelFiles:
+    """
+    The files ``sys/...`` and ``proc/...`` below ``root``, which is ``/`` on a live host.
+
+    A file that does not exist is None; a file that cannot be read, or is not text, is an error that names the file.
+    """
+
+    def __init__(self, root: Path, *, live: bool = False, record: MutableMapping[str, str] | None = None) -> None:
+        """``live``: the files are this host's and can go away. ``record`` gets the text of each file read, by name."""
+        self._root = str(root).rstrip("/")
+        self._record = record
+        self.live = live
+
+    def recording(self, files: MutableMapping[str, str]) -> "KernelFiles":
+        """Return the same files, such that the text of each one that is read goes into ``files``: name -> text."""
+        return KernelFiles(Path(self._root or "/"), live=self.live, record=files)
+
+    def read(self, name: str, most: int = MAX_FILE_BYTES) -> Document | None:
+        """
+        Read one file; None when there is no such file, or the device's driver does not support it (EOPNOTSUPP).
+
+        Raises:
+            DiscoveryError: the file cannot be read.
+            MalformedFact: it is not text, or longer than ``most`` bytes; or a link of an archive leads out of it.
+            Vanished: its device went away.
+        """
+        path = f"{self._root}/{name}"
+        if not self.live:
+            refuse_outside(path, self._root or "/")
+        try:
+            text = read_text(path, most)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            if error.errno == errno.EOPNOTSUPP:
+                return None
+            if self._record is not None:
+                self._record[name] = UNREAD
+            if error.errno in GONE:
+                raise Vanished(f"{path} went away while it was read") from error
+            raise DiscoveryError(f"cannot read {path}: {error.strerror}: is this agent run as root?") from error
+        if self._record is not None:
+            self._record[name] = text
+        return Document(text, path)
+
+    def names(self, folder: str) -> list[str]:
+        """
+        Return the names in a folder, sorted; empty where there is no such folder.
+
+        Raises:
+            DiscoveryError: it cannot be listed.
+            MalformedFact: a link of an archive leads out of it.
+        """
+        path = f"{self._root}/{folder}"
+        if not self.live:
+            refuse_outside(path, self._root or "/")
+        try:
+            return sorted(one.name for one in Path(path).iterdir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise DiscoveryError(f"cannot list {path}: {error.strerror}: is this agent run as root?") from error
+
+    def ask(self, name: str, answer: Callable[[], str]) -> Document | None:
+        """
+        Return what the kernel answers on a live host; of an archive the file, None where an older agent recorded it.
+
+        Raises:
+            DiscoveryError: the kernel does not answer (OSError of ``answer``); or as ``read``.
+        """
+        if not self.live:
+            return self.read(name, MAX_TABLE_BYTES)
+        record = {} if self._record is None else self._record
+        try:
+            record[name] = answer()
+        except OSError as error:
+            record[name] = UNREAD
+            raise DiscoveryError(f"the kernel does not answer for {name}: {error}") from error
+        return Document(record[name], name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +133,21 @@ class HostArchive:
             DiscoveryError: the file is missing or cannot be read.
             MalformedFact: it is not text, too large, or outside the archive.
         """
-        path = self.root / name
-        refuse_outside(path, self.root)
-        try:
-            return Document(read_text(str(path), MAX_ARCHIVE_BYTES), str(path))
-        except FileNotFoundError as error:
+        if (found := self.find(name)) is None:
             raise DiscoveryError(
                 f"host archive {self.root} has no {name}: record the host again, and give the folder that "
                 f"compute-node-agent record wrote, or a .tar.gz of it"
-            ) from error
-        except OSError as error:
-            raise DiscoveryError(f"cannot read {path} of the host archive: {error.strerror}") from error
+            )
+        return found
+
+    def find(self, name: str) -> Document | None:
+        """Read one file; None where the archive does not have it; errors as ``read``."""
+        return self.files.read(name, MAX_ARCHIVE_BYTES)
+
+    @property
+    def files(self) -> KernelFiles:
+        """The files below the archive's folder, as they would be below ``/``."""
+        return KernelFiles(self.root)
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Read the JSON object in one file; errors as ``read``, and MalformedFact when it is not a JSON object."""
@@ -66,19 +159,6 @@ class HostArchive:
         if not isinstance(value, dict):
             raise MalformedFact(f"{document.source} is not a JSON object")
         return value
-
-    def names(self, folder: str) -> tuple[str, ...]:
-        """
-        Return the names of the files in a folder, sorted; empty where there is no such folder.
-
-        Raises:
-            MalformedFact: it is not a folder.
-        """
-        path = self.root / folder
-        refuse_outside(path, self.root)
-        if os.path.exists(path) and not os.path.isdir(path):
-            raise MalformedFact(f"{path} is not a folder")
-        return tuple(sorted(file.name for file in path.iterdir())) if os.path.isdir(path) else ()
 
     def check(self) -> None:
         """
@@ -129,7 +209,8 @@ class HostArchive:
 
     def compute_id(self) -> str | None:
         """Return the text of the recorded ``compute_id`` file; None when the host had none."""
-        return self.read("compute_id").text if (self.root / "compute_id").exists() else None
+        found = self.find("compute_id")
+        return found.text if found else None
 
 
 def with_index(

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from drivers.errors import MalformedFact
 from drivers.facts import CpuMap, SevKernel
-from drivers.host.archive import Document, fields, whole
-from drivers.host.sysfs import KernelFiles
+from drivers.host.archive import Document, KernelFiles, fields, whole
 
 SEV = "sys/module/kvm_amd/parameters"
 COUNTED = ("anon", "file")  # kinds of a guest's memory; all other kinds are part of these

@@ -7,10 +7,9 @@ from dataclasses import replace
 from drivers.devices.odd import set_apart
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.facts import Devices, NetDevice, OddDevice, PciFunction
-from drivers.host.archive import Document
+from drivers.host.archive import MAX_TABLE_BYTES, Document, KernelFiles
 from drivers.host.parse import parse_inet6, parse_routes
 from drivers.host.routes import ROUTED, list_routed
-from drivers.host.sysfs import MAX_TABLE_BYTES, KernelFiles
 
 REPRESENTOR = re.compile(r"(c\d+)?pf\d+\w*")  # devlink's names: "pf0vf1", "c1pf0sf2"; not an uplink's, "p0"
 LONGEST_TYPE = 9  # digits

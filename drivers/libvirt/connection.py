@@ -9,15 +9,19 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from drivers.base import OnOperation, Wake, untold
 from drivers.errors import DiscoveryError, Vanished
 from drivers.facts import CpuMap, Versions
-from drivers.host.archive import Document
+from drivers.host import udev
+from drivers.host.archive import Document, KernelFiles
+from drivers.host.commands import read_namespaces
+from drivers.host.disk import probe_disk
 from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.library import OPENING_S, aside, libvirt, open_connection
 from drivers.libvirt.listener import listen
@@ -50,6 +54,10 @@ class LiveConnection:
     The connection can write: libvirt refuses ``getDomainCapabilities`` on its read-only socket.
     """
 
+    live = True
+    disk = staticmethod(probe_disk)
+    namespaces = staticmethod(read_namespaces)
+
     def __init__(
         self,
         uri: str,
@@ -65,6 +73,7 @@ class LiveConnection:
         the caller, whose process runs libvirt's event loop; None: open one.
         """
         self.uri = uri
+        self.files = KernelFiles(Path("/"), live=True) if _is_local(uri) else None  # the kernel's, of the same host
         self._completed: tuple[str, str] | None = None  # the kernel's host name, and libvirt's; None: not known
         self._told = told
         self._opening_s = opening_s
@@ -72,6 +81,9 @@ class LiveConnection:
         self._open: Any = None
         self._wake: Wake | None = None  # called for each event; None: nobody watches
         self._ending = ExitStack()  # closes the open connection if anybody watches
+
+    def compute_id(self) -> None:
+        """Return None: the agent keeps the identity of a live host itself."""
 
     def hostname(self) -> str:
         """
@@ -208,19 +220,20 @@ class LiveConnection:
     @contextmanager
     def watching(self, wake: Wake) -> Iterator[None]:
         """
-        Call ``wake`` inside the block for each libvirt event of a node device or domain, and when a connection breaks.
+        Call ``wake`` inside the block for each event of udev, a node device or a domain, and for a broken connection.
 
         The next question opens another one. The connection is closed at the end of the block.
 
         Raises:
-            DiscoveryError: libvirt cannot be reached now.
+            DiscoveryError: libvirt cannot be reached now, or there are no events of udev.
         """
         self._close()
         self._wake = wake
         try:
             with self._explained("events"):
                 _ = self._libvirt
-            yield
+            with udev.watching(wake) if self.files else nullcontext():
+                yield
         finally:
             self._wake = None
             self._close()
@@ -286,7 +299,7 @@ class LiveConnection:
         return Document(text, f"libvirt at {mask(self.uri)}: {what}")
 
 
-def is_local(uri: str) -> bool:
+def _is_local(uri: str) -> bool:
     """Return whether libvirt at this URI manages this machine, so that the kernel's files here describe its host."""
     parts = urlsplit(uri)
     return not parts.netloc and not parts.scheme.startswith("test")

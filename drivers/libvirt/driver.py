@@ -1,20 +1,18 @@
 """The libvirt driver: surveys one host through its libvirt connection, and shapes its provider tree."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import KW_ONLY, dataclass, field, replace
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from drivers.base import Survey, Wake
 from drivers.errors import DiscoveryError, Vanished
 from drivers.facts import Cpu, CpuMap, Devices, DiskFacts, DomainCapabilities, HostFacts, Hypervisor
-from drivers.host import udev
-from drivers.host.archive import DISK, Document, encode_disk
+from drivers.host.archive import DISK, Document, KernelFiles, encode_disk
 from drivers.host.commands import NAMESPACES, parse_namespaces
 from drivers.host.kernel import probe_boot, probe_offline, probe_residency, probe_sev, probe_tdx
 from drivers.host.parse import format_cpu_set
 from drivers.host.pci_functions import complete
-from drivers.host.sysfs import KernelFiles
 from drivers.libvirt import shape
 from drivers.libvirt.capabilities import (
     Capabilities,
@@ -31,7 +29,8 @@ from drivers.libvirt.connection import HOST_CPU, LiveConnection
 from drivers.libvirt.domains import machine_of, parse_guest
 from drivers.libvirt.nodedev import parse_devices
 from drivers.libvirt.recorded import RecordedConnection, expanded_file, recorded_files
-from drivers.policy import GuestPolicy, Policy
+from drivers.policy import OF_CELLS, DiskPlace, Policy
+from drivers.rules import rule_attributes
 from reportclient.allocations import Holdings
 from reportclient.ownership import Names
 from reportclient.tree import ObservedTree, ProviderTree
@@ -44,19 +43,13 @@ DEFAULT_MODELS = {"i686": "qemu32", "ppc64le": "POWER8", "aarch64": "max"}  # QE
 
 @dataclass
 class LibvirtDriver:
-    """Driver for one host, behind one libvirt connection; nothing is read before a method is called."""
+    """Driver for one host, live or recorded; nothing is read before a method is called."""
 
     emitted: ClassVar[Names] = shape.EMITTED
 
     connection: Connection
-    guests: GuestPolicy
-    disk: Callable[[], DiskFacts]  # reads what has the disks of guests
-    compute_id: Callable[[], str | None] = lambda: None  # reads the identity of a recorded host
-    _: KW_ONLY
-    files: KernelFiles | None = None  # the kernel's; None: only libvirt can be read
-    attributes: Mapping[str, frozenset[str]] = field(default_factory=dict)  # as ``complete`` needs them
-    residency: bool = False  # read too in which cells each guest's memory is
-    namespaces: Callable[[], Document] | None = None  # reads what ``ndctl list`` answers; None: of no interest
+    policy: Policy  # which decides what is read
+    storage: DiskPlace  # that has the disks of guests
     _odd: frozenset[str] = field(default=frozenset(), init=False)  # names of odd devices at the last look
 
     def name(self) -> str:
@@ -64,14 +57,13 @@ class LibvirtDriver:
 
     def survey(self, name: str) -> Survey:
         texts: dict[str, str] = {}
-        kernel = self.files.recording(texts) if self.files else None
-        look = _Look(self.connection, kernel, self.guests, self.attributes, self.residency, texts)
-        disk, identity = self.disk(), self.compute_id()
-        facts = look.facts(name, disk)
+        files = self.connection.files.recording(texts) if self.connection.files else None
+        disk, identity = self.connection.disk(self.storage), self.connection.compute_id()
+        facts = _Look(self.connection, files, self.policy, texts).facts(name, disk)
         self._check_odd(facts.devices)
         texts[DISK] = encode_disk(disk)
-        if self.namespaces:
-            listed = self.namespaces()
+        if self.policy.devices.pmem:
+            listed = self.connection.namespaces()
             devices = replace(facts.devices, namespaces=parse_namespaces(listed))
             facts, texts[NAMESPACES] = replace(facts, devices=devices), listed.text
         return Survey(facts, identity, texts)
@@ -85,18 +77,14 @@ class LibvirtDriver:
         """
         before, self._odd = self._odd, frozenset(one.name for one in devices.odd)
         passing = [one for one in devices.odd if one.name not in before and not one.hangs]
-        if passing and (self.files is None or self.files.live):
+        if passing and self.connection.live:
             raise Vanished(f"{passing[0].name}: {passing[0].because}: did it come or go while the host was read?")
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         return _shape(survey, policy, observed)
 
-    @contextmanager
-    def watching(self, wake: Wake) -> Iterator[None]:
-        if not isinstance(self.connection, LiveConnection):
-            raise DiscoveryError("a host archive has no events: only a live host can be watched")
-        with self.connection.watching(wake), udev.watching(wake) if self.files else nullcontext():
-            yield
+    def watching(self, wake: Wake) -> AbstractContextManager[None]:
+        return self.connection.watching(wake)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +101,6 @@ class SurveyedElsewhere:
         return _shape(survey, policy, observed)
 
 
-def unwatched(_wake: Wake) -> AbstractContextManager[None]:
-    """Refuse to watch a host that was read before."""
-    raise DiscoveryError("this host has no events: only a live host can be watched")
-
-
 def _shape(survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
     shaped = shape.shape(survey.facts, policy, observed)
     return shaped.tree, shaped.holdings
@@ -128,19 +111,17 @@ class _Look:
     """One look at a host."""
 
     connection: Connection
-    files: KernelFiles | None
-    guests: GuestPolicy
-    attributes: Mapping[str, frozenset[str]]
-    residency: bool
+    files: KernelFiles | None  # the kernel's; None: only libvirt can be read
+    policy: Policy
     texts: dict[str, str]  # what is read, as the files of a host archive: path -> text
 
     def facts(self, name: str, disk: DiskFacts) -> HostFacts:
         """Read all facts of the host; errors as ``Driver.survey``."""
         document = self.connection.capabilities()
         capabilities = parse_capabilities(document)
-        check_virt_type(self.guests, capabilities)
-        wanted = offers(capabilities.guests, self.guests.virt_type, self.guests.machine_types)
-        documents = self.connection.domain_capabilities(self.guests.virt_type, wanted)
+        check_virt_type(self.policy.guests, capabilities)
+        wanted = offers(capabilities.guests, self.policy.guests.virt_type, self.policy.guests.machine_types)
+        documents = self.connection.domain_capabilities(self.policy.guests.virt_type, wanted)
         offered = tuple(parse_domain_capabilities(text) for _, text in documents)
         features = self._features(capabilities, offered)
         versions, cpu_map = self.connection.versions(), self.connection.cpu_map()
@@ -153,7 +134,7 @@ class _Look:
         self.texts.update(recorded_files(versions, cpu_map, whole_memory_mib, document, documents, devices, domains))
         return HostFacts(
             hostname=name,
-            hypervisor=Hypervisor(versions, offered, refusals(self.guests, capabilities, offered)),
+            hypervisor=Hypervisor(versions, offered, refusals(self.policy.guests, capabilities, offered)),
             cpu=Cpu(
                 capabilities.arch,
                 features or self._listed(capabilities),
@@ -193,10 +174,10 @@ class _Look:
     def _devices(self, documents: tuple[tuple[str, Document], ...]) -> Devices:
         """Return all PCI functions and mediated devices, with what the kernel's files say where they can be read."""
         found = parse_devices(documents)
-        return complete(self.files, found, self.attributes) if self.files else found
+        return complete(self.files, found, rule_attributes(self.policy.devices)) if self.files else found
 
     def _residency(self, domain: Document) -> tuple[tuple[int, int], ...]:
-        machine = machine_of(domain) if self.files and self.residency else None
+        machine = machine_of(domain) if self.files and self.policy.layout in OF_CELLS else None
         return probe_residency(self.files, *machine) if self.files and machine else ()
 
     def _features(self, capabilities: Capabilities, offered: tuple[DomainCapabilities, ...]) -> frozenset[str]:
@@ -207,9 +188,10 @@ class _Look:
         Without it QEMU leaves out what it does not emulate.
         """
         arch = capabilities.arch
-        custom = self.guests.cpu_mode == "custom"
+        custom = self.policy.guests.cpu_mode == "custom"
         unusable = {f"{arch}-{name}" for name in unusable_models(arch, offered)} if custom else set[str]()
-        emulated = self._emulated(arch, offered) if unusable and self.guests.virt_type == "qemu" else frozenset[str]()
+        is_emulated = unusable and self.policy.guests.virt_type == "qemu"
+        emulated = self._emulated(arch, offered) if is_emulated else frozenset[str]()
         found = frozenset[str]()
         for name, cpu in self._models(capabilities, offered).items():
             if name not in unusable:
@@ -240,10 +222,10 @@ class _Look:
             PolicyError: libvirt does not know a configured model.
         """
         arch = capabilities.arch
-        if self.guests.cpu_mode == "none":
+        if self.policy.guests.cpu_mode == "none":
             models: tuple[str, ...] = (DEFAULT_MODELS.get(arch, "qemu64"),)
-        elif self.guests.cpu_mode == "custom":
-            models = known_models(self.guests, arch, self.connection.cpu_models(arch), offered)
+        elif self.policy.guests.cpu_mode == "custom":
+            models = known_models(self.policy.guests, arch, self.connection.cpu_models(arch), offered)
             models = models or (("max",) if arch == "aarch64" else ())
         elif arch in X86 and capabilities.cpu:
             return {HOST_CPU: capabilities.cpu}
@@ -253,7 +235,7 @@ class _Look:
 
     def _listed(self, capabilities: Capabilities) -> frozenset[str]:
         """Return the features in the capabilities' ``<cpu>``; empty where guests get another CPU than the host's."""
-        return frozenset() if self.guests.cpu_mode in ("custom", "none") else capabilities.features
+        return frozenset() if self.policy.guests.cpu_mode in ("custom", "none") else capabilities.features
 
 
 def _model(arch: str, name: str) -> str:

@@ -2,10 +2,13 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 
+from drivers.base import Wake
 from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import CpuMap, DiskFacts, DiskSpace, DiskUnread, PoolSpace, Versions
 from drivers.host.archive import Document, HostArchive, fields, whole
+from drivers.host.commands import NAMESPACES
 from drivers.host.parse import HIGHEST_CPU
 from drivers.libvirt.capabilities import Offer
 from drivers.libvirt.connection import HOST_CPU, Domain
@@ -27,8 +30,12 @@ MIGRATING = "libvirt/migrating.json"  # only written while domains migrate to or
 class RecordedConnection:
     """Answers of libvirt, read from a host archive: the methods are those of ``LiveConnection``."""
 
+    live = False
+
     def __init__(self, archive: HostArchive) -> None:
         self._archive = archive
+        self.files = archive.files  # the kernel's
+        self.compute_id = archive.compute_id  # reads the host's identity
 
     def hostname(self) -> str:
         return self._archive.hostname()
@@ -48,7 +55,7 @@ class RecordedConnection:
 
     def memory_mib(self) -> int | None:
         """Return the memory of the whole host in MiB; None: the archive does not tell it."""
-        if not (self._archive.root / MEMORY).exists():
+        if self._archive.find(MEMORY) is None:
             return None
         record = self._archive.read_json(MEMORY)
         with fields(f"{self._archive.root}/{MEMORY}"):
@@ -64,7 +71,7 @@ class RecordedConnection:
         Raises:
             DiscoveryError: the archive has those of other virt types only.
         """
-        names = self._archive.names(_OFFERS)
+        names = self._archive.files.names(_OFFERS)
         found = [name for name in names if name.endswith(f"-{virt_type}.xml")]
         if names and not found:
             raise DiscoveryError(
@@ -76,18 +83,18 @@ class RecordedConnection:
 
     def cpu_models(self, arch: str) -> tuple[str, ...]:
         """Return the names of the CPU models that were recorded."""
-        names = (name.removesuffix(".xml") for name in self._archive.names(MODELS))
+        names = (name.removesuffix(".xml") for name in self._archive.files.names(MODELS))
         return tuple(name.removeprefix(f"{arch}-") for name in names if name.startswith(f"{arch}-"))
 
     def expand(self, name: str, cpu: str) -> Document:
         """Return the recorded answer; for the host's CPU without a record, ``cpu`` as it is."""
         path = expanded_file(name)
-        if name == HOST_CPU and not (self._archive.root / path).exists():
+        if name == HOST_CPU and self._archive.find(path) is None:
             return Document(cpu, f"{self._archive.root}/{CAPABILITIES}")
         return self._archive.read(path)
 
     def node_devices(self) -> tuple[tuple[str, Document], ...]:
-        names = (name.removesuffix(".xml") for name in self._archive.names(DEVICES) if name.endswith(".xml"))
+        names = (name.removesuffix(".xml") for name in self._archive.files.names(DEVICES) if name.endswith(".xml"))
         return tuple((name, self._device(f"{DEVICES}/{name}.xml")) for name in names)
 
     def _device(self, path: str) -> Document:
@@ -97,9 +104,9 @@ class RecordedConnection:
             return Document(unread(str(error)), path)
 
     def domains(self) -> tuple[Domain, ...]:
-        files = [name for name in self._archive.names(DOMAINS) if name.endswith(".xml")]
+        files = [name for name in self._archive.files.names(DOMAINS) if name.endswith(".xml")]
         states = self._archive.read_json(STATES) if files else {}
-        migrating = self._archive.read_json(MIGRATING) if (self._archive.root / MIGRATING).exists() else {}
+        migrating = self._archive.read_json(MIGRATING) if self._archive.find(MIGRATING) else {}
         return tuple(
             Domain(
                 uuid,
@@ -110,40 +117,53 @@ class RecordedConnection:
             for uuid in (name.removesuffix(".xml") for name in files)
         )
 
+    def disk(self, place: DiskPlace) -> DiskFacts:
+        """
+        Return what was recorded of the disks of guests.
 
-def recorded_disk(archive: HostArchive, place: DiskPlace) -> DiskFacts:
-    """
-    Return what was recorded of the disks of guests.
-
-    Raises:
-        DiscoveryError: it was recorded of another kind of storage than ``place``. Else as ``HostArchive.disk``.
-    """
-    found = archive.disk()
-    if isinstance(found, DiskUnread):
+        Raises:
+            DiscoveryError: it was recorded of another kind of storage than ``place``. Else as ``HostArchive.disk``.
+        """
+        found = self._archive.disk()
+        if isinstance(found, DiskUnread):
+            return found
+        if _kind(found) != _kind(place):
+            raise DiscoveryError(
+                f"host archive {self._archive.root} was recorded with the disks of guests in {_kind(found)}, and "
+                f"[libvirt] images_type says {_kind(place)} here: set the recorded value in the configuration "
+                f"(--config-file), or record the host again"
+            )
+        cache = isinstance(place, InstancesFolder) and place.image_cache is not None
+        if cache and isinstance(found, DiskSpace) and found.image_cache_bytes is None:
+            raise DiscoveryError(
+                f"host archive {self._archive.root} was recorded without nova's image cache, which [workarounds] "
+                f"reserve_disk_resource_for_image_cache reserves here: record the host again, or set the option to "
+                f"false"
+            )
         return found
-    recorded = _kind(found.pool, None) if isinstance(found, PoolSpace) else _kind(None, found.volume_group)
-    pool, group = (place.name if isinstance(place, kind) else None for kind in (CephPool, VolumeGroup))
-    wanted = _kind(pool, group)
-    if recorded != wanted:
-        raise DiscoveryError(
-            f"host archive {archive.root} was recorded with the disks of guests in {recorded}, and [libvirt] "
-            f"images_type says {wanted} here: set the recorded value in the configuration (--config-file), or record "
-            f"the host again"
-        )
-    cache = isinstance(place, InstancesFolder) and place.image_cache is not None
-    if cache and isinstance(found, DiskSpace) and found.image_cache_bytes is None:
-        raise DiscoveryError(
-            f"host archive {archive.root} was recorded without nova's image cache, which [workarounds] "
-            f"reserve_disk_resource_for_image_cache reserves here: record the host again, or set the option to false"
-        )
-    return found
+
+    def namespaces(self) -> Document:
+        """Return what ndctl answered when the host was recorded."""
+        return self._archive.read(NAMESPACES)
+
+    def watching(self, wake: Wake) -> AbstractContextManager[None]:
+        return unwatched(wake)
 
 
-def _kind(pool: str | None, volume_group: str | None) -> str:
+def unwatched(_wake: Wake) -> AbstractContextManager[None]:
+    """Refuse to watch a host that was read before."""
+    raise DiscoveryError("this host has no events: only a live host can be watched")
+
+
+def _kind(storage: DiskFacts | DiskPlace) -> str:
     """Name the kind of storage that has the disks of guests, for people."""
-    if pool:
-        return f"the Ceph pool {pool}"
-    return f"the volume group {volume_group}" if volume_group else "a file system"
+    match storage:
+        case PoolSpace(pool=name) | CephPool(name=name):
+            return f"the Ceph pool {name}"
+        case DiskSpace(volume_group=str(name)) | VolumeGroup(name=name):
+            return f"the volume group {name}"
+        case _:
+            return "a file system"
 
 
 def recorded_files(

@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 from agent.settings.read import load_settings
 from drivers.base import Survey
 from drivers.host.archive import HostArchive
-from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.driver import LibvirtDriver
 from drivers.libvirt.recorded import RecordedConnection
-from drivers.policy import Layout, Policy
-from drivers.rules import rule_attributes
+from drivers.policy import InstancesFolder, Layout, Policy
 from inside_nova.decide import Answer, Call, decide
 from inside_nova.trees import Allocations, apply_plan, decode_consumers, decode_tree
 
@@ -99,15 +97,7 @@ class Inside:
 
     def driver(self, layout: Layout) -> LibvirtDriver:
         archive, policy = HostArchive(self.folder / "archive"), self.policy(layout)
-        return LibvirtDriver(
-            RecordedConnection(archive),
-            policy.guests,
-            archive.disk,
-            archive.compute_id,
-            files=KernelFiles(archive.root),
-            attributes=rule_attributes(policy.devices),
-            residency=layout == "numa",
-        )
+        return LibvirtDriver(RecordedConnection(archive), policy, InstancesFolder(instances=self.folder))
 
     def survey(self, layout: Layout) -> Survey:
         return self.driver(layout).survey(self.name)

@@ -34,9 +34,8 @@ from agent.errors import USER_ERRORS
 from agent.settings.read import load_settings
 from drivers.host.archive import HostArchive
 from drivers.libvirt.connection import HOST_CPU
+from drivers.libvirt.driver import LibvirtDriver
 from drivers.libvirt.recorded import CAPABILITIES, CPU_MAP, MEMORY, RecordedConnection
-from drivers.load import DriverOptions, load_driver
-from drivers.rules import rule_attributes
 
 ROOT = "11111111-1111-1111-1111-111111111111"
 LAYOUT = "[compute]\nlayout = devices\n"  # nova's own
@@ -229,11 +228,8 @@ def ours(case: Case) -> tuple[Numbers | str, frozenset[str]]:
         try:
             settings = load_settings([case.config, layout])
             policy = settings.policy
-            archive, attributes = HostArchive(case.archive), rule_attributes(policy.devices)
-            options = DriverOptions(
-                uri="", disk=settings.hypervisor.disk, guests=policy.guests, archive=archive, attributes=attributes
-            )
-            driver = load_driver(options)
+            connection = RecordedConnection(HostArchive(case.archive))
+            driver = LibvirtDriver(connection, policy, settings.hypervisor.disk)
             survey = driver.survey(driver.name())
             tree, _ = driver.shape(survey, policy, None)
         except USER_ERRORS as error:

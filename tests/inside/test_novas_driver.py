@@ -95,10 +95,8 @@ def over_recorded_host(driver: Any) -> None:
         name: importlib.import_module(f"compute_node_agent_nova.{name}")
         for name in (
             "drivers.host.archive",
-            "drivers.host.sysfs",
             "drivers.libvirt.driver",
             "drivers.libvirt.recorded",
-            "drivers.rules",
             "inside_nova.host",
         )
     }
@@ -106,11 +104,8 @@ def over_recorded_host(driver: Any) -> None:
     archive = ours["drivers.host.archive"].HostArchive(HOSTS / HOST / "archive")
     recorded = ours["drivers.libvirt.driver"].LibvirtDriver(
         ours["drivers.libvirt.recorded"].RecordedConnection(archive),
-        policy.guests,
-        archive.disk,
-        archive.compute_id,
-        files=ours["drivers.host.sysfs"].KernelFiles(archive.root),
-        attributes=ours["drivers.rules"].rule_attributes(policy.devices),
+        policy,
+        driver._shaped._driver.storage,
     )
     driver.connection, driver.surveys = FakeConnection(), []
     survey = recorded.survey

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from drivers.errors import DiscoveryError, MalformedFact
-from drivers.host.archive import HostArchive
-from drivers.host.sysfs import KernelFiles
+from drivers.host.archive import HostArchive, KernelFiles
 from drivers.host.unpack import unpack
 
 

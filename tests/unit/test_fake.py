@@ -7,21 +7,16 @@ import pytest
 from drivers.base import Driver
 from drivers.fake import MDEV_TYPE, SHAPES, write_host
 from drivers.host.archive import HostArchive
+from drivers.libvirt.driver import LibvirtDriver
+from drivers.libvirt.recorded import RecordedConnection
 from drivers.libvirt.shape import idle
-from drivers.load import DriverOptions, load_driver
-from drivers.policy import DevicePolicy, GuestPolicy, InstancesFolder, MdevRule, Policy
+from drivers.policy import DevicePolicy, InstancesFolder, MdevRule, Policy
 
 POLICY = Policy(devices=DevicePolicy(discover_all=True, mdevs=(MdevRule(type=MDEV_TYPE),)))
 
 
 def driver_of(archive: HostArchive) -> Driver:
-    options = DriverOptions(
-        uri="",
-        disk=InstancesFolder(instances=Path("/nowhere")),
-        guests=GuestPolicy(virt_type="kvm"),
-        archive=archive,
-    )
-    return load_driver(options)
+    return LibvirtDriver(RecordedConnection(archive), POLICY, InstancesFolder(instances=Path("/nowhere")))
 
 
 def files(archive: HostArchive) -> dict[str, str]:

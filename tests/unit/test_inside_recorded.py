@@ -17,7 +17,6 @@ from beds.trees import identity
 from beds.upgrades import UPGRADES, Story, write_config, write_host
 from drivers.base import Survey
 from drivers.host.archive import HostArchive
-from drivers.host.sysfs import KernelFiles
 from drivers.libvirt.driver import LibvirtDriver
 from drivers.libvirt.recorded import RecordedConnection
 from drivers.policy import Layout, Policy
@@ -37,10 +36,9 @@ class Recorded:
         self.inside = Inside(HOST, MemoryTree(HOST, ROOT))
         self._lay_down(self.story["before"])
         archive = HostArchive(write_host(self.story, folder))
-        self.policy = load_settings([write_config(self.story["config"], folder / "nova.conf")]).policy
-        self.driver = LibvirtDriver(
-            RecordedConnection(archive), self.policy.guests, archive.disk, files=KernelFiles(archive.root)
-        )
+        settings = load_settings([write_config(self.story["config"], folder / "nova.conf")])
+        self.policy = settings.policy
+        self.driver = LibvirtDriver(RecordedConnection(archive), self.policy, settings.hypervisor.disk)
         self.survey: Survey = self.driver.survey(HOST)
 
     def call(self, layout: Layout, *, given: bool, starting: bool = True) -> Answer:

@@ -14,9 +14,9 @@ from beds.upgrades import write_config
 from drivers.errors import DiscoveryError, PolicyError
 from drivers.facts import DiskFacts, DiskSpace, PoolSpace
 from drivers.host.archive import DISK, HostArchive, encode_disk
-from drivers.load import DriverOptions, load_driver
+from drivers.libvirt.driver import LibvirtDriver
+from drivers.libvirt.recorded import RecordedConnection
 from drivers.policy import CephPool, DiskPlace, VolumeGroup
-from drivers.rules import rule_attributes
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/novas-options.md"
@@ -124,15 +124,7 @@ def reported(groups: Groups, archive: HostArchive, folder: Path) -> Any:
         settings = load_settings([write_config(merged(VIRT, groups), folder / "nova.conf")])
         policy = settings.policy
         record_storage(archive, settings.hypervisor.disk)
-        driver = load_driver(
-            DriverOptions(
-                uri="",
-                disk=settings.hypervisor.disk,
-                guests=policy.guests,
-                archive=archive,
-                attributes=rule_attributes(policy.devices),
-            )
-        )
+        driver = LibvirtDriver(RecordedConnection(archive), policy, settings.hypervisor.disk)
         tree, _ = driver.shape(driver.survey(driver.name()), policy, None)
         asked = policy.guests.machine_types  # of a live libvirt; a recorded one tells what it was asked for then
         return tree, settings.hypervisor.disk, settings.hypervisor.driver, settings.operator_files.folder, asked

@@ -15,8 +15,9 @@ from drivers.facts import Devices, Guest, HostFacts, Namespace
 from drivers.host.archive import Document, HostArchive
 from drivers.host.commands import parse_namespaces, read_namespaces
 from drivers.libvirt.domains import parse_guest
+from drivers.libvirt.driver import LibvirtDriver
+from drivers.libvirt.recorded import RecordedConnection
 from drivers.libvirt.shape import shape
-from drivers.load import DriverOptions, load_driver
 from drivers.policy import DevicePolicy, GuestPolicy, InstancesFolder, Layout, Policy
 from fakes import FACTS
 from hardware import guest_with
@@ -190,15 +191,8 @@ def test_of_a_domain_the_namespaces_are_read_and_files_are_not() -> None:
 
 def test_a_recorded_host_has_what_ndctl_answered(tmp_path: Path) -> None:
     archive = HostArchive(Path(__file__).parents[1] / "hosts/four-cells/archive")
-    options = DriverOptions(
-        uri="",
-        disk=InstancesFolder(instances=tmp_path),
-        guests=GuestPolicy(virt_type="qemu"),
-        archive=archive,
-        namespaces=True,
-    )
-
-    driver = load_driver(options)
+    policy = Policy(guests=GuestPolicy(virt_type="qemu"), devices=DevicePolicy(pmem={"ns": "CUSTOM_PMEM_NAMESPACE_A"}))
+    driver = LibvirtDriver(RecordedConnection(archive), policy, InstancesFolder(instances=tmp_path))
 
     with pytest.raises(DiscoveryError, match=r"has no ndctl\.json: record the host again"):
         driver.survey("four-cells")

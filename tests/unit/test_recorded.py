@@ -154,8 +154,8 @@ def test_an_archive_is_told_from_a_file_that_it_lacks(archive: HostArchive) -> N
         HostArchive(archive.root / "nowhere").read("host.json")
     with pytest.raises(DiscoveryError, match="is not a regular file"):
         archive.read("libvirt")
-    with pytest.raises(MalformedFact, match="is not a folder"):
-        archive.names("host.json")
+    with pytest.raises(DiscoveryError, match="Not a directory"):
+        archive.files.names("host.json")
     write_files(archive.root, {"host.json": json.dumps({"format": FORMAT, "hostname": "a", "files": ["lost"]})})
     with pytest.raises(DiscoveryError, match="lacks lost, which"):
         archive.check()

@@ -21,8 +21,9 @@ from drivers.libvirt.capabilities import (
     parse_capabilities,
     refusals,
 )
+from drivers.libvirt.driver import LibvirtDriver
+from drivers.libvirt.recorded import RecordedConnection
 from drivers.libvirt.shape import idle
-from drivers.load import DriverOptions, load_driver
 from drivers.policy import GuestPolicy, Policy
 from fakes import PC
 
@@ -46,9 +47,8 @@ def archive(tmp_path: Path) -> Path:
 
 def look(archive: Path, config: Path) -> Seen:
     settings = load_settings([config])
-    guests = settings.policy.guests
-    options = DriverOptions(uri="", disk=settings.hypervisor.disk, guests=guests, archive=HostArchive(archive))
-    driver = load_driver(options)
+    connection = RecordedConnection(HostArchive(archive))
+    driver = LibvirtDriver(connection, settings.policy, settings.hypervisor.disk)
     return driver, driver.survey(driver.name()), settings.policy
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from drivers.errors import MalformedFact
+from drivers.host.archive import KernelFiles
 from drivers.host.kernel import probe_residency
-from drivers.host.sysfs import KernelFiles
 
 GROUPS = "sys/fs/cgroup"
 MACHINED = "machine.slice/machine-qemu\\x2d7\\x2dinstance\\x2d1.scope"

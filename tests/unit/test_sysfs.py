@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 
 from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import CpuMap, Devices, NetDevice, PciFunction, SevKernel
-from drivers.host.archive import Document
+from drivers.host.archive import MAX_FILE_BYTES, MAX_TABLE_BYTES, Document, KernelFiles
 from drivers.host.kernel import probe_offline, probe_sev, probe_tdx
 from drivers.host.parse import parse_inet6, parse_routes
 from drivers.host.pci_functions import complete
 from drivers.host.routes import ROUTED, list_routed
-from drivers.host.sysfs import MAX_FILE_BYTES, MAX_TABLE_BYTES, KernelFiles
 from hardware import card, plain
 
 FOLDER = "sys/bus/pci/devices/0000:05:00.0"

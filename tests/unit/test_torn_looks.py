@@ -8,13 +8,12 @@ import pytest
 
 from drivers.errors import Vanished
 from drivers.facts import CpuMap
-from drivers.host.archive import Document, HostArchive
-from drivers.host.sysfs import KernelFiles
+from drivers.host.archive import Document, HostArchive, KernelFiles
 from drivers.libvirt.driver import LibvirtDriver
 from drivers.libvirt.nodedev import parse_devices
 from drivers.libvirt.recorded import RecordedConnection
 from drivers.libvirt.xml import unread
-from drivers.policy import GuestPolicy
+from drivers.policy import GuestPolicy, InstancesFolder, Policy
 
 RECORDED = Path(__file__).parents[1] / "hosts/full-guest/archive"
 CPU = "<cpu id='{0}' socket_id='0' die_id='0' core_id='{0}' siblings='{0}'/>"
@@ -35,10 +34,13 @@ class Moving(RecordedConnection):
     topologies: Iterable[Iterable[Iterable[int]]] = (((0, 1), (2, 3)),)
     cpus: int = 4
     devices: tuple[Document, ...] = ()
+    live: bool = True
+    kernel: Path = Path("/nowhere")  # folder of the kernel's files
     _looks: list[Document] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         super().__init__(HostArchive(RECORDED))
+        self.files = KernelFiles(self.kernel)
         self._looks = [Document(capabilities(cells), "libvirt") for cells in self.topologies]
 
     def capabilities(self) -> Document:
@@ -62,9 +64,12 @@ def capabilities(cells: Iterable[Iterable[int]]) -> str:
     )
 
 
-def look(connection: Moving, files: KernelFiles | None = None) -> tuple[tuple[int, int], ...]:
-    driver = LibvirtDriver(connection, GuestPolicy(virt_type="qemu"), HostArchive(RECORDED).disk, files=files)
-    return driver.survey("host").facts.offline_cpus
+def driver_of(connection: RecordedConnection) -> LibvirtDriver:
+    return LibvirtDriver(connection, Policy(guests=GuestPolicy(virt_type="qemu")), InstancesFolder(instances=RECORDED))
+
+
+def look(connection: Moving) -> tuple[tuple[int, int], ...]:
+    return driver_of(connection).survey("host").facts.offline_cpus
 
 
 def test_a_cpu_that_came_online_after_the_topology_was_read_means_another_look() -> None:
@@ -77,18 +82,18 @@ def test_a_cpu_that_came_online_is_in_the_cell_that_the_kernel_tells(tmp_path: P
     home.parent.mkdir(parents=True)
     home.write_text("20 10\n")
 
-    assert look(Moving(topologies=[[(0, 1), (2,)], [(0, 1), (2, 3)]]), KernelFiles(tmp_path)) == ((3, 1),)
+    assert look(Moving(topologies=[[(0, 1), (2,)], [(0, 1), (2, 3)]], kernel=tmp_path)) == ((3, 1),)
 
 
 def test_an_online_cpu_of_which_nobody_knows_a_place_needs_no_other_look(tmp_path: Path) -> None:
-    assert look(Moving(topologies=[[(0, 1), (2,)]]), KernelFiles(tmp_path)) == ()
+    assert look(Moving(topologies=[[(0, 1), (2,)]], kernel=tmp_path)) == ()
 
 
 def test_a_list_of_devices_that_lacks_vfs_of_a_pf_means_another_look() -> None:
     pf, vf, vf2 = (Document(text, "libvirt") for text in (PF, VF.format(0), VF.format(2)))
     look(Moving(devices=(pf, vf, vf2)))
 
-    driver = LibvirtDriver(Moving(devices=(pf, vf)), GuestPolicy(virt_type="qemu"), HostArchive(RECORDED).disk)
+    driver = driver_of(Moving(devices=(pf, vf)))
 
     with pytest.raises(Vanished, match=r"0000:81:10.2: libvirt's PF 0000:81:00.0 has this VF, which the list .* lacks"):
         driver.survey("host")
@@ -108,7 +113,7 @@ class Busy(Moving):
 
 
 def test_interfaces_of_guests_that_go_away_one_after_another_make_no_card_odd() -> None:
-    driver = LibvirtDriver(Busy(), GuestPolicy(virt_type="qemu"), HostArchive(RECORDED).disk)
+    driver = driver_of(Busy())
 
     for _ in range(3):
         with pytest.raises(Vanished):
@@ -128,7 +133,6 @@ def test_a_recorded_device_that_is_no_text_is_odd_alone(tmp_path: Path) -> None:
 
 
 def test_a_recorded_host_with_an_odd_device_is_looked_at_once(tmp_path: Path) -> None:
-    connection, files = Moving(devices=(Document(PF, "libvirt"),)), KernelFiles(tmp_path)
-    driver = LibvirtDriver(connection, GuestPolicy(virt_type="qemu"), HostArchive(RECORDED).disk, files=files)
+    connection = Moving(devices=(Document(PF, "libvirt"),), live=False, kernel=tmp_path)
 
-    assert len(driver.survey("host").facts.devices.odd) == 2
+    assert len(driver_of(connection).survey("host").facts.devices.odd) == 2
