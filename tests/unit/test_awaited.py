@@ -308,6 +308,24 @@ def test_of_two_cards_of_one_class_in_a_total_the_one_that_a_boot_took_away_is_a
 
 
 @pytest.mark.parametrize("remembers", [True, False])
+def test_the_bandwidth_of_a_total_that_a_boot_took_away_stays_with_and_without_a_memory(
+    start: Start, remembers: bool
+) -> None:
+    """Without a memory its class may be another service's, and stays; the bandwidth is the agent's own."""
+    rule = parse_rule({"address": "0000:81:10.*", "resource_class": "CUSTOM_B"}, 1)
+    devices = DevicePolicy(report=True, rules=(rule,), link_bandwidth=True)
+    one = start("flat", facts=replace(host(*card(NIC, 4)), boot="first"), devices=devices)
+    before = one.stock()
+    if not remembers:
+        one.forget()
+
+    one.sync(facts=replace(host(*card(NIC, 0)), boot="second"), uptime_s=50.0)
+
+    assert before.keys() >= BANDWIDTH
+    assert {name: one.stock()[name] for name in BANDWIDTH} == {name: (before[name][0],) * 2 for name in BANDWIDTH}
+
+
+@pytest.mark.parametrize("remembers", [True, False])
 @pytest.mark.parametrize(("first", "left"), [({"address": "0000:81:10.*"}, 4), ({"address": "0000:99:10.*"}, 0)])
 def test_what_goes_of_a_total_soon_after_a_boot_stays_reserved_with_and_without_a_memory(
     start: Start, first: dict[str, str], left: int, remembers: bool

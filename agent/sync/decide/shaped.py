@@ -150,6 +150,7 @@ class Sides:
     undecided: Collection[Slot] = ()  # of odd devices: ours, whatever the memory says
     once: bool = False  # True: one-time devices count too
     forced: bool = False  # True: a person takes away what a card that shows others does not show
+    after_boot: bool = False  # True: links may be of classes that the memory of before the boot does not have
 
 
 def sides_of(shaped: Shaped) -> Sides:
@@ -191,9 +192,17 @@ def missing_of(sides: Sides) -> Iterator[tuple[Slot, int]]:
             for each in device_classes(less, besides) & ours
             if (not _is_withdrawn(seen, each, sides) if less[each] else _may_come_back(seen, each, sides))
         ]
-        links = less.keys() & (BANDWIDTH - frozenset(besides)) & ours if devices else ()
+        unknown = sides.after_boot and _has_unknown(seen, ours, besides, shaped.standing.memory)
+        links = less.keys() & (BANDWIDTH - frozenset(besides)) & ours if devices or unknown else ()
         for each in (*devices, *links):
             yield (name, each), seen.provider.inventories[each].total
+
+
+def _has_unknown(seen: ObservedProvider, ours: Collection[str], besides: Collection[str], memory: NodeState) -> bool:
+    """Return whether a root has a class of devices that may be ours, as the memory is lost or of a moment before it."""
+    left = memory.observed.root if memory.observed else None
+    known = left.provider.inventories.keys() if left else frozenset[str]()
+    return seen.provider.parent is None and bool(device_classes(seen.provider.inventories, besides) - ours - known)
 
 
 def _less(seen: ObservedProvider, wanted: Provider | None) -> dict[str, int]:

@@ -42,7 +42,7 @@ class Boot(Feature):
         remembered = awaited(standing.memory)
         stock = {(standing.new_name(name), one): total for (name, one), total in remembered.stock.items()}
         before = replace(remembered, stock=stock)
-        sides = replace(sides_of(shaped), forced=view.wishes.force)
+        sides = replace(sides_of(shaped), forced=view.wishes.force, after_boot=True)
         if not sides.forced:  # whose a total of the root is is known by memory alone, which may go with a boot
             sides = replace(sides, kinds={})
         waiting = _wait(before, boot, view.terms.uptime_s, view.changes.expect_timeout_s, sides)
