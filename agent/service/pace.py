@@ -12,7 +12,7 @@ import os
 import queue
 import random
 import time
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 
 from oslo_service import periodic_task
@@ -29,16 +29,6 @@ FIRST_RETRY_S, LONGEST_RETRY_S = 1.0, 256.0  # waits after the first failed pass
 LATE_RETRY_S = 900.0  # after many in a row that got no answer in time
 _DOUBLINGS = 16  # more than any of these needs
 OFTENEST = 0.6  # of full_audit_interval; a pass reads everything again only after half of it
-
-
-def announce_loss(events: Iterable[Event], reported: Container[str]) -> bool:
-    """
-    Whether an event tells that reported hardware is gone, so that looks in quick succession may confirm it.
-
-    ``reported``: PCI addresses of the devices that count in reported inventory. All CPUs and memory count. The loss
-    of other devices, which come and go with guests, does not matter.
-    """
-    return any(one.gone in reported or one.gone.startswith(("cpu", "memory")) for one in events if one.gone)
 
 
 class WakeUps:
@@ -77,7 +67,7 @@ class Pace:
         self.failures = 0  # failed passes since the last good one
         self._late = 0  # the last ones of these that got no answer in time
         self._retry = 0.0  # when a failed pass is tried again; no pass begins before
-        self._hardware: frozenset[str] = frozenset()  # reported hardware; an event about its loss starts a look at once
+        self._hardware: frozenset[str] = frozenset()  # PCI addresses of the devices that count in reported inventory
         self._looks = PATIENCE  # looks at the host since it announced a loss
         self._soon = math.inf  # when the next of these looks is due
         self._begin()
@@ -141,8 +131,12 @@ class Pace:
         return float(max(0.0, min(due - time.monotonic(), longest)))
 
     def notice(self, events: Iterable[Event]) -> None:
-        """Ask for looks in quick succession if the events announce the loss of reported hardware."""
-        if announce_loss(events, self._hardware):
+        """
+        Ask for looks in quick succession, which may confirm a loss, if an event tells that reported hardware is gone.
+
+        All CPUs and memory count. The loss of other devices, which come and go with guests, does not matter.
+        """
+        if any(one.gone in self._hardware or one.gone.startswith(("cpu", "memory")) for one in events if one.gone):
             self._looks = 0  # for the next pass, whatever starts it
 
     @property

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from agent.service import pace as batches
+from beds.one_host import default_settings
 from drivers.base import Event
 from drivers.libvirt.listener import device_event
 
@@ -54,4 +55,7 @@ def test_a_flood_does_not_keep_us_from_looking() -> None:
     ],
 )
 def test_a_loss_is_announced_by_hardware_that_is_reported(event: Event, announces: bool) -> None:
-    assert batches.announce_loss([event], frozenset({"0000:81:10.0", "0000:81:00.0"})) is announces
+    pace = batches.Pace(default_settings())
+    pace.done(frozenset({"0000:81:10.0", "0000:81:00.0"}), refused=False)
+    pace.notice([event])
+    assert pace.looks_again is announces
