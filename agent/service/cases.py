@@ -32,16 +32,12 @@ class KeptCases:
     fill the folder. Reasons that differ only in numbers, as ages are, are the same.
     """
 
-    def __init__(self, settings: Settings, *, active: bool = True) -> None:
-        """
-        Make it; not ``active``: nothing is kept, as a pass over thousands of nodes reads too much.
-
-        Nothing is kept either where ``keep_cases`` is 0; then ``recorder`` is None.
-        """
-        self._settings = settings
+    def __init__(self, settings: Settings, most: int) -> None:
+        """Keep at most so many cases; 0: nothing is kept, and ``recorder`` is None."""
+        self._settings, self._most = settings, most
         self._reasons: deque[str] = deque(maxlen=_REASONS)  # of the cases since the last pass that went well
         self._unkept: deque[str] = deque(maxlen=_REASONS)  # of passes whose case could not be kept, to log it once
-        self.recorder = Recorder() if active and settings.service.keep_cases > 0 else None
+        self.recorder = Recorder() if most else None
 
     def begin(self) -> None:
         """Begin a new pass."""
@@ -71,7 +67,7 @@ class KeptCases:
         try:
             self._write(self.recorder, node, {"rename_from": None, "deep": deep})
             self._reasons.append(reason)
-            for old in case_files(self._settings.folders.state)[: -self._settings.service.keep_cases]:
+            for old in case_files(self._settings.folders.state)[: -self._most]:
                 remove(old)
         except (StateError, OSError) as error:
             if reason not in self._unkept:

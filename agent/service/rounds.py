@@ -129,7 +129,8 @@ class Rounds:
         told: OnOperation,
     ) -> None:
         """Read the heal policy, and open placement; ConfigError, StateError: one of them cannot be used."""
-        self._cases = KeptCases(settings, active=not lists_nodes(settings))
+        # A pass over thousands of nodes reads too much to keep it.
+        self._cases = KeptCases(settings, 0 if lists_nodes(settings) else settings.service.keep_cases)
         self._choice = replace(choice, recorder=self._cases.recorder, service=True)
         self._settings = settings
         self._wake = wake

@@ -34,7 +34,7 @@ def configured(tmp_path: Path) -> Settings:
 
 
 def kept(tmp_path: Path) -> KeptCases:
-    made = KeptCases(configured(tmp_path))
+    made = KeptCases(configured(tmp_path), 3)
     made.begin()
     return made
 
@@ -140,9 +140,8 @@ def test_a_case_that_is_too_large_is_not_kept(tmp_path: Path, monkeypatch: pytes
     assert not case_files(tmp_path)
 
 
-@pytest.mark.parametrize(("keep_cases", "active"), [(0, True), (3, False)])
-def test_nothing_is_kept_where_no_cases_are_wanted(tmp_path: Path, keep_cases: int, active: bool) -> None:
-    one = KeptCases(changed(configured(tmp_path), service={"keep_cases": keep_cases}), active=active)
+def test_nothing_is_kept_where_no_cases_are_wanted(tmp_path: Path) -> None:
+    one = KeptCases(configured(tmp_path), 0)
     one.begin()
     one.keep_state()
     one.keep("host", "a", deep=False)
