@@ -25,5 +25,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def most_alike(name: str, known: Iterable[str], likeness: float = PLAIN) -> str:
-    """Return the known name that ``name`` resembles most, at least by ``likeness`` (0 to 1); empty: there is none."""
-    return next(iter(get_close_matches(name, [*known], cutoff=likeness)), "")
+    """Return the known name that ``name`` resembles most, by ``likeness`` (0 to 1) or by its letters; empty: none."""
+    names = [*known]
+    swapped = (one for one in names if sorted(one) == sorted(name))
+    return next(iter((*get_close_matches(name, names, cutoff=likeness), *swapped)), "")

@@ -29,7 +29,7 @@ def unread(values: Values) -> Iterator[tuple[str, str, str]]:
         if name in known or is_registered(values.conf, group, name):
             continue
         home = f"[{_HOMES[name]}] {name}" if group in OPTIONS and name in _HOMES else ""
-        meant = home or _near(name.lower(), known, PLAIN if group in OWN_GROUPS else NEAR)
+        meant = home or most_alike(name.lower(), known, PLAIN if group in OWN_GROUPS else NEAR)
         yield f"{path}:{line}: [{group}] {name}", group, f": is {meant} meant?" if meant else ""
 
 
@@ -50,7 +50,7 @@ def _tags(values: Values) -> Iterator[str]:
     for number, rule in enumerate(_rules(values.value("pci", "device_spec") or ()), 1):
         for key in rule if isinstance(rule, dict) else ():
             if key not in TAGS:
-                near = _near(key, TAGS, PLAIN)
+                near = most_alike(key, TAGS, PLAIN)
                 meant = f"is {near} meant?" if near else "remove it"
                 yield f"[pci] device_spec rule {number} has {key}, which is not read: {meant}"
 
@@ -77,14 +77,7 @@ def _groups(values: Values) -> Iterator[str]:
         if group == "DEFAULT" or group in values.conf or mdev in map(str.lower, enabled):
             continue
         where = f"{path}:{line}: the group [{group}] is not read"
-        if near := _OWN.get(group) or known.get(_near(mdev, known, _NEAR_GROUP)):
+        if near := _OWN.get(group) or known.get(most_alike(mdev, known, _NEAR_GROUP)):
             yield f"{where}: is [{near}] meant?"
         elif group.startswith(_MDEV):
             yield f"{where}: enable its type in [devices] enabled_mdev_types, or remove the group"
-
-
-def _near(name: str, known: Iterable[str], likeness: float = NEAR) -> str:
-    """Return the known name that ``name`` resembles most, or that has its letters in another order; empty: none."""
-    names = list(known)
-    swapped = [one for one in names if sorted(one) == sorted(name)]
-    return most_alike(name, names, likeness) or next(iter(swapped), "")
