@@ -9,11 +9,12 @@ from drivers.base import Survey
 from reportclient.allocations import Allocation, Observed, apply_moves, usages
 from reportclient.forecast import forecast
 from reportclient.plan import Plan
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+from reportclient.tree import Inventory, ObservedTree, Provider
 
 Mark = Literal["+", "-", "~", ">", " "]
 """What becomes of a provider: made, removed, changed, put under another parent, or nothing."""
 
+Used = Mapping[tuple[str, str], int]  # sums of allocations, by provider and class
 _TERMS = ("reserved", "min_unit", "max_unit", "step_size", "allocation_ratio")
 _TRAITS_SHOWN = 4
 
@@ -90,87 +91,64 @@ def rows(old: Observed, new: Observed, *, with_use: bool = True) -> list[Row]:
 
     Without ``with_use`` it is not known what is used.
     """
-    before, after = _sides(old, with_use=with_use), _sides(new, with_use=with_use)
-    parents = {one.name: one.seen.provider.parent for uuid, one in before.items() if uuid not in after}
-    parents |= {one.name: one.seen.provider.parent for one in after.values()}
+    before, after = old.tree.by_uuid, new.tree.by_uuid
     uuids = {one.name: uuid for uuid, one in (before | after).items()}
-    return [
-        _row(name, depth, parents[name], before.get(uuids[name]), after.get(uuids[name]))
-        for name, depth in in_order(parents)
-    ]
+    parents = {one.name: one.provider.parent for one in (before | after).values()}
+    was_used, now_used = (usages(one.allocations) if with_use else None for one in (old, new))
+    found = []
+    for name, depth in in_order(parents):
+        was, now = (side[uuids[name]].provider if uuids[name] in side else None for side in (before, after))
+        stock = tuple(_stock_changes(was, now, was_used, now_used))
+        row = Row(names=(name,), depth=depth, parent=parents[name], mark="-" if now is None else "+", stock=stock)
+        found.append(_changed(row, was, now) if was and now else row)
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """A provider before or after a plan."""
-
-    seen: ObservedProvider
-    used: Mapping[tuple[str, str], int] | None  # sums of allocations, by provider and class; None: not known
-
-    @property
-    def name(self) -> str:
-        return self.seen.name
-
-    @property
-    def stock(self) -> Mapping[str, Inventory]:
-        return self.seen.provider.inventories
-
-    def amount(self, resource_class: str) -> str | None:
-        """Return used and total of a class; None where the provider has none of it."""
-        stock = self.stock.get(resource_class)
-        used = "" if self.used is None else f"{self.used.get((self.name, resource_class), 0)}/"
-        return f"{used}{stock.total}" if stock else None
-
-
-def _sides(observed: Observed, *, with_use: bool) -> dict[str, _Side]:
-    used = usages(observed.allocations) if with_use else None
-    return {seen.uuid: _Side(seen, used) for seen in observed.tree}
-
-
-def _row(name: str, depth: int, parent: str | None, old: _Side | None, new: _Side | None) -> Row:
-    stock = tuple(_stock_changes(old, new))
-    if old is None:
-        return Row(names=(name,), depth=depth, parent=parent, mark="+", stock=stock)
-    if new is None:
-        return Row(names=(name,), depth=depth, parent=parent, mark="-", stock=stock)
-    was, now = old.seen.provider, new.seen.provider
+def _changed(row: Row, was: Provider, now: Provider) -> Row:
+    """Return the row of a provider that stays, with what becomes of it beside its stock."""
     traits = tuple(_trait_changes(was.traits, now.traits))
-    named = (f"was called {was.name}",) if was.name != name else ()
+    named = (f"was called {was.name}",) if was.name != now.name else ()
     above = (f"was under {was.parent}",) if was.parent != now.parent and not named else ()
     groups = ("aggregates",) if was.aggregates != now.aggregates else ()
-    mark: Mark = ">" if above else "~" if named or stock or traits or groups else " "
-    return Row(
-        names=(name,), depth=depth, parent=parent, mark=mark, stock=(*named, *above, *stock), traits=(*traits, *groups)
-    )
+    mark: Mark = ">" if above else "~" if named or row.stock or traits or groups else " "
+    return replace(row, mark=mark, stock=(*named, *above, *row.stock), traits=(*traits, *groups))
 
 
-def _stock_changes(old: _Side | None, new: _Side | None) -> Iterator[str]:
+def stock_of(provider: Provider, used: Used | None) -> Iterator[str]:
+    """Yield a text for each class that a provider has, with its use; ``used`` None: nobody asked for that."""
+    return _stock_changes(None, provider, None, used)
+
+
+def _stock_changes(
+    was: Provider | None, now: Provider | None, was_used: Used | None, now_used: Used | None
+) -> Iterator[str]:
     """Yield a text for each class that changes in total, use or terms."""
-    was, now = old.stock if old else {}, new.stock if new else {}
-    for name in sorted(was.keys() | now.keys()):
-        before, after = old and old.amount(name), new and new.amount(name)
-        if before is None:
-            yield f"{name} {after}{_terms_of(now[name])}"
-        elif after is None:
-            yield f"{name} {before} → gone"
+    old, new = was.inventories if was else {}, now.inventories if now else {}
+    before, after = _amounts(was, was_used), _amounts(now, now_used)
+    for name in sorted(old.keys() | new.keys()):
+        if name not in old:
+            yield f"{name} {after[name]}{_terms_of(new[name])}"
+        elif name not in new:
+            yield f"{name} {before[name]} → gone"
         else:
-            terms = ", ".join(_changed_terms(was[name], now[name]))
-            if before != after or terms:
-                amount = after if before == after else f"{before} → {after}"
+            terms = ", ".join(_changed_terms(old[name], new[name]))
+            if before[name] != after[name] or terms:
+                amount = after[name] if before[name] == after[name] else f"{before[name]} → {after[name]}"
                 yield f"{name} {amount}{f' ({terms})' if terms else ''}"
+
+
+def _amounts(one: Provider | None, used: Used | None) -> dict[str, str]:
+    """Return used and total of each class, or where it is not known what is used, the total alone."""
+    stocks = one.inventories.items() if one else ()
+    if one is None or used is None:
+        return {name: str(stock.total) for name, stock in stocks}
+    return {name: f"{used.get((one.name, name), 0)}/{stock.total}" for name, stock in stocks}
 
 
 def _changed_terms(was: Inventory, now: Inventory) -> Iterator[str]:
     """Return each term of an inventory that changes, with both values."""
     pairs = ((term, getattr(was, term), getattr(now, term)) for term in _TERMS)
     return (f"{term} {one} → {other}" for term, one, other in pairs if one != other)
-
-
-def stock_of(provider: Provider, used: Mapping[tuple[str, str], int] | None) -> Iterator[str]:
-    """Yield a text for each class that a provider has, with its use; ``used`` None: nobody asked for that."""
-    for name, stock in sorted(provider.inventories.items()):
-        amount = f"{stock.total}" if used is None else f"{used.get((provider.name, name), 0)}/{stock.total}"
-        yield f"{name} {amount}{_terms_of(stock)}"
 
 
 def _terms_of(stock: Inventory) -> str:

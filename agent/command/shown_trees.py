@@ -2,14 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from agent.command.changes import in_order, stock_of
+from agent.command.changes import Used, in_order, stock_of
 from agent.command.wording import LONG, SHOWN_GUESTS, alike, counted, families, grouped, guest, written_amounts
 from agent.sync.json_form import by_consumer
 from agent.sync.outcome import Condition
 from reportclient.allocations import Allocation, Observed, usages
 from reportclient.tree import Provider
-
-Used = Mapping[tuple[str, str], int]  # sums of allocations, by provider and class
 
 
 def standing_lines(
