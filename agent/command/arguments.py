@@ -6,12 +6,11 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from agent import VERSION
 from agent.command.exits import Exit
-from agent.command.verb_options import Option
+from agent.command.verb_options import COMMON, Option, contradiction
 from agent.command.verbs import VERBS
 from agent.records import clean
 from reportclient.errors import printable
@@ -39,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser, verbs = parsers()
     options = parser.parse_args(arguments)
     verb = VERBS[options.verb]
-    if refusal := verb.refusal(options):
+    if refusal := contradiction(options, verb.options):
         verbs[verb.name].error(refusal)
     if not verb.logs:
         _set_up_log(options.verbose)
@@ -104,37 +103,12 @@ def parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
             description=verb.help[0].upper() + verb.help[1:] + ".",
             epilog=f"example: compute-node-agent {verb.name} {verb.example}",
         )
-        _add_common(one)
-        for option in verb.options:
+        for option in (*COMMON, *verb.options):
             _add(one, option)
+        form = "table for people, json or yaml for programs"
+        one.add_argument("--format", choices=("table", "json", "yaml"), default="table", help=form)
+        one.add_argument("-v", "--verbose", action="count", default=0, help="log what is done; -vv: log every detail")
     return parser, verbs.choices
-
-
-def _add_common(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument(
-        "--config-file",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a configuration file, for instance /etc/nova/nova.conf; may be repeated, later files win (default "
-        "/etc/compute-node-agent/compute-node-agent.conf)",
-    )
-    verb.add_argument(
-        "--config-dir",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a folder of *.conf files; may be repeated",
-    )
-    verb.add_argument(
-        "--format",
-        choices=("table", "json", "yaml"),
-        default="table",
-        help="table for people, json or yaml for programs",
-    )
-    verb.add_argument("-v", "--verbose", action="count", default=0, help="log what is done; -vv: log every detail")
 
 
 def _add(parser: argparse.ArgumentParser, option: Option) -> None:

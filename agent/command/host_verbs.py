@@ -1,8 +1,8 @@
 """The verbs for a hypervisor: each takes the parsed options and returns a ``Report``."""
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -258,8 +258,12 @@ def sync(options: argparse.Namespace) -> Report:
     with open_host(options, writes=True) as host:
         nodes = (*pool_nodes(host), host)
         for one in nodes:
-            with _noted(one, outcomes, alone=len(nodes) == 1):
+            try:
                 outcomes.append(sync_node(one, wishes))
+            except USER_ERRORS as error:
+                if len(nodes) == 1:
+                    raise
+                outcomes.append(Outcome(node=one.name, status=Status.FAILED, reasons=(str(error),)))
             remarks += doubts(one.settings, outcomes[-1].survey)
     return replace(_together([_ended(one, options) for one in outcomes], "nodes"), remarks=remarks)
 
@@ -281,17 +285,6 @@ def _leaving(options: argparse.Namespace, leave: Callable[[ComputeNode], Outcome
     planned = options.dry_run and outcome.plan.operations and report.exit is Exit.DONE
     data = {**report.data, "dry_run": options.dry_run}
     return replace(report, data=data, exit=Exit.DIFFERENCES if planned else report.exit)
-
-
-@contextmanager
-def _noted(node: ComputeNode, outcomes: list[Outcome], *, alone: bool) -> Iterator[None]:
-    """Note the failure of a node that is not ``alone`` as its outcome."""
-    try:
-        yield
-    except USER_ERRORS as error:
-        if alone:
-            raise
-        outcomes.append(Outcome(node=node.name, status=Status.FAILED, reasons=(str(error),)))
 
 
 def _look(

@@ -104,6 +104,18 @@ def parse_picture(text: str) -> Path:
     return parse_new_file(text)
 
 
+COMMON = (
+    Option(
+        "--config-file",
+        "a configuration file, for instance /etc/nova/nova.conf; may be repeated, later files win (default "
+        "/etc/compute-node-agent/compute-node-agent.conf)",
+        metavar="FILE",
+        type=Path,
+        repeated=True,
+    ),
+    Option("--config-dir", "a folder of *.conf files; may be repeated", metavar="DIR", type=Path, repeated=True),
+)
+"""Options of every verb."""
 PLACEMENT = (
     Option("--embedded", "report to an embedded placement, which runs in this command and keeps its data in a file"),
     Option(

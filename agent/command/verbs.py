@@ -4,7 +4,6 @@ The verbs of the command: name and options of each.
 A new verb is one row here, and its function in ``carry_out.py``, which ``--help`` does not import.
 """
 
-import argparse
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +21,6 @@ from agent.command.verb_options import (
     REQUESTS,
     TAKE_OVER,
     Option,
-    contradiction,
     parse_consumer_type,
     parse_uuid,
 )
@@ -52,10 +50,6 @@ class Verb(NamedTuple):
     def defaults(self) -> dict[str, object]:
         """Return the default values of all options, by attribute."""
         return {option.attribute: option.default for option in self.options}
-
-    def refusal(self, options: argparse.Namespace) -> str:
-        """Return the usage error of options that contradict each other; empty: they do not."""
-        return contradiction(options, self.options)
 
 
 _TABLE = (
