@@ -32,7 +32,7 @@ def tree_lines(
     texts: dict[str, list[str]] = {}
     for one in conditions:
         texts.setdefault(one.provider if one.provider in providers else "", []).append(one.text)
-    groups = _alike(providers, used) if len(providers) > LONG and not whole else {}
+    groups = _alike(providers, used, texts) if len(providers) > LONG and not whole else {}
     for name, depth in in_order({name: one.parent for name, one in providers.items()}):
         provider, group = providers[name], groups.get(name, [name])
         if name != group[0]:
@@ -52,9 +52,9 @@ def tree_lines(
         yield "those alike are one branch: --all shows each"
 
 
-def _alike(providers: Mapping[str, Provider], used: Used | None) -> dict[str, list[str]]:
-    """Return by each name the siblings without children that differ by their name alone, itself among them."""
-    above = {one.parent for one in providers.values()}
+def _alike(providers: Mapping[str, Provider], used: Used | None, apart: Iterable[str]) -> dict[str, list[str]]:
+    """Return by each name the siblings without children that differ by their name alone; those ``apart`` stay so."""
+    above = {*apart, *(one.parent for one in providers.values())}
     keyed = (
         (None if name in above else (one.parent, (*stock_of(one, used),), one.traits, one.aggregates), name)
         for name, one in sorted(providers.items())

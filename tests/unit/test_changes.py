@@ -9,6 +9,7 @@ from agent.command.changes import Forecast, Row, folded, in_order, rows, summary
 from agent.command.shown_plans import forecast_lines
 from agent.command.shown_trees import standing_lines
 from agent.command.wording import LONG, SHOWN_GUESTS
+from agent.sync.outcome import Condition
 from reportclient.allocations import Allocation, Move, Observed
 from reportclient.plan import EnsureTraits, Operation, Plan
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
@@ -159,18 +160,25 @@ def test_what_placement_holds_is_told_by_guest() -> None:
     assert lines[-3:] == ["1 consumer with allocations", f"web-1 {GUEST}", "  2 VCPU on host"]
 
 
-def test_a_tree_is_told_with_what_is_used_and_cards_alike_as_one_branch() -> None:
+def test_cards_alike_are_one_branch_unless_there_is_something_to_know_of_one() -> None:
     cards = [provider(f"host_{number:02d}", f"q{number}", VGPU=CARD) for number in range(LONG)]
+    known = (Condition(kind="k", text="of the card", provider="host_card"), Condition(kind="k", text="of the host"))
 
-    lines = [*standing_lines(tree(*BEFORE.tree, *cards, held="host"), {}, (), whole=False)]
+    lines = standing_lines(tree(*BEFORE.tree, *cards), {}, known, whole=False)
 
-    assert lines[:5] == [
+    assert [*lines] == [
         "host  r  generation 1",
-        "    VCPU 2/8",
-        f"  host_00, host_01 … host_card ({LONG + 1} alike)",
+        "    VCPU 0/8",
+        "    of the host",
+        f"  host_00, host_01 … host_23 ({LONG} alike)",
         "      VGPU 0/4",
+        "  host_card  c  generation 1",
+        "      VGPU 0/4",
+        "      of the card",
         "those alike are one branch: --all shows each",
+        "no allocations",
     ]
+    assert [*standing_lines(tree(), {}, (), whole=False)] == []
 
 
 def test_findings_begin_with_their_sums_and_end_with_the_command_that_mends_them() -> None:

@@ -1,5 +1,7 @@
 """What a person reads of what a verb found."""
 
+from dataclasses import replace
+
 import pytest
 
 from agent.bare_metal.node_pass import NodesOutcome
@@ -40,10 +42,11 @@ def test_a_pass_shows_its_plan_then_how_it_ended_and_why(status: Status, words: 
     assert rest[-2:] == [f"host: {words}", "  a"]
 
 
-def test_a_plan_that_nobody_agreed_to_is_not_shown() -> None:
-    lines = outcome_lines(Outcome(node="host", status=Status.OTHER_PLAN, plan=GONE, observed=STOOD))
+def test_a_plan_that_nobody_agreed_to_is_not_shown_and_what_was_reserved_all_the_same_is_named() -> None:
+    refused = Outcome(node="host", status=Status.OTHER_PLAN, plan=GONE, observed=STOOD)
 
-    assert [*lines] == ["host: refused: nothing was written"]
+    assert [*outcome_lines(refused)] == ["host: refused: nothing was written"]
+    assert [*outcome_lines(replace(refused, reserving=GONE))] == ["host: refused: only reservations were written"]
 
 
 @pytest.mark.parametrize(
