@@ -54,7 +54,10 @@ def parse_mdev_rules(records: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[
     """
     rules: list[MdevRule] = []
     for type_, options in records:
-        rule = _parse_mdev_rule(type_, options)
+        try:
+            rule = _parse_mdev_rule(type_, options)
+        except ValueError as error:
+            raise ValueError(f"has [mdev_{type_}] in which {error}") from error
         for other in rules:
             if both := rule.addresses & other.addresses:
                 raise ValueError(f"names {min(both)} in both [mdev_{other.type}] and [mdev_{type_}] device_addresses")
@@ -118,27 +121,16 @@ def parse_page(record: Mapping[str, str]) -> ReservedPages:
 def _parse_mdev_rule(type_: str, options: Mapping[str, Any]) -> MdevRule:
     resource_class = options["mdev_class"]
     if resource_class != "VGPU" and not (is_custom(resource_class) and is_name(resource_class)):
-        raise ValueError(
-            f"has [mdev_{type_}] mdev_class {resource_class}, which is neither VGPU nor CUSTOM_ followed by A-Z, 0-9 "
-            f"or _"
-        )
-    try:
-        check_length(resource_class)
-    except ValueError as error:
-        raise ValueError(f"has [mdev_{type_}] mdev_class, which {error}") from error
+        raise ValueError(f"mdev_class is {resource_class}, neither VGPU nor CUSTOM_ followed by A-Z, 0-9 or _")
     return MdevRule(
         type=type_,
-        addresses=frozenset(_parse_parent(text, type_) for text in options["device_addresses"]),
+        addresses=frozenset(map(_parse_parent, options["device_addresses"])),
         max_instances=options["max_instances"] or None,
-        resource_class=resource_class,
+        resource_class=check_length(resource_class),
     )
 
 
-def _parse_parent(text: str, type_: str) -> str:
+def _parse_parent(text: str) -> str:
     """Return a PCI address in the kernel's form, or libvirt's name of a parent that is not on PCI."""
-    if ":" not in text and text.replace("_", "").replace("-", "").isalnum():
-        return text
-    try:
-        return str(parse_pci_address(text))
-    except ValueError as error:
-        raise ValueError(f"has [mdev_{type_}] device_addresses in which {error}") from error
+    off_pci = ":" not in text and text.replace("_", "").replace("-", "").isalnum()
+    return text if off_pci else str(parse_pci_address(text))
