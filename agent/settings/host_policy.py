@@ -159,16 +159,14 @@ def _devices(values: Values) -> DevicePolicy:
 
 def _mdevs(values: Values) -> tuple[MdevRule, ...]:
     """Return the rules of the enabled types, in their order."""
-    names = list(dict.fromkeys(values.value("devices", "enabled_mdev_types") or ()))
-    register_mdevs(values.conf, names)
-    records = [
-        (name, {option.name: values.value(f"mdev_{name}", option.name) for option in MDEV_OPTIONS}) for name in names
-    ]
-    try:
-        return parse_mdev_rules(records)
-    except ValueError as error:
-        values.problem("devices", "enabled_mdev_types", str(error))
-        return ()
+
+    def parse(types: list[str]) -> tuple[MdevRule, ...]:
+        names = tuple(dict.fromkeys(types))
+        register_mdevs(values.conf, names)
+        said = {name: {one.name: values.value(f"mdev_{name}", one.name) for one in MDEV_OPTIONS} for name in names}
+        return parse_mdev_rules(said.items())
+
+    return values.parsed("devices", "enabled_mdev_types", parse) or ()
 
 
 def _trait_names(names: list[str]) -> list[str]:
