@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import yaml
@@ -26,10 +25,10 @@ from agent.command import (
 from agent.command.check import doubtful_names
 from agent.command.exits import Exit
 from agent.command.picture.page import write_picture
-from agent.command.result import Act, Report, choice_of, settings_of
+from agent.command.result import Act, Report, configured_layout, settings_of
 from agent.command.saved_cases import replaying, saving
 from agent.command.verbs import Verb
-from agent.connect.choice import HypervisorNeeded, lists_nodes, settings_for
+from agent.connect.choice import HypervisorNeeded, lists_nodes
 from agent.connect.senders import Trace
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.sync.case import check_folder
@@ -162,7 +161,10 @@ def _about(options: argparse.Namespace) -> dict[str, object]:
     configured (None: bare metal, or the configuration cannot be read), ``request_id`` that of all requests of the run.
     """
     trace: Trace = getattr(options, "trace", None) or Trace()
-    layout, target = _layouts(options)
+    layout = target = None
+    with suppress(ConfigError):
+        if not lists_nodes(settings_of(options)):
+            layout, target = configured_layout(options), settings_of(options).policy.layout
     return {
         "verb": options.verb,
         "version": VERSION,
@@ -173,16 +175,3 @@ def _about(options: argparse.Namespace) -> dict[str, object]:
         "target": target,
         "request_id": trace.request_id,
     }
-
-
-def _layouts(options: argparse.Namespace) -> tuple[str | None, str | None]:
-    """Return the configured layout and that of the run; None for bare metal, and for a configuration that is wrong."""
-    try:
-        settings = settings_of(options)
-        if lists_nodes(settings):
-            return None, None
-        target = settings.policy.layout
-        choice = choice_of(options)
-        return (settings_for(replace(choice, layout=None)).policy.layout if choice.layout else target), target
-    except ConfigError:
-        return None, None

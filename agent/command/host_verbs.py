@@ -14,6 +14,7 @@ from agent.command.result import (
     ENDINGS,
     Report,
     choice_of,
+    configured_layout,
     open_host,
     placement_of,
     settings_of,
@@ -24,7 +25,7 @@ from agent.command.shown_plans import encode_forecast, encode_outcome, encode_re
 from agent.command.shown_trees import standing_lines, tree_lines
 from agent.command.wording import columns
 from agent.connect.adapters import ApiLook, look_for_placement
-from agent.connect.choice import open_driver, read_host, settings_for
+from agent.connect.choice import open_driver, read_host
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
@@ -180,8 +181,7 @@ def _next_step(approval: str | None, digest: str, *, against: bool) -> str:
 
 def _to_configure(options: argparse.Namespace, when: str) -> list[str]:
     """Return that the layout of --to has to be configured, and when and why; empty: there is no need to."""
-    configured = settings_for(replace(choice_of(options), layout=None)).policy.layout
-    if options.to in (None, configured):
+    if options.to in (None, configured_layout(options)):
         return []
     return [f"set [compute] layout = {options.to} in the configuration {when}"]
 

@@ -106,6 +106,12 @@ def settings_of(options: argparse.Namespace) -> Settings:
     return settings
 
 
+def configured_layout(options: argparse.Namespace) -> str:
+    """Return the layout of the configuration, which --to does not change; errors as ``settings_for``."""
+    choice = choice_of(options)
+    return (settings_for(replace(choice, layout=None)) if choice.layout else settings_of(options)).policy.layout
+
+
 def placement_of(options: argparse.Namespace, *, writes: bool = False) -> tuple[PlacementClient, str]:
     """Return the client of a run and the name of its placement, opened at the first call; errors as ``open_client``."""
     if getattr(options, "opened", None) is None:
