@@ -198,7 +198,7 @@ def missing_of(sides: Sides) -> Iterator[tuple[Slot, int]]:
             yield (name, each), seen.provider.inventories[each].total
 
 
-def _has_unknown(seen: ObservedProvider, ours: Collection[str], besides: Collection[str], memory: NodeState) -> bool:
+def _has_unknown(seen: ObservedProvider, ours: frozenset[str], besides: Collection[str], memory: NodeState) -> bool:
     """Return whether a root has a class of devices that may be ours, as the memory is lost or of a moment before it."""
     left = memory.observed.root if memory.observed else None
     known = left.provider.inventories.keys() if left else frozenset[str]()
