@@ -27,14 +27,15 @@ from drivers.libvirt.holdings import holdings
 from drivers.libvirt.host_inventories import (
     MARK,
     Entry,
+    cpu_stock,
     cpus_off,
     device_provider,
     disk_stock,
     kept_text,
     one_class,
     reserved_cells_text,
+    shape_cells,
 )
-from drivers.libvirt.numa import cpu_stock, shape_cells
 from drivers.libvirt.traits import emitted_traits, root_traits
 from drivers.policy import OF_CELLS, Policy
 from drivers.pools import SHARER
