@@ -92,12 +92,11 @@ def relabel(
     return [*found, *(replace(one, to_class=other) for one in taken), *rest]
 
 
-def amounts(parcels: Iterable[Parcel]) -> dict[tuple[str, str, str], int]:
+def amounts(parcels: Iterable[Parcel]) -> Counter[tuple[str, str, str]]:
     """Return what each consumer has after the moves, by (consumer, provider, class)."""
-    found: dict[tuple[str, str, str], int] = {}
-    for parcel in parcels:
-        key = parcel.consumer, parcel.to_provider, parcel.to_class
-        found[key] = found.get(key, 0) + parcel.amount
+    found = Counter[tuple[str, str, str]]()
+    for one in parcels:
+        found[one.consumer, one.to_provider, one.to_class] += one.amount
     return found
 
 
@@ -285,11 +284,10 @@ def assemble(parcels: Iterable[Parcel]) -> tuple[Move, ...]:
             routes.setdefault((parcel.consumer, parcel.provider, parcel.to_provider), []).append(parcel)
     moves = []
     for (consumer, source, target), several in sorted(routes.items()):
-        moved: dict[str, int] = {}
-        arriving: dict[str, int] = {}
+        moved, arriving = Counter[str](), Counter[str]()
         for parcel in several:
-            moved[parcel.resource_class] = moved.get(parcel.resource_class, 0) + parcel.amount
-            arriving[parcel.to_class] = arriving.get(parcel.to_class, 0) + parcel.amount
+            moved[parcel.resource_class] += parcel.amount
+            arriving[parcel.to_class] += parcel.amount
         moves.append(
             Move(
                 consumer=consumer,

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from agent.bare_metal.compare import look_at_nodes
-from agent.bare_metal.context import BareMetalNodes, Look
-from agent.bare_metal.write import Execute, Writing, learn_names, settle_all
-from agent.state.node_records import NodesMemory, write_nodes
+from agent.bare_metal.context import BareMetalNodes
+from agent.bare_metal.write import Writing, learn_names, settle_all
+from agent.state.node_records import write_nodes
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
 from reportclient.forecast import forecast
@@ -36,49 +36,32 @@ class NodesOutcome:
         return cls(changed, unchanged + len(everybody) - len(changed))
 
 
-def foresee_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes()) -> NodesOutcome:
-    """
-    Return what a pass would do; writes nothing anywhere.
-
-    Raises:
-        as ``look_at_nodes``.
-    """
-    look, _, outcomes = _take(bare_metal, wishes, forecast)
-    return NodesOutcome.of(outcomes, look.unchanged)
-
-
-def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes()) -> NodesOutcome:
+def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), *, dry: bool = False) -> NodesOutcome:
     """
     Carry out one pass, and remember what it did, also when placement stops answering in between.
 
     Of the wishes two count: ``force`` lets many nodes go at once, and removes classes that may be another's;
-    ``take_over`` writes also where another agent removed our mark.
+    ``take_over`` writes also where another agent removed our mark. With ``dry`` nothing is written anywhere.
 
     Raises:
         as ``look_at_nodes``, and then nothing was written. StateError: what was done cannot be remembered.
     """
-    look, after, outcomes = _take(bare_metal, wishes, bare_metal.client.execute)
-    other_placement = look.memory.elsewhere and any(one.status is Status.REFUSED for one in outcomes)
-    if not other_placement and (look.tasks or after != replace(look.memory, elsewhere=None)):
-        write_nodes(bare_metal.settings.folders.state, after, clock=bare_metal.clock)
-    return NodesOutcome.of(outcomes, look.unchanged)
-
-
-def _take(bare_metal: BareMetalNodes, wishes: Wishes, execute: Execute) -> tuple[Look, NodesMemory, list[Outcome]]:
-    """Look, and settle all nodes; return the look, what to remember after the pass, and how the nodes ended."""
     look = look_at_nodes(bare_metal, force=wishes.force)
     vocabulary = learn_names(bare_metal.client, look)
-    writing = Writing(bare_metal, vocabulary, wishes, execute)
-    settled = settle_all(writing, look.tasks)
-    outcomes = [*look.outcomes, *(outcome for outcome, _ in settled)]
+    execute = forecast if dry else bare_metal.client.execute
+    settled = settle_all(Writing(bare_metal, vocabulary, wishes, execute), look.tasks)
+    outcome = NodesOutcome.of((*look.outcomes, *(one for one, _ in settled)), look.unchanged)
     after = replace(
         look.memory,
         lacked=vocabulary.lacked,
-        nodes=look.nodes | {outcome.node: known for outcome, known in settled if known},
+        nodes=look.nodes | {one.node: known for one, known in settled if known},
         left=look.left,
         behind=look.behind,
         elsewhere=None,
     )
-    if look.whole and all(one.status is not Status.UNFINISHED for one in outcomes):
+    if look.whole and not outcome.count(Status.UNFINISHED):
         after = replace(after, whole_s=bare_metal.now_s())
-    return look, after, outcomes
+    other_placement = look.memory.elsewhere and outcome.count(Status.REFUSED)
+    if not dry and not other_placement and (look.tasks or after != replace(look.memory, elsewhere=None)):
+        write_nodes(bare_metal.settings.folders.state, after, clock=bare_metal.clock)
+    return outcome

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 from agent.bare_metal.context import BareMetalNodes
-from agent.bare_metal.node_pass import NodesOutcome, foresee_nodes, run_nodes
+from agent.bare_metal.node_pass import NodesOutcome, run_nodes
 from agent.command.check import Check, check_files, report_checks
 from agent.command.exits import Exit
 from agent.command.host_verbs import show_usages
@@ -90,7 +90,7 @@ def _show_sums(bare_metal: BareMetalNodes) -> Report:
 def plan_nodes(options: argparse.Namespace) -> Report:
     """Return what a pass would change."""
     bare_metal = _open(options)
-    outcome = foresee_nodes(bare_metal, wishes_of(options))
+    outcome = run_nodes(bare_metal, wishes_of(options), dry=True)
     changes = any(one.plan.operations for one in outcome.outcomes)
     return _report(outcome, bare_metal.ironic.name, Exit.DIFFERENCES if changes else Exit.DONE, dry=True)
 

@@ -9,6 +9,7 @@ without such a place makes the whole plan ``Unplaceable``. An allocation of a de
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import asdict
 
 from drivers.moves.classes import Classes
 from drivers.moves.places import Places, room_after
@@ -51,14 +52,7 @@ def plan_moves(
     places = Places(question, problems)
     by_consumer: dict[str, list[Parcel]] = {}
     for one in sorted(_own(observed, ours)):
-        parcel = Parcel(
-            consumer=one.consumer,
-            provider=one.provider,
-            resource_class=one.resource_class,
-            amount=one.amount,
-            to_class=one.resource_class,
-        )
-        by_consumer.setdefault(one.consumer, []).append(parcel)
+        by_consumer.setdefault(one.consumer, []).append(Parcel(**asdict(one), to_class=one.resource_class))
     if any(name in CPUS for _, name in question.before):  # a host that is reported for the first time begins with all
         classes.check_unallocated(by_consumer)
     decided: list[Parcel] = []

@@ -116,12 +116,10 @@ class Classes:
         here, name = parcel.provider, parcel.resource_class
         if name in NO_DEVICES or self._question.candidates(name) or not self._question.parents.get(here):
             return parcel
-        total = self._question.before.get((here, name))
-        gone = [slot for slot, stood in self._question.before.items() if slot[0] == here and stood == total]
-        gone = [slot for slot in gone if slot not in self._question.stock]
-        new = [slot for slot, stock in self._question.stock.items() if slot[0] == here and stock.total == total]
-        new = [slot for slot in new if slot not in self._question.before and slot[1] not in NO_DEVICES]
-        return replace(parcel, to_class=new[0][1]) if len(gone) == len(new) == 1 else parcel
+        before, now = self._question.totals(here)
+        gone = [each for each in before.keys() - now if before[each] == before.get(name)]
+        new = [each for each in now.keys() - before.keys() - NO_DEVICES if now[each] == before.get(name)]
+        return replace(parcel, to_class=new[0]) if len(gone) == len(new) == 1 else parcel
 
 
 def _by_class(parcels: Iterable[Parcel]) -> Counter[str]:

@@ -168,6 +168,11 @@ class Question(Change):
         units = self.word(guest, "PCPU").units
         return {one: units[one] for one in sorted(units) if guest in self._pinned_anew or self.grows(one, "PCPU")}
 
+    def totals(self, provider: str) -> tuple[dict[str, int], dict[str, int]]:
+        """Return the totals of a provider by class, before and now."""
+        before = {name: total for (one, name), total in self.before.items() if one == provider}
+        return before, {name: stock.total for (one, name), stock in self.stock.items() if one == provider}
+
     def candidates(self, name: str) -> list[str]:
         """Return the providers that offer a class."""
         return [provider for provider, each in self.stock if each == name]

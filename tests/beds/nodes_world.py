@@ -11,7 +11,7 @@ from uuid import UUID
 import os_resource_classes
 
 from agent.bare_metal.context import BareMetalNodes
-from agent.bare_metal.node_pass import NodesOutcome, foresee_nodes, run_nodes
+from agent.bare_metal.node_pass import NodesOutcome, run_nodes
 from agent.settings.read import load_settings
 from agent.state.clock import StoppedClock
 from agent.sync.decide.view import Wishes
@@ -84,7 +84,7 @@ class World:
         return run_nodes(self.bare_metal, wishes)
 
     def plan(self) -> NodesOutcome:
-        return foresee_nodes(self.bare_metal)
+        return run_nodes(self.bare_metal, dry=True)
 
     def restore(self, backup: MemoryPlacement, where: str = "placement") -> MemoryPlacement:
         """Replace placement by a backup of it, or by another one; returns the one before."""
