@@ -17,6 +17,7 @@ from beds.memory import MemoryAnswer, MemoryPlacement
 from beds.nodes_world import CLASS, DASH, DOT, shards, uuid_of, world
 from beds.watched import Watched
 from configured import changed
+from drivers.errors import DiscoveryError
 from reportclient.client import PlacementClient
 from reportclient.plan import Delete, Plan
 from reportclient.transport import Transport
@@ -242,6 +243,29 @@ def test_a_node_that_is_gone_is_reserved_before_it_is_deleted() -> None:
         assert one.stock(1) == {"CUSTOM_GOLD": 1}
         assert one.sync().count(Status.DELETED) == 1
         assert one.stock(1) == {}
+
+
+def test_an_ironic_that_does_not_say_whether_it_has_a_node_is_asked_again_in_the_next_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with world() as one:
+        one.nodes.classes = dict.fromkeys(range(1, 9), "gold")
+        one.sync()
+        one.nodes.classes = dict.fromkeys(range(3, 9), "gold")
+        with monkeypatch.context() as patch:
+            asked: list[str] = []
+
+            def fail(uuid: str) -> bool:
+                asked.append(uuid)
+                raise DiscoveryError("it is busy")
+
+            patch.setattr(one.nodes, "is_there", fail)
+            (told,) = one.sync().outcomes
+
+        assert (told.node, told.status, len(asked)) == ("2 nodes", Status.FAILED, 1)
+        assert told.notes[0].endswith("it is busy")
+        assert one.stock(1) == {"CUSTOM_GOLD": 0}
+        assert one.sync().count(Status.GOING) == 2
 
 
 def test_nothing_is_written_when_more_nodes_are_gone_than_may_go_at_once() -> None:
