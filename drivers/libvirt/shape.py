@@ -219,18 +219,14 @@ def _notes(facts: HostFacts, policy: Policy) -> tuple[str, ...]:
     if not cells or policy.reserved_cells is not None or policy.file_backed_mib:
         return ()
     mib = cells_mib(facts, cells)
-    which = (
-        f"{mib} MiB of memory are in NUMA cells without CPUs ({format_cpu_set(cells)}). They may belong to a GPU, or "
-        f"to a socket whose CPUs are all off"
+    effect, values = (
+        ("is reserved", "none if guests may have it, else without_cpus")
+        if policy.layout in OF_CELLS
+        else ("counts as MEMORY_MB, as nova counts it", "without_cpus to reserve it, or none if guests may have it")
     )
-    if policy.layout in OF_CELLS:
-        return (
-            f"{which}: this memory is reserved. Set [agent] reserved_cells = none if guests may have it, else "
-            f"without_cpus",
-        )
     return (
-        f"{which}: this memory counts as MEMORY_MB, as nova counts it. Set [agent] reserved_cells = without_cpus to "
-        f"reserve it, or none if guests may have it",
+        f"{mib} MiB of memory are in NUMA cells without CPUs ({format_cpu_set(cells)}). They may belong to a GPU, or "
+        f"to a socket whose CPUs are all off: this memory {effect}. Set [agent] reserved_cells = {values}",
     )
 
 
