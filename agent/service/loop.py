@@ -100,6 +100,7 @@ class Daemon:
             if time.monotonic() >= self._pace.due:
                 if self._pace.tick():
                     self._pass((), regular=True)
+                    self._pace.rest()
             elif self._pace.is_due(events):
                 self._pass(events)
 

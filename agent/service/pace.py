@@ -87,7 +87,7 @@ class Pace:
 
         The second pass follows the first after half to one and a half periods, at this host's own moment; the others
         follow one period apart. After a pass that came late, as one that was held back after failures, at least half a
-        period is left for the host to become what it was.
+        period is left for the host to become what it was. Call ``rest`` after the pass.
         """
         now, period_s = time.monotonic(), self._settings.service.interval_s
         if self._schedule is None:
@@ -100,6 +100,10 @@ class Pace:
         idle_s = self._schedule.run_periodic_tasks(None, raise_on_error=True)
         self.due = max(now + idle_s, self._took_at + period_s / 2)
         return self._takes
+
+    def rest(self) -> None:
+        """Leave half a period after a regular pass that took long: a slow server is not asked without a pause."""
+        self.due = max(self.due, time.monotonic() + self._settings.service.interval_s / 2)
 
     def _new_schedule(self) -> periodic_task.PeriodicTasks:
         """

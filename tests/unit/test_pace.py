@@ -14,7 +14,7 @@ from reportclient.errors import Unavailable
 def pace(tmp_path: Path) -> Pace:
     config = tmp_path / "agent.conf"
     config.write_text("[agent]\ninterval = 60\n", encoding="utf-8")
-    return Pace(load_settings([config], service=True), lambda: None)
+    return Pace(load_settings([config], service=True))
 
 
 def waits(pace: Pace, error: Exception, times: int) -> list[float]:

@@ -119,6 +119,20 @@ def test_a_pass_that_was_held_back_is_not_followed_by_another_at_once(settings: 
     assert all(later - earlier >= 30 for earlier, later in itertools.pairwise(taken))
 
 
+@pytest.mark.parametrize("took_s", [2.0, 59.0, 100.0, 400.0])
+def test_a_pass_longer_than_its_period_is_not_followed_by_another_without_a_pause(
+    settings: Settings, clock: Clock, took_s: float
+) -> None:
+    """Thousands of nodes, or a slow placement: the next pass would ask it again at the moment of the last answer."""
+    one = rhythm(settings, 1)
+    for _ in range(9):
+        clock.now = max(clock.now, one.due)
+        if one.tick():
+            clock.now += took_s
+            one.rest()
+            assert one.due - clock.now >= 30
+
+
 def test_hosts_that_start_at_once_do_not_read_everything_all_at_once(settings: Settings, clock: Clock) -> None:
     began = clock.now
     minutes: Counter[int] = Counter()
