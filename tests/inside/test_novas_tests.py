@@ -9,7 +9,7 @@ ask our shape and our moves about the same host. ``DIFFERENT`` lists the tests t
 
 import unittest
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -72,7 +72,6 @@ class StandIn(LibvirtDriver):
     """Our driver, whose survey is made of the answers of nova's mocked methods."""
 
     def __init__(self, nova: Any) -> None:
-        super().__init__(cast(Any, None), GuestPolicy(), cast(Any, None))
         self._nova = nova
         self._known: dict[str, dict[str, str]] = {}
 
@@ -106,7 +105,7 @@ class StandIn(LibvirtDriver):
             )
         )
 
-    def policy(self) -> Policy:
+    def policy_of_nova(self) -> Policy:
         nova, compute = self._nova, CONF.compute
         vcpus, pcpus = len(nova._get_vcpu_available()), len(nova._get_pcpu_available())
         shared, dedicated = frozenset(range(vcpus)), frozenset(range(vcpus, vcpus + pcpus))
@@ -190,7 +189,7 @@ class Shaped(Host):
     """A host whose policy follows the flags of a test, and which is surveyed at each call."""
 
     def update(self, tree: Any, node: str, allocations: Any) -> None:
-        self._policy = self._driver.policy()  # type: ignore[attr-defined]
+        self._policy = self._driver.policy_of_nova()  # type: ignore[attr-defined]
         self.outdate()
         super().update(tree, node, allocations)
 
