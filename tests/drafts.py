@@ -8,7 +8,7 @@ from typing import Any
 import fakes
 from agent.settings.read import ChangeSettings
 from agent.state.memory import NodeState
-from agent.sync.decide.feature import Draft, Memories, Way
+from agent.sync.decide.feature import Draft, Way
 from agent.sync.decide.features.nova_root import NovaRoot
 from agent.sync.decide.features.renamed_class import RenamedClass
 from agent.sync.decide.features.second_writer import SecondWriter
@@ -33,7 +33,6 @@ PARTS = {
     "present": "shaped",
     "strays": "wanted",
     "ours": "wanted",
-    "lasting": "keep",
     "beside": "view",
     "changes": "view",
     "terms": "view",
@@ -85,7 +84,8 @@ def draft(
         way=Way(tree=desired, plan=Plan(), allocations=(), held=(), unplaceable=""),
         stands_in="devices",
         held=(),
-        keep=Memories(refused=SEEN, meanwhile=SEEN, lasting=SEEN),
+        meanwhile=SEEN,
+        lasting=SEEN,
         features=(SecondWriter(contest=contest), NovaRoot(signs=nova, looked=True), RenamedClass()),
     )
     for name, value in changes.items():

@@ -56,7 +56,7 @@ def retire_node(node: ComputeNode, *, dry: bool = False) -> Outcome:
         draft = foresee(node, Wishes())
         held = _held(node, draft)
         refused = node.against_writing(draft) or against_retirement(draft, held)
-        given = _given(node, draft.observed, draft.keep.meanwhile, held)  # a lost memory does not know what files add
+        given = _given(node, draft.observed, draft.meanwhile, held)  # a lost memory does not know what files add
         return _leave(node, draft, plan_retirement(_leaving(draft)), given, refused, dry=dry)
 
     return _until_done(node, attempt, dry=dry)

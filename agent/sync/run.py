@@ -235,15 +235,15 @@ def _after_refusal(draft: Draft, verdict: Verdict) -> NodeState:
     whichever placement it is about: it may come back.
     """
     if lost_root(draft):
-        before = draft.memory.elsewhere or replace(draft.keep.refused, observed=draft.memory.observed)
+        before = draft.memory.elsewhere or replace(draft.view.memory, observed=draft.memory.observed)
         return replace(before, smaller=verdict.memory.smaller, smaller_seen=verdict.memory.smaller_seen)
-    left, stands = verdict.memory.observed, draft.keep.refused
-    kept = left if verdict.refused is Status.AUDIT_ONLY and draft.memory.wrote else stands.observed
+    left, view = verdict.memory.observed, draft.view
+    kept = left if verdict.refused is Status.AUDIT_ONLY and draft.memory.wrote else view.observed
     return replace(
         verdict.memory,
         observed=kept if left else None,
-        configured=stands.configured if left else {},
-        reported=stands.reported if left else {},
+        configured=view.memory.configured if left else {},
+        reported=view.memory.reported if left else {},
     )
 
 
@@ -254,13 +254,13 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
     wrote = memory.wrote or draft.view.wishes.take_over or (bool(plan.operations) and not draft.view.beside)
     memory = replace(memory, wrote=wrote)
     if plan.operations:
-        state.begin(replace(memory, configured=draft.keep.meanwhile.configured, reported=draft.keep.meanwhile.reported))
+        state.begin(replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported))
         with _converting(node, draft) if _is_conversion(draft) else nullcontext():
             written = _read_back(node, draft, node.client.execute(plan, observed))
             observed = _with_marked(written, forecast(plan, draft.observed))
     end = PassEnd(draft=draft, refused=None, done=True)
     conditions = conditions_on(draft)
-    after = remember(replace(draft.keep.lasting, observed=observed, wrote=wrote), end)
+    after = remember(replace(draft.lasting, observed=observed, wrote=wrote), end)
     after = after.with_bodies(with_conditions(conditions))
     if after != state.read(node.where):
         state.write(after)

@@ -195,7 +195,7 @@ def test_a_child_that_a_pass_left_empty_before_it_was_cut_off_is_not_novas(begin
     assert own(one) == {NIC: {"CUSTOM_PCI_8086_1515": 4}}
 
 
-def test_a_child_with_both_marks_is_left_to_nova_and_named(begin: Begin) -> None:
+def test_a_child_with_both_marks_is_left_to_nova(begin: Begin) -> None:
     one = begin()
     one.sync()
     one.put_trait(GPU, MARKER)
@@ -204,7 +204,6 @@ def test_a_child_with_both_marks_is_left_to_nova_and_named(begin: Begin) -> None
     done = one.sync(FORCE)
 
     assert (done.status, of_nova(one)) == (Status.UNCHANGED, before)
-    assert "it is left to nova, and hand-over removes the mark" in done.notes[0]
 
 
 def test_a_class_that_novas_root_has_is_not_put_below_it(begin: Begin) -> None:

@@ -10,7 +10,7 @@ from agent.state.memory import NodeState
 from agent.sync.decide.additions import Addition
 from agent.sync.decide.beside import against_root
 from agent.sync.decide.checks import PATIENCE, conditions_on, judge
-from agent.sync.decide.feature import Draft, Feature, Memories, Reservation
+from agent.sync.decide.feature import Draft, Feature, Reservation
 from agent.sync.decide.features.second_writer import FORGIVEN, Strikes, strikes_of
 from agent.sync.decide.laws import Breach, sentences
 from agent.sync.decide.undoing import DONE, Conversion
@@ -344,15 +344,12 @@ def test_names_of_another_service_are_kept_and_said_as_far_as_the_memory_lacks_t
 
 
 class Reserving(Feature):
-    """A feature that reserves a CPU, and that withdraws a class."""
+    """A feature that reserves a CPU."""
 
     def reserve(self, tree: ProviderTree) -> tuple[Reservation, ...]:
         return (
             Reservation(provider="host", resource_class="VCPU", least=1, spares_use=False, kind="ill", why="a core"),
         )
-
-    def withdrawn(self, draft: Draft) -> dict[str, frozenset[str]]:
-        return {"host": frozenset({"CUSTOM_COUNTED_ELSEWHERE"})}
 
 
 def test_a_pass_says_all_that_a_person_should_know_with_the_provider() -> None:
@@ -384,8 +381,8 @@ def test_a_pass_says_all_that_a_person_should_know_with_the_provider() -> None:
     assert "novas" not in {one.kind for one in conditions_on(replace(found, view=replace(found.view, beside=True)))}
 
 
-def test_what_a_person_or_a_feature_withdrew_is_no_loss() -> None:
-    names = {"CUSTOM_FILE", "CUSTOM_STILL_IN_A_FILE", "CUSTOM_OPTION", "CUSTOM_COUNTED_ELSEWHERE"}
+def test_what_a_person_withdrew_is_no_loss() -> None:
+    names = {"CUSTOM_FILE", "CUSTOM_STILL_IN_A_FILE", "CUSTOM_OPTION"}
     root = replace(ROOT, inventories={"VCPU": Inventory(total=8), **{name: Inventory(total=2) for name in names}})
     memory = replace(SEEN, configured={"host": Names(frozenset({"CUSTOM_FILE", "CUSTOM_STILL_IN_A_FILE"}))})
     card = Provider(name="host_card", parent="host", inventories={"CUSTOM_CARD": Inventory(total=2)})
@@ -395,7 +392,6 @@ def test_what_a_person_or_a_feature_withdrew_is_no_loss() -> None:
         memory=memory,
         lasting=replace(SEEN, configured={"host": Names(frozenset({"CUSTOM_STILL_IN_A_FILE"}))}),
         present=frozenset({"host_card"}),
-        features=(Reserving(),),
     )
     backing = replace(found.shaped.holdings.backing, withdrawn=frozenset({"CUSTOM_OPTION"}))
     holdings = replace(found.shaped.holdings, backing=backing)
@@ -414,7 +410,7 @@ def test_a_reservation_by_hand_is_lost_only_where_it_counts_devices_of_ours() ->
     found = draft(
         observed=stands(root),
         desired=ProviderTree((ROOT, card)),
-        keep=Memories(refused=SEEN, meanwhile=of_files, lasting=SEEN),
+        meanwhile=of_files,
         ours=replace(OURS, configured={"host": Names(frozenset({"CUSTOM_FILE", "CUSTOM_OURS"}))}),
     )
 
@@ -594,4 +590,4 @@ def test_a_refusal_says_why() -> None:
     assert judge(novas).refused is None
     card = Provider(name="host_card", parent="host", inventories=ROOT.inventories)
     twice = judge(replace(novas, way=replace(novas.way, tree=ProviderTree((ROOT, card))))).notes[0]
-    assert twice.startswith("nova's root host has VCPU, and this agent is to report VCPU below it")
+    assert twice.startswith("host has VCPU, and nova reports that. The plan adds VCPU to child providers too")

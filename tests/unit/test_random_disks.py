@@ -153,6 +153,7 @@ def told(view: View) -> str:
         }
         return " ".join(f"{name} {sorted(value) if value is not True else ''}" for name, value in sorted(asked.items()))
     _, shaped = found.shape(view, None, replace(base.shaped, tree=WANTED))  # type: ignore[arg-type]
+    gone = shaped.holdings.backing.withdrawn
     outside, end = found.outside(), replace(base, shaped=replace(base.shaped, memory=view.memory))
     parts = (
         getattr(after.survey.facts.disk, "because", "") or f"shared by {after.policy.disk.shared or 'none'}",
@@ -170,7 +171,7 @@ def told(view: View) -> str:
         *(one.text for one in found.conditions(end)),
         *(f"{name} {found.remember(PassEnd(draft=end, refused=why))}" for name, why in NOT_DONE.items()),
         f"{found.remember(PassEnd(draft=end, refused=None, done=True))}",
-        f"withdrawn {found.withdrawn(replace(end, way=replace(end.way, tree=shaped.tree)))}",
+        f"withdrawn {dict.fromkeys(('host',) if gone else (), gone)}",
     )
     return "; ".join(filter(None, parts))
 

@@ -227,7 +227,7 @@ def outcome(look: Look) -> str:
         verdict = judge(found)
     except USER_ERRORS as error:
         return f"{type(error).__name__} {error}"
-    stands, done = found.view.observed, remember(found.keep.lasting, PassEnd(draft=found, refused=None, done=True))
+    stands, done = found.view.observed, remember(found.lasting, PassEnd(draft=found, refused=None, done=True))
     said = [*found.held, *(one for feature in found.features for one in feature.conditions(found))]
     return "; ".join(
         (

@@ -72,7 +72,7 @@ def own_side(view: View, shaper: Shaper) -> Side:
         ),
         shaper=_BesideNova(shaper, frozenset(taken)),
         novas=uuids,
-        notes=(*_blocked(tree, holdings, taken), *_marked_too(novas)),
+        notes=tuple(_blocked(tree, holdings, taken)),
     )
 
 
@@ -85,20 +85,6 @@ def against_root(node: str, observed: ObservedTree) -> tuple[str, ...]:
         f"[agent] role = beside: {node} carries this agent's mark, so this agent reported it, or its driver inside "
         f"nova-compute, and not nova's own: stop nova-compute and give the host to nova with hand-over, or set "
         f"[agent] role = sole, or role = audit where that driver stays",
-    )
-
-
-def twice_on_root(observed: ObservedTree, desired: ProviderTree) -> tuple[str, ...]:
-    """Return why devices would be on offer twice, as nova's root has a class that children are to get; or nothing."""
-    root = observed.root
-    stands = root.provider.inventories.keys() if root else frozenset[str]()
-    both = sorted(stands & frozenset[str]().union(*(one.inventories for one in desired if one.parent)))
-    if not both:
-        return ()
-    return (
-        f"nova's root {desired.root.name} has {', '.join(both)}, and this agent is to report {', '.join(both)} below "
-        f"it: if both stand for the same devices, take them out of nova's provider.yaml or out of this agent's "
-        f"configuration",
     )
 
 
@@ -169,13 +155,3 @@ def _blocked(tree: ProviderTree, holdings: Holdings, taken: dict[str, str]) -> l
                 f"out of nova's configuration, or out of this agent's"
             )
     return sentences
-
-
-def _marked_too(novas: Iterable[ObservedProvider]) -> list[str]:
-    """Return a sentence on each child of nova's that carries our mark, as after a change of the role."""
-    return [
-        f"{seen.name} stands for a device that nova reports, and carries this agent's mark too: it is left to nova, "
-        f"and hand-over removes the mark"
-        for seen in novas
-        if is_marked(seen)
-    ]

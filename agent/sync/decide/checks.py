@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from agent.state.memory import NodeState
-from agent.sync.decide.beside import against_root, twice_on_root
+from agent.sync.decide.beside import against_root
 from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal
 from agent.sync.decide.laws import sentences
 from agent.sync.decide.layout import excused
@@ -187,26 +187,29 @@ def conditions_on(draft: Draft) -> tuple[Condition, ...]:
 
 
 def _twice(draft: Draft) -> tuple[str, ...]:
-    """Return why devices would be on offer twice: the root has classes of unknown origin that children are to get."""
-    if draft.view.beside:
-        return twice_on_root(draft.observed, draft.desired)
-    root = draft.observed.root
+    """Return why devices would be on offer twice: the root has classes not of ours that children are to get."""
+    root, beside = draft.observed.root, draft.view.beside
     if root is None:
         return ()
-    carried = root.provider.inventories.keys() - draft.wanted.ours.classes(root)  # what is wanted on the root is ours
-    both = sorted(name for name in carried if any(name in provider.inventories for provider in draft.desired))
+    stands = root.provider.inventories.keys()
+    carried = stands if beside else stands - draft.wanted.ours.classes(root)  # what is wanted on the root is ours
+    below = frozenset[str]().union(*(one.inventories for one in draft.desired if one.parent))
+    both = ", ".join(sorted(carried & below))
     if not both:
         return ()
+    origin = "nova reports that" if beside else "this agent does not know whether it reported this itself"
+    cure = f"remove {both} from {root.name} by hand"
+    if beside:
+        cure = "take them out of nova's provider.yaml or out of this agent's configuration"
     return (
-        f"{root.name} has {', '.join(both)}, and this agent does not know whether it reported this itself. The plan "
-        f"adds {', '.join(both)} to child providers too: if both stand for the same devices, remove {', '.join(both)} "
-        f"from {root.name} by hand",
+        f"{root.name} has {both}, and {origin}. The plan adds {both} to child providers too: if both stand for the "
+        f"same devices, {cure}",
     )
 
 
 def _lost_settings(draft: Draft) -> tuple[str, ...]:
     """Return why the plan would lose what an operator set by hand; empty when it loses nothing."""
-    ours, files = draft.wanted.ours, draft.keep.meanwhile.configured
+    ours, files = draft.wanted.ours, draft.meanwhile.configured
     apart = {name: names.classes for name, names in files.items()}
     for seen in draft.said:
         theirs = seen.provider.inventories.keys() - ours.classes(seen)
@@ -289,12 +292,11 @@ def _unexplained(draft: Draft, root: ObservedProvider) -> list[str]:
 def _limits(draft: Draft) -> Limits:
     fraction = draft.view.changes.shrink_fraction
     withdrawn = {
-        provider: names.classes - draft.keep.lasting.configured.get(provider, Names()).classes
+        provider: names.classes - draft.lasting.configured.get(provider, Names()).classes
         for provider, names in draft.memory.configured.items()
     }
     by_option = {draft.desired.root.name: draft.shaped.holdings.backing.withdrawn}
-    elsewhere = [feature.withdrawn(draft) for feature in draft.features]
-    for each in (by_option, *elsewhere, excused(draft.observed, draft.desired, fraction)):
+    for each in (by_option, excused(draft.observed, draft.desired, fraction)):
         for provider, classes in each.items():
             withdrawn[provider] = withdrawn.get(provider, frozenset()) | classes
     return Limits(fraction=fraction, withdrawn=withdrawn, present=draft.shaped.present)

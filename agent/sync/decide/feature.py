@@ -122,10 +122,6 @@ class Feature:
         """Return why the plan is not carried out; None: no objection."""
         return None
 
-    def withdrawn(self, draft: "Draft") -> Mapping[str, frozenset[str]]:
-        """Return classes that may shrink by any amount, by provider: what they counted is counted elsewhere."""
-        return {}
-
     def conditions(self, draft: "Draft") -> Iterable[Condition]:
         """Return what a person should know; what the feature reserves by ``reserve`` is not repeated here."""
         return ()
@@ -164,15 +160,6 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memories:
-    """What to remember of a pass, by how it ends."""
-
-    refused: NodeState  # nothing is written, by the standing names
-    meanwhile: NodeState  # the plan is being carried out: what was ours, and what will be
-    lasting: NodeState  # the plan is carried out
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """Contents of a pass before it writes: what each step of ``plan.py: draft`` found."""
 
@@ -182,7 +169,8 @@ class Draft:
     way: Way
     stands_in: Layout  # the layout of the standing tree
     held: tuple[Condition, ...]  # on each open choice, held provider, and entry of a file without effect
-    keep: Memories
+    meanwhile: NodeState  # to remember while the plan is being carried out: what was ours, and what will be
+    lasting: NodeState  # to remember once it is carried out
     features: tuple[Feature, ...] = ()  # with what each of them found, in the order of ``FEATURES``
     reserving: Plan = field(default_factory=Plan)  # of reserved amounts alone, for a pass whose plan is refused
     novas: frozenset[str] = frozenset()  # beside nova: uuids of the children that are left to nova

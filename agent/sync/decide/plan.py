@@ -4,9 +4,10 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.errors import ConfigError
+from agent.state.memory import NodeState
 from agent.sync.decide.additions import check_names, still_named, without_taken
 from agent.sync.decide.beside import Side, own_side
-from agent.sync.decide.feature import Draft, Feature, Memories, Way
+from agent.sync.decide.feature import Draft, Feature, Way
 from agent.sync.decide.features import FEATURES, Features
 from agent.sync.decide.hardware import Host
 from agent.sync.decide.laws import Breach, Given, breaches
@@ -71,8 +72,8 @@ def _breaches(found: Draft, plan: Plan, view: View, emitted: Names) -> tuple[Bre
     given = Given(
         observed=view.observed,
         emitted=emitted,
-        files=found.keep.meanwhile.configured,
-        reported=found.keep.meanwhile.reported,
+        files=found.meanwhile.configured,
+        reported=found.meanwhile.reported,
         foreign=novas,
         rows=view.readings.allocations,
         consumers=view.readings.consumers,
@@ -97,6 +98,7 @@ def _with_novas(found: Draft, view: View, side: Side) -> Draft:
     left = view.memory.observed
     return replace(
         found,
+        view=replace(found.view, seen=view.seen),
         shaped=replace(
             found.shaped,
             standing=replace(found.shaped.standing, observed=view.observed),
@@ -104,7 +106,6 @@ def _with_novas(found: Draft, view: View, side: Side) -> Draft:
         ),
         novas=side.novas,
         held=(*found.held, *(Condition(kind="beside", text=text) for text in side.notes)),
-        keep=replace(found.keep, refused=replace(found.keep.refused, observed=view.observed)),
     )
 
 
@@ -130,6 +131,7 @@ def _decide(view: View, shaper: Shaper, kinds: Features) -> Draft:
     choices += [Condition(kind="twice", text=text) for text in shaped.holdings.twice]
     without_effect = (Condition(kind="file", text=text) for text in wanted.notes)
     lacked = lacked_traits(standing) | unknown_standard(unseen, known)
+    meanwhile, lasting = _memories(view, shaped, wanted, way, lacked)
     return Draft(
         view=read,
         shaped=shaped,
@@ -137,7 +139,8 @@ def _decide(view: View, shaper: Shaper, kinds: Features) -> Draft:
         way=way,
         stands_in=stands_in,
         held=(*choices, *way.held, *without_effect),
-        keep=_memories(view, shaped, wanted, way, lacked),
+        meanwhile=meanwhile,
+        lasting=lasting,
         features=tuple(one.ask(view, way.plan) for one in features),
         reserving=reserving,
     )
@@ -205,34 +208,34 @@ def _shape(
     return tuple(found), replace(shaped, tree=with_root_traits(shaped.tree, found, standing.observed.root))
 
 
-def _memories(view: View, shaped: Shaped, wanted: Wanted, way: Way, lacked: frozenset[str]) -> Memories:
+def _memories(
+    view: View, shaped: Shaped, wanted: Wanted, way: Way, lacked: frozenset[str]
+) -> tuple[NodeState, NodeState]:
     """
-    Return what to remember, by how the pass ends; ``lacked`` are standard traits that placement does not have.
+    Return what to remember while the plan is carried out, and after that.
 
-    While the plan is carried out that is by both names, as a renaming may be taken back.
+    ``lacked`` are standard traits that placement does not have. The former is by both names, as a renaming may be
+    taken back.
     """
     kept, memory, observed = view.memory, shaped.memory, shaped.standing.observed
     gone = {step.uuid for step in way.plan.operations if isinstance(step, Delete)}
     present = {one.name for one in wanted.tree}
     stay = {seen.name for seen in observed if seen.uuid not in gone and seen.name not in present}
-    return Memories(
-        refused=replace(kept, observed=view.observed),
-        meanwhile=replace(
-            memory,
-            configured=joined(joined(kept.configured, memory.configured), wanted.added),
-            reported=joined(joined(kept.reported, memory.reported), wanted.reported),
-        ),
-        lasting=replace(
-            memory,
-            stood=True,
-            smaller="",
-            smaller_seen=0,
-            configured=joined(still_named(memory.configured, observed, view.additions), wanted.added),
-            reported=joined(_traits_on(stay, shaped.ours.configured), wanted.reported),
-            lacked_traits=lacked,
-            kinds={**memory.kinds, **shaped.holdings.backing.kinds} if view.policy.layout == "flat" else {},
-            dedicated=view.policy.cpus.dedicated or frozenset(),
-        ),
+    meanwhile = replace(
+        memory,
+        configured=joined(joined(kept.configured, memory.configured), wanted.added),
+        reported=joined(joined(kept.reported, memory.reported), wanted.reported),
+    )
+    return meanwhile, replace(
+        memory,
+        stood=True,
+        smaller="",
+        smaller_seen=0,
+        configured=joined(still_named(memory.configured, observed, view.additions), wanted.added),
+        reported=joined(_traits_on(stay, shaped.ours.configured), wanted.reported),
+        lacked_traits=lacked,
+        kinds={**memory.kinds, **shaped.holdings.backing.kinds} if view.policy.layout == "flat" else {},
+        dedicated=view.policy.cpus.dedicated or frozenset(),
     )
 
 

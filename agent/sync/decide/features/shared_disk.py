@@ -52,7 +52,11 @@ class SharedDisk(Feature):
         return found, replace(view, policy=replace(view.policy, disk=disk), survey=replace(view.survey, facts=facts))
 
     def shape(self, view: View, shaper: Shaper, shaped: Shaped) -> "tuple[SharedDisk, Shaped]":
-        """Put the root into the aggregate of an agents' pool, and out of those of storages that it left."""
+        """
+        Put the root into the aggregate of an agents' pool, and out of those of storages that it left.
+
+        On a root that shares DISK_GB may go, by any amount: it is counted elsewhere.
+        """
         root, pool = shaped.tree.root, self.storage if self.storage and is_marked(self.storage) else None
         root = replace(
             root,
@@ -61,7 +65,9 @@ class SharedDisk(Feature):
         )
         tree = ProviderTree((root, *shaped.tree.providers[1:]))
         ours = replace(shaped.ours, aggregates=frozenset(map(aggregate_of, self.gone)))
-        return self, replace(shaped, tree=tree, ours=ours)
+        backing = shaped.holdings.backing
+        backing = replace(backing, withdrawn=backing.withdrawn | {DISK}) if self.marked else backing
+        return self, replace(shaped, tree=tree, ours=ours, holdings=replace(shaped.holdings, backing=backing))
 
     def outside(self) -> Outside:
         here = (self.storage, *self.left)
@@ -72,10 +78,6 @@ class SharedDisk(Feature):
             known=known,
             aggregates=frozenset(map(aggregate_of, known)),
         )
-
-    def withdrawn(self, draft: Draft) -> Mapping[str, frozenset[str]]:
-        root = draft.desired.root
-        return {root.name: frozenset({DISK})} if SHARER in root.traits else {}
 
     def conditions(self, draft: Draft) -> tuple[Condition, ...]:
         return tuple(Condition(kind="shared-disk", text=text) for text in self.sentences)
