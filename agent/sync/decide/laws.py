@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import assert_never
 from uuid import UUID, uuid5
 
@@ -200,8 +201,7 @@ class _Stands:
         return self.provider.inventories
 
 
-_Key = tuple[str, ...]
-_Wrongs = dict[_Key, tuple[int, Breach]]  # how much is wrong, by place
+_Wrong = tuple[tuple[str, ...], int, Breach]  # a place, how much is wrong there, and the breach if that is more than 0
 
 
 class _Walk:
@@ -235,13 +235,10 @@ class _Walk:
                     yield from self.against(one)
                 for rewrite in rewrites:
                     yield from self._against_rewrite(rewrite)
-            case Rename() | Reparent() | SetTraits() | SetAggregates() | SetInventories() | Delete():
-                if step.uuid not in self._stands:
-                    yield Breach("order", f"{step.name} is written ({type(step).__name__}) where it does not stand")
-                else:
-                    yield from self._against_write(step, self._stands[step.uuid])
+            case _ if step.uuid not in self._stands:
+                yield Breach("order", f"{step.name} is written ({type(step).__name__}) where it does not stand")
             case _:
-                assert_never(step)
+                yield from self._against_write(step, self._stands[step.uuid])
 
     def take(self, step: Operation) -> None:
         """Carry out an operation whose providers stand."""
@@ -266,8 +263,6 @@ class _Walk:
                     self._used.update(_rows(rewrite.after))
             case Delete(uuid):
                 del self._stands[uuid]
-            case _:
-                pass
 
     def _change(self, uuid: str, **changes: object) -> None:
         self._stands[uuid].provider = replace(self._stands[uuid].provider, **changes)  # type: ignore[arg-type]
@@ -412,19 +407,16 @@ class _Walk:
 
     # What is wrong at this moment
 
-    def wrongs(self, *, before: bool = False) -> _Wrongs:
+    def wrongs(self, *, before: bool = False) -> dict[tuple[str, ...], tuple[int, Breach]]:
         """Return by how much more is used than there is, or is on offer, by place; ``before`` the plan."""
         ours = [one for one in self._stands.values() if self._is_ours(one)]
-        found = self._overused() | self._one_class_twice(ours)
+        found = [self._overused(), self._one_class_twice(ours)]
         if self._host:
-            found |= self._too_much(ours, self._host)
-            found |= self._claimed_twice(ours, self._host)
-            if not self._fresh:
-                found |= self._pinned(ours, self._host, before)
-        return found
+            found += [self._too_much(ours, self._host), self._claimed_twice(ours, self._host)]
+            found += [] if self._fresh else [self._pinned(ours, self._host, before)]
+        return {place: (number, breach) for place, number, breach in chain(*found)}
 
-    def _overused(self) -> _Wrongs:
-        found: _Wrongs = {}
+    def _overused(self) -> Iterator[_Wrong]:
         for (uuid, name), used in self._used.items():
             stands = self._stands.get(uuid)
             stock = stands.stock.get(name) if stands else None
@@ -432,8 +424,7 @@ class _Walk:
                 continue
             room = 0 if stock is None else stock.capacity if name in NO_DEVICES else stock.total
             text = f"{used} {name} on {stands.name if stands else uuid} are allocated, and there is room for {room}"
-            found["use", uuid, name] = used - room, Breach("capacity", text)
-        return found
+            yield ("use", uuid, name), used - room, Breach("capacity", text)
 
     def _free(self, stands: _Stands) -> dict[str, int]:
         """Return what a provider offers of devices, by class, without what the operator's files add."""
@@ -441,30 +432,25 @@ class _Walk:
         free = {name: one.total - one.reserved for name, one in stands.stock.items() if name not in apart}
         return {name: amount for name, amount in free.items() if amount > 0}
 
-    def _one_class_twice(self, ours: list[_Stands]) -> _Wrongs:
-        """Return the classes of devices that the root and its children offer at once: a total, and its parts."""
+    def _one_class_twice(self, ours: list[_Stands]) -> Iterator[_Wrong]:
+        """Yield the classes of devices that the root and its children offer at once: a total, and its parts."""
         root = self._stands.get(self._root)
-        above, below = self._free(root) if root else {}, Counter[str]()
+        below = Counter[str]()
         for one in ours:
             below.update(self._free(one) if one.parent else {})
-        return {
-            ("class", name): (
-                min(above[name], below[name]),
-                Breach("twice", f"{above[name]} {name} are on offer on the root, and {below[name]} below it"),
-            )
-            for name in above
-        }
+        for name, above in self._free(root).items() if root else ():
+            text = f"{above} {name} are on offer on the root, and {below[name]} below it"
+            yield ("class", name), min(above, below[name]), Breach("twice", text)
 
-    def _too_much(self, ours: list[_Stands], host: Hardware) -> _Wrongs:
-        """Return the hardware of which more is on offer than the host has."""
-        found: _Wrongs = {}
+    def _too_much(self, ours: list[_Stands], host: Hardware) -> Iterator[_Wrong]:
+        """Yield the hardware of which more is on offer than the host has."""
         totals: Counter[str] = Counter()
         for one in ours:
             totals.update({name: stock.total for name, stock in one.stock.items()})
             free, units = sum(self._free(one).values()), host.units(one.name, written=one.written)
             if units is not None:
                 text = f"{one.name} offers {free} units, and its device has {units} that are free for that"
-                found["units", one.uuid] = free - units, Breach("twice", text)
+                yield ("units", one.uuid), free - units, Breach("twice", text)
         for what, number, most in (
             ("CPUs", totals["VCPU"] + totals["PCPU"], len(host.cpus)),
             *([("shared CPUs", totals["VCPU"], len(host.cpus - host.dedicated))] if host.dedicated else ()),
@@ -473,8 +459,7 @@ class _Walk:
             *self._of_cells(ours, host),
         ):
             text = f"{number} {what} are on offer on all providers together, and this host has {most}"
-            found["host", what] = number - most, Breach("twice", text)
-        return found
+            yield ("host", what), number - most, Breach("twice", text)
 
     def _of_cells(self, ours: list[_Stands], host: Hardware) -> Iterator[tuple[str, int, int]]:
         """Yield what is on offer of each cell's CPUs and memory, and how much the cell has."""
@@ -486,35 +471,29 @@ class _Walk:
             yield f"CPUs of cell {cell}", totals[cell, "VCPU"] + totals[cell, "PCPU"], len(host.cells[cell])
             yield f"MiB of memory of cell {cell}", totals[cell, "MEMORY_MB"], host.cell_mib[cell]
 
-    def _claimed_twice(self, ours: list[_Stands], host: Hardware) -> _Wrongs:
-        """Return the PCI functions that are on offer in several forms: whole and in parts, or on two providers."""
+    def _claimed_twice(self, ours: list[_Stands], host: Hardware) -> Iterator[_Wrong]:
+        """Yield the PCI functions that are on offer in several forms: whole and in parts, or on two providers."""
         claims: dict[str, list[str]] = {}
         for one in ours:
             if free := self._free(one):
                 in_total = [] if one.parent else host.in_total(one.name, free.keys())
                 for address in in_total or host.claims(one.name, written=one.written):
                     claims.setdefault(address, []).append(one.name)
-        return {
-            ("function", address): (
-                len(names) - 1,
-                Breach("twice", f"PCI function {address} is on offer {len(names)} times: on {_list(names)}"),
-            )
-            for address, names in claims.items()
-        }
+        for address, names in claims.items():
+            text = f"PCI function {address} is on offer {len(names)} times: on {_list(names)}"
+            yield ("function", address), len(names) - 1, Breach("twice", text)
 
-    def _pinned(self, ours: list[_Stands], host: Hardware, before: bool) -> _Wrongs:
-        """Return where more PCPU are free than dedicated CPUs to which no running guest is pinned."""
+    def _pinned(self, ours: list[_Stands], host: Hardware, before: bool) -> Iterator[_Wrong]:
+        """Yield where more PCPU are free than dedicated CPUs to which no running guest is pinned."""
         known = [one for one in ours if one.made or one.uuid in self._rows]  # of others it is not read
         free = {one.uuid: (one.name, _cell(one), self._free_pcpu(one)) for one in known if "PCPU" in one.stock}
         free[""] = "all providers together", None, sum(number for _, _, number in free.values())
-        found: _Wrongs = {}
         for uuid, (name, cell, number) in free.items():
             idle = host.idle(cell, before=before)
             text = (
                 f"{number} PCPU are free on {name}, and only {idle} dedicated CPUs there have no guest pinned to them"
             )
-            found["pinned", uuid] = number - idle, Breach("pinned", text)
-        return found
+            yield ("pinned", uuid), number - idle, Breach("pinned", text)
 
     def _free_pcpu(self, stands: _Stands) -> int:
         stock = stands.stock["PCPU"]
