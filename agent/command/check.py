@@ -27,8 +27,8 @@ from agent.sync.decide.feature import Draft
 from agent.sync.decide.features.boot import AWAITED
 from agent.sync.decide.features.second_writer import SecondWriter
 from agent.sync.decide.owner import disputed, only_audits, tell_disputed
-from agent.sync.decide.unmatched import resembling
 from agent.sync.decide.view import Wishes
+from agent.sync.decide.wanted import resembling
 from agent.sync.journal import tell_approvals
 from agent.sync.node import ComputeNode
 from agent.sync.provider_yaml import unread_keys

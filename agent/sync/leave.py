@@ -5,7 +5,7 @@ Both are refused while the service runs, as its next pass would undo them. A ref
 anything that a consumer holds, or that this agent did not write.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from types import MappingProxyType
 
@@ -25,7 +25,7 @@ from reportclient.errors import few
 from reportclient.ownership import MARKER, SET, Names, Ownership, is_marked, is_novas, others_marks, set_on
 from reportclient.plan import Delete, Plan, Reshape, SetInventories, SetTraits
 from reportclient.reserve import given_back, is_mark
-from reportclient.tree import ObservedProvider, ObservedTree, same_stock
+from reportclient.tree import ObservedTree, same_stock
 
 _NONE: Mapping[str, Names] = MappingProxyType({})
 _STOPPED = "leave the service stopped, because it reports this host again when it starts"
@@ -101,7 +101,7 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
 def plan_retirement(observed: ObservedTree) -> Plan:
     """Return the plan that removes the whole tree: its stock in one transaction, then children before parents."""
     stocked = tuple(SetInventories(seen.uuid, seen.name, {}) for seen in observed if seen.provider.inventories)
-    deletes = tuple(Delete(seen.uuid, seen.name) for seen in _leaves_first(observed))
+    deletes = tuple(Delete(seen.uuid, seen.name) for seen in reversed(observed.providers))
     return Plan((*((Reshape(stocked),) if stocked else ()), *deletes))
 
 
@@ -118,7 +118,7 @@ def plan_hand_over(
     """
     own = [
         seen
-        for seen in _leaves_first(observed)
+        for seen in reversed(observed.providers)
         if seen.uuid not in kept and not (seen.provider.parent and others_marks(seen))
     ]
     stock = tuple(
@@ -263,16 +263,6 @@ def _given(node: ComputeNode, observed: ObservedTree, memory: NodeState, held: t
         rows={one.uuid: tuple(row for row in held if row.provider == one.name) for one in observed},
         ends=True,
     )
-
-
-def _leaves_first(observed: ObservedTree) -> Iterable[ObservedProvider]:
-    parents = {seen.name: seen.provider.parent for seen in observed}
-
-    def depth(name: str) -> int:
-        parent = parents.get(name)
-        return 1 + depth(parent) if parent else 0
-
-    return sorted(observed, key=lambda seen: (-depth(seen.name), seen.name))
 
 
 def _is_mark(trait: str) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from agent.command.check import check_pass
 from agent.errors import ConfigError
 from agent.sync.decide.additions import Addition
-from agent.sync.decide.unmatched import ignored, lost_entries, resembling, unmatched
+from agent.sync.decide.wanted import ignored, lost_entries, resembling, unmatched
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, OneHost
 from drivers.policy import DevicePolicy, Policy

@@ -10,7 +10,7 @@ from agent.sync.decide.laws import sentences
 from agent.sync.decide.layout import excused
 from agent.sync.decide.owner import advice, only_audits, open_stock, stranded
 from agent.sync.decide.undoing import Conversion, not_as_before
-from agent.sync.decide.unmatched import ignored
+from agent.sync.decide.wanted import ignored
 from agent.sync.outcome import Condition, Status
 from reportclient.errors import UnsafePlan
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Names, is_marked, is_novas

@@ -14,9 +14,8 @@ from agent.sync.decide.laws import Breach, Given, breaches
 from agent.sync.decide.layout import layout_of
 from agent.sync.decide.reserving import reserved_tree, with_root_traits
 from agent.sync.decide.shaped import Shaped, Standing, shape_host, stand
-from agent.sync.decide.unmatched import lost_entries
 from agent.sync.decide.view import Shaper, Unread, View
-from agent.sync.decide.wanted import Wanted, lacked_traits, unseen_traits, want
+from agent.sync.decide.wanted import Wanted, lacked_traits, lost_entries, unseen_traits, want
 from agent.sync.decide.way import find_way
 from agent.sync.outcome import Condition
 from drivers.errors import MalformedFact, PolicyError
