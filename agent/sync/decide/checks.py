@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.state.memory import NodeState
 from agent.sync.decide.beside import against_root
-from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal
+from agent.sync.decide.feature import Draft, PassEnd, Refusal
 from agent.sync.decide.laws import sentences
 from agent.sync.decide.layout import excused
 from agent.sync.decide.owner import advice, only_audits, open_stock, stranded
@@ -51,22 +51,12 @@ def judge(draft: Draft) -> Verdict:
 
 
 def _judge(draft: Draft) -> Verdict:
-    by, refused = _refused(draft)
-    end = PassEnd(draft=draft, refused=refused, by=by)
-    memory = remember(draft.memory, end)
+    refused = _refused(draft)
+    memory = remember(draft.memory, PassEnd(draft=draft, refused=refused))
     if refused is None:
-        (shrinking, loss), wishes = _shrinking(draft), draft.view.wishes
-        seen = (draft.memory.smaller_seen if draft.memory.smaller == loss else 0) + wishes.counts
-        if not shrinking or wishes.force or wishes.agreed or seen >= PATIENCE:
-            return Verdict(memory=replace(memory, smaller="", smaller_seen=0))
-        notes = (
-            *shrinking,
-            f"seen {seen} of {PATIENCE} times in a row: run sync --force, or reshape --apply --digest D with the "
-            f"digest that reshape shows, or wait for the third pass",
-        )
-        return Verdict(refused=Status.UNSAFE, notes=notes, memory=replace(memory, smaller=loss, smaller_seen=seen))
+        return Verdict(memory=replace(memory, smaller="", smaller_seen=0))
     if refused.status not in (Status.AUDIT_ONLY, Status.CONTESTED):
-        memory = replace(memory, smaller="", smaller_seen=0)
+        memory = replace(memory, smaller=refused.loss, smaller_seen=refused.seen)
     if refused.forgets:
         memory = replace(memory, observed=None, configured={}, reported={})
     return Verdict(refused=refused.status, notes=refused.notes, memory=memory, broken=refused.broken)
@@ -79,23 +69,23 @@ def remember(memory: NodeState, end: PassEnd) -> NodeState:
     return memory
 
 
-def _refused(draft: Draft) -> tuple[Feature | None, Refusal | None]:
-    """Return the first objection, and the feature that has it: the roles', each feature's, then the general ones."""
+def _refused(draft: Draft) -> Refusal | None:
+    """Return the first objection: the roles', each feature's, then the general ones."""
     if draft.view.terms.audits_only and draft.plan.operations:
-        return None, Refusal(status=Status.AUDIT_ONLY, notes=(only_audits(draft.view.node),))
+        return Refusal(status=Status.AUDIT_ONLY, notes=(only_audits(draft.view.node),))
     if draft.view.beside and (refusal := against_root(draft.view.node, draft.observed)):
-        return None, Refusal(status=Status.CONTESTED, notes=refusal)
+        return Refusal(status=Status.CONTESTED, notes=refusal)
     for feature in draft.features:
         if refused := feature.refuse(draft):
-            return feature, refused
+            return refused
     if wrong := next(filter(None, _general(draft)), ()):
-        return None, Refusal(status=Status.UNSAFE, notes=wrong)
+        return Refusal(status=Status.UNSAFE, notes=wrong)
     if draft.breaches:
         broken = tuple(one.law for one in draft.breaches)
-        return None, Refusal(status=Status.UNSAFE, notes=sentences(draft.breaches), broken=broken)
+        return Refusal(status=Status.UNSAFE, notes=sentences(draft.breaches), broken=broken)
     if draft.plan.moves and not draft.view.wishes.reshape:
-        return None, Refusal(status=Status.RESHAPE_NEEDED, notes=_needs_reshape(draft))
-    return None, None
+        return Refusal(status=Status.RESHAPE_NEEDED, notes=_needs_reshape(draft))
+    return _much_smaller(draft)
 
 
 def _general(draft: Draft) -> Iterator[tuple[str, ...]]:
@@ -113,11 +103,20 @@ def _general(draft: Draft) -> Iterator[tuple[str, ...]]:
         yield _not_undone(draft, draft.view.wishes.undone)
 
 
-def _shrinking(draft: Draft) -> tuple[tuple[str, ...], str]:
-    """Return in which ways the host gets much smaller, a sentence each, and all that it loses."""
-    lost = lost_root(draft)
+def _much_smaller(draft: Draft) -> Refusal | None:
+    """Refuse a plan by which the host gets much smaller, until a person wants that or it was wanted often enough."""
+    lost, wishes = lost_root(draft), draft.view.wishes
     shrinking = (*lost, *shrinkage(draft.plan, draft.observed, _limits(draft)))
-    return shrinking, "; ".join((*lost, *losses(draft.plan, draft.observed)))
+    loss = "; ".join((*lost, *losses(draft.plan, draft.observed)))
+    seen = (draft.memory.smaller_seen if draft.memory.smaller == loss else 0) + wishes.counts
+    if not shrinking or wishes.force or wishes.agreed or seen >= PATIENCE:
+        return None
+    notes = (
+        *shrinking,
+        f"seen {seen} of {PATIENCE} times in a row: run sync --force, or reshape --apply --digest D with the digest "
+        f"that reshape shows, or wait for the third pass",
+    )
+    return Refusal(status=Status.UNSAFE, notes=notes, loss=loss, seen=seen)
 
 
 def lost_root(draft: Draft) -> tuple[str, ...]:

@@ -28,6 +28,8 @@ class Refusal:
     status: Status
     notes: tuple[str, ...]  # a sentence each
     forgets: bool = False  # True: the memory is of another moment, and its tree is forgotten
+    loss: str = ""  # all that the host would lose, where that is much; empty: it is refused for another reason
+    seen: int = 0  # passes in a row that want this loss
     broken: tuple[str, ...] = ()  # the laws that the plan breaks, of each breach
 
 
@@ -141,7 +143,6 @@ class PassEnd:
 
     draft: "Draft"
     refused: Refusal | None  # None: the plan may be carried out
-    by: Feature | None = None  # the feature that refused it; None: none did
     done: bool = False  # True: the plan is carried out
 
 

@@ -84,7 +84,7 @@ class SecondWriter(Feature):
         between two writes of a service that writes once a minute. A pass that must not write at all does not count.
         """
         before, refused, now_s = strikes_of(end.draft.memory), end.refused, end.draft.view.terms.now_s
-        if refused and isinstance(end.by, SecondWriter):
+        if refused and refused == self.refuse(end.draft):
             return replace(before, contested=refused.notes)
         if refused and refused.status in (Status.AUDIT_ONLY, Status.CONTESTED):
             return before
