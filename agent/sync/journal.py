@@ -30,9 +30,10 @@ from agent.state.files import (
 from agent.state.memory import same_place
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.undoing import DONE, Conversion
-from agent.sync.json_form import encode, encode_after, encode_observed_tree, encode_plan
+from agent.sync.json_form import encode, encode_observed_tree, encode_plan
 from agent.sync.node import ComputeNode
 from reportclient.errors import PlacementError
+from reportclient.forecast import forecast
 from reportclient.json_text import decode_as
 from reportclient.plan import Outline
 
@@ -184,7 +185,7 @@ def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
         "ended": None,
         "outcome": "begun",
         "before": encode_observed_tree(draft.observed, draft.way.allocations),
-        "after": encode_after(draft.plan, draft.observed, draft.allocations_after),
+        "after": encode_observed_tree(forecast(draft.plan, draft.observed), draft.allocations_after),
         **encode_plan(draft.plan, draft.observed),
     }
     _write(path, entry)

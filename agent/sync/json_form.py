@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reportclient.allocations import Allocation, Move, Observed, usages
-from reportclient.forecast import forecast
 from reportclient.json_text import encode as encode
 from reportclient.payload import encode_provider, encode_stock
 from reportclient.plan import (
@@ -100,22 +99,12 @@ def by_consumer(allocations: Iterable[Allocation]) -> Held:
 
 def encode_plan(plan: Plan, observed: ObservedTree) -> Form:
     """Encode a plan; ``observed`` is the tree before it, which gives the inventories that each operation replaces."""
-    before = inventories_of(observed)
+    before = {seen.uuid: seen.provider.inventories for seen in observed}
     return {
         "digest": plan.digest,
         "operations": [encode_operation(operation, before) for operation in plan.operations],
         "moves": [encode(move) for move in plan.moves],
     }
-
-
-def inventories_of(tree: ObservedTree) -> Before:
-    """Return the inventories of a tree, by provider uuid."""
-    return {seen.uuid: seen.provider.inventories for seen in tree}
-
-
-def encode_after(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocation]) -> Form:
-    """Encode what placement holds after a plan, as ``encode_observed_tree``; ``allocations`` are those after it."""
-    return encode_observed_tree(forecast(plan, observed), allocations)
 
 
 def encode_operation(operation: Operation, before: Before) -> Form:

@@ -15,8 +15,8 @@ from agent.sync.decide.feature import Draft
 from agent.sync.decide.features.boot import awaited
 from agent.sync.decide.laws import Given, breaches, sentences
 from agent.sync.decide.owner import advice, stranded
-from agent.sync.decide.view import Wishes
-from agent.sync.node import ComputeNode, Sight
+from agent.sync.decide.view import View, Wishes
+from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import again, foresee
 from drivers.pools import SHARER
@@ -24,7 +24,7 @@ from reportclient.allocations import Allocation
 from reportclient.errors import few
 from reportclient.ownership import MARKER, SET, Names, Ownership, is_marked, is_novas, others_marks, set_on
 from reportclient.plan import Delete, Plan, Reshape, SetInventories, SetTraits
-from reportclient.reserve import given_back, is_mark
+from reportclient.reserve import given_back, is_mark, with_marks_of, with_reservations
 from reportclient.tree import ObservedTree, same_stock
 
 _NONE: Mapping[str, Names] = MappingProxyType({})
@@ -76,21 +76,23 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
 
     def attempt() -> Outcome:
         node.client.begin()
-        sight = node.sight()
-        given = _given(node, sight.observed, sight.memory, _held(node, sight))
-        plan = plan_hand_over(sight.said, sight.memory.configured, kept=kept)
+        view = node.view_in_any_role()
+        given = _given(node, view.observed, view.memory, _held(node, view))
+        files = {name: names.classes for name, names in view.memory.configured.items()}
+        said = with_reservations(with_marks_of(view.observed, view.memory.observed), files)
+        plan = plan_hand_over(said, view.memory.configured, kept=kept)
         then = _BESIDE if beside else _STOPPED
-        return _leave(node, sight, plan, given, against(sight), dry=dry, then=then)
+        return _leave(node, view, plan, given, against(view), dry=dry, then=then)
 
-    def against(sight: Sight) -> tuple[str, ...]:
-        root = sight.observed.root
+    def against(view: View) -> tuple[str, ...]:
+        root = view.observed.root
         if root and SHARER in root.provider.traits:
             return (_SHARING,)
-        if awaited(sight.memory).stock and not force:
+        if awaited(view.memory).stock and not force:
             return (_AWAITING,)
-        stands = node.standing_layout(sight.observed, sight.memory)
-        return node.against_handing(sight, force=force) or against_hand_over(
-            sight.observed, stands, force=force or beside
+        stands = node.standing_layout(view.observed, view.memory)
+        return node.against_handing(view, force=force) or against_hand_over(
+            view.observed, stands, force=force or beside
         )
 
     beside = node.settings.beside_nova
@@ -223,7 +225,7 @@ def _until_done(node: ComputeNode, attempt: Callable[[], Outcome], *, dry: bool)
         return again(attempt, node.name)
 
 
-def _held(node: ComputeNode, seen: Draft | Sight) -> tuple[Allocation, ...]:
+def _held(node: ComputeNode, seen: Draft | View) -> tuple[Allocation, ...]:
     """Return all allocations on the tree of a node whose name is its own."""
     node.check_name(seen)
     return node.client.allocations(one for one in seen.observed if one.provider.inventories)
@@ -231,7 +233,7 @@ def _held(node: ComputeNode, seen: Draft | Sight) -> tuple[Allocation, ...]:
 
 def _leave(
     node: ComputeNode,
-    seen: Draft | Sight,
+    seen: Draft | View,
     plan: Plan,
     given: Given,
     refused: tuple[str, ...],

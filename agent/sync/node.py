@@ -30,21 +30,9 @@ from drivers.policy import Layout
 from reportclient.client import PlacementClient
 from reportclient.errors import TreeMismatch
 from reportclient.ownership import MANAGED, is_marked
-from reportclient.reserve import with_marks_of, with_reservations
 from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
-    """What stands of a node in placement, whatever is wanted there."""
-
-    root_uuid: str
-    observed: ObservedTree
-    said: ObservedTree  # observed, with traits that say what operators reserved since the last pass
-    memory: NodeState
-    identified: bool  # as in ``Draft``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,25 +120,17 @@ class ComputeNode:
             ),
         )
 
-    def sight(self) -> Sight:
+    def view_in_any_role(self) -> View:
         """
-        Look at the tree in placement without a plan: a tree that is to be removed need not be one that can be planned.
+        Look as ``view``, with all that the last pass left, also in another role, for a tree that need not be planned.
 
         Raises:
             as ``draft``.
         """
-        known = self.known_uuid(self.survey())
-        root_uuid = known or planned_identity(self.name)
-        memory = self.state_file(root_uuid).read(self.where)
-        observed = self.client.observe(root_uuid)
-        besides = {name: names.classes for name, names in memory.configured.items()}
-        return Sight(
-            root_uuid=root_uuid,
-            observed=observed,
-            said=with_reservations(with_marks_of(observed, memory.observed), besides),
-            memory=memory,
-            identified=known is not None or self.settings.recorded,
-        )
+        survey = self.survey()
+        known = self.known_uuid(survey)
+        left = self.state_file(known or planned_identity(self.name)).read(self.where)
+        return self.view(identity=known, left=left, survey=survey)
 
     def look_at_tree(
         self, root_uuid: str, memory: NodeState, *, deep: bool | None = None
@@ -182,7 +162,7 @@ class ComputeNode:
             memory = replace(memory, observed=None)
         return replace(memory, whole_s=now_s) if whole or memory.observed is None else memory, observed
 
-    def check_name(self, draft: Draft | Sight) -> None:
+    def check_name(self, draft: Draft | View) -> None:
         """
         Check that the name of a root that is still to be made is free; a write finds that out by itself.
 
@@ -201,7 +181,7 @@ class ComputeNode:
             f"{self.settings.folders.identity[0] / 'compute_id'}{adopt}; else rename one of the two hosts"
         )
 
-    def against_writing(self, seen: Draft | Sight) -> tuple[str, ...]:
+    def against_writing(self, seen: Draft | View) -> tuple[str, ...]:
         """
         Return why nothing may be written on this host's root, or below it, a sentence each; empty: it may be.
 
@@ -214,7 +194,7 @@ class ComputeNode:
             return against_root(self.name, seen.observed)
         return against_writing(self.name, self.signs(seen), taken_over(seen.memory))
 
-    def against_handing(self, seen: Sight, *, force: bool) -> tuple[str, ...]:
+    def against_handing(self, seen: View, *, force: bool) -> tuple[str, ...]:
         """Return why this host's root is not left to nova, as the function of this name."""
         if self.settings.audits_only:
             return (only_audits(self.name),)
@@ -223,7 +203,7 @@ class ComputeNode:
             return ()
         return against_handing(self.name, self.signs(seen), taken_over(seen.memory), force=force)
 
-    def signs(self, seen: Draft | Sight) -> dict[str, str]:
+    def signs(self, seen: Draft | View) -> dict[str, str]:
         """Return the signs that nova reports the root; none of a recorded host."""
         if self.settings.recorded:
             return {}

@@ -19,7 +19,7 @@ from agent.sync.case import open_case
 from agent.sync.decide.checks import judge
 from agent.sync.decide.plan import draft
 from agent.sync.decide.view import Unread, View, Wishes
-from agent.sync.json_form import encode, encode_after, encode_plan
+from agent.sync.json_form import encode, encode_observed_tree, encode_plan
 from agent.sync.node import ComputeNode
 from agent.sync.recorder import Recorder, save_case
 from agent.sync.run import foresee
@@ -29,6 +29,7 @@ from drivers.errors import DiscoveryError
 from drivers.policy import Layout
 from reportclient.client import PlacementClient
 from reportclient.errors import PlacementError
+from reportclient.forecast import forecast
 from reportclient.recording import (
     Exchange,
     RecordedSender,
@@ -63,7 +64,7 @@ def looked(node: ComputeNode) -> str:
     except USER_ERRORS as error:
         return f"{type(error).__name__}: {error}"
     verdict = judge(found)
-    plan = encode_plan(found.plan, found.observed), encode_after(found.plan, found.observed, ())
+    plan = encode_plan(found.plan, found.observed), encode_observed_tree(forecast(found.plan, found.observed), ())
     told = [plan, encode([found.way.allocations, found.allocations_after])]
     return json.dumps([told, str(verdict.refused), verdict.notes, encode(found.held)], sort_keys=True)
 

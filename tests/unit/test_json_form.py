@@ -8,9 +8,10 @@ from typing import Any, get_args
 import pytest
 
 from agent.command.shown_plans import encode_outcome
-from agent.sync.json_form import KINDS, encode, encode_after, encode_operation, encode_plan
+from agent.sync.json_form import KINDS, encode, encode_observed_tree, encode_operation, encode_plan
 from agent.sync.outcome import Outcome, Status
 from reportclient.allocations import Move
+from reportclient.forecast import forecast
 from reportclient.plan import (
     Create,
     Delete,
@@ -160,7 +161,7 @@ MOVED = Plan(
 
 
 def test_a_tree_after_a_plan_has_what_the_plan_makes() -> None:
-    after = encode_after(MOVED, TREE, ())["providers"]
+    after = encode_observed_tree(forecast(MOVED, TREE), ())["providers"]
 
     assert after.keys() == {"host", "host_c"}
     assert after["host_c"]["inventories"] == {"CUSTOM_GPU": {"total": 4, **RECORD}}

@@ -183,8 +183,7 @@ class Draft:
 
     @property
     def identified(self) -> bool:
-        """False: ``root_uuid`` is a stand-in for the one that sync will make."""
-        return self.view.terms.identified
+        return self.view.identified
 
     @property
     def layout(self) -> Layout:

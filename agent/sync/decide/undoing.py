@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from agent.sync.json_form import Form, encode_after, encode_observed_tree
+from agent.sync.json_form import Form, encode_observed_tree
 from reportclient.allocations import Allocation
+from reportclient.forecast import forecast
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA
 from reportclient.plan import Plan
 from reportclient.reserve import is_mark
@@ -66,7 +67,7 @@ def not_as_before(
     ``observed`` and ``held`` are the tree and its allocations before the plan, ``after`` its allocations after it.
     Consumers that changed since, that came since or that are gone may have anything.
     """
-    made = encode_after(plan, observed, after)
+    made = encode_observed_tree(forecast(plan, observed), after)
     found = list(_changed(undone.before["providers"], made["providers"]))
     found += _lost_names(undone.before, made, {seen.name for seen in observed})
     now, then = encode_observed_tree(observed, held)["allocations"], made["allocations"]

@@ -115,6 +115,11 @@ class View:
     def observed(self) -> ObservedTree:
         return self.seen.tree
 
+    @property
+    def identified(self) -> bool:
+        """False: ``root_uuid`` is a stand-in for the one that sync will make."""
+        return self.terms.identified
+
     def rows_on(self, uuids: Iterable[str], observed: ObservedTree) -> tuple[Allocation, ...]:
         """Return what is allocated on these providers, by the names of ``observed``; Unread: not of all of them."""
         asked, read = tuple(uuids), self.readings.allocations
