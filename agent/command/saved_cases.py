@@ -8,8 +8,8 @@ from agent.command.result import settings_of
 from agent.command.verb_options import Option
 from agent.command.verbs import VERBS, Verb
 from agent.errors import StateError
-from agent.sync.case import check_folder, open_case
-from agent.sync.recorder import Recorder, keep_state, save_case
+from agent.sync.case import check_folder, open_case, write_packed
+from agent.sync.recorder import Recorder, keep_state, packed_case
 from drivers.errors import DiscoveryError
 
 _DEEP = Option("--deep", "whether the service read everything")  # in cases of the service, beside the verb's options
@@ -37,7 +37,7 @@ def saving(verb: Verb, options: argparse.Namespace) -> Iterator[list[str]]:
     def save() -> None:
         said = {name: getattr(options, name) for name in verb.decides}
         try:
-            save_case(options.save, options.recorder, settings, verb.name, said)
+            write_packed(options.save, packed_case(options.recorder, settings, verb.name, said))
         except StateError as error:
             unsaved.append(str(error))
 

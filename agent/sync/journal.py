@@ -148,28 +148,18 @@ def tell_approvals(directory: Path) -> tuple[str, ...]:
 
 
 @contextmanager
-def spent(node: ComputeNode, draft: Draft) -> Iterator[None]:
-    """
-    Mark the approval of a conversion, let the conversion run inside, and then remove any approval for the node.
-
-    Raises:
-        StateError: the approval cannot be marked, and nothing was sent; or it cannot be removed afterwards.
-    """
-    approval = find_approval(node, draft.root_uuid)
-    if approval and not approval.begun and approval.digest == draft.plan.digest:
-        _write_approval(approval_path(node, draft.root_uuid), replace(approval, begun=True))
-    yield
-    forget_approval(node, draft.root_uuid)
-
-
-@contextmanager
 def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
     """
     Write the entry of a conversion to disk, let the conversion run inside, and write how it ended.
 
+    An approval of it is marked before, and any approval for the node is removed once it is done.
+
     Raises:
-        StateError: the entry cannot be written; if that is before the conversion, it does not run.
+        StateError: entry or mark cannot be written, and nothing was sent; or the end cannot be remembered.
     """
+    approval = find_approval(node, draft.root_uuid)
+    if approval and not approval.begun and approval.digest == draft.plan.digest:
+        _write_approval(approval_path(node, draft.root_uuid), replace(approval, begun=True))
     began, wishes = datetime.now(UTC), draft.view.wishes
     folder = node.settings.folders.state / _JOURNAL
     path = folder / f"{began:%Y%m%dT%H%M%S.%fZ}-{draft.root_uuid}.json"
@@ -204,6 +194,7 @@ def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
         with suppress(OSError, StateError):
             for old in state_files(folder, ".json")[:-_KEPT]:
                 remove(old)
+    forget_approval(node, draft.root_uuid)
 
 
 def read_journal(folder: Path, where: str) -> tuple[Conversion, ...]:

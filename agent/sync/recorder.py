@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 from agent import VERSION
 from agent.errors import StateError
@@ -17,7 +16,7 @@ from agent.state.clock import Clock, StoppedClock, probe_clock
 from agent.state.files import read_state, state_files
 from agent.state.identity import FILE, read_identity
 from agent.state.node_records import MEMORY_NAME
-from agent.sync.case import CASE_FORMAT, SERVICES, SavedCase, SavedClock, pack_case, write_packed
+from agent.sync.case import CASE_FORMAT, SERVICES, SavedCase, SavedClock, pack_case
 from agent.sync.json_form import encode
 from drivers.base import Survey, Watchable
 from drivers.facts import ServiceSigns
@@ -103,16 +102,6 @@ def _state(settings: Settings) -> dict[str, bytes]:
     if not settings.recorded and (identity := read_identity(settings.folders.identity)):
         found[FILE] = f"{identity}\n".encode()
     return found
-
-
-def save_case(path: Path, kept: Recorder, settings: Settings, verb: str, options: Mapping[str, object]) -> None:
-    """
-    Write a case; a file of this name is replaced in full or not at all. Errors as ``packed_case``, and:
-
-    Raises:
-        StateError: the file cannot be written.
-    """
-    write_packed(path, packed_case(kept, settings, verb, options))
 
 
 def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[str, object]) -> bytes:

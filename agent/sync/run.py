@@ -8,8 +8,8 @@ answer; ``agent/allocations/operations.py`` one request about a guest.
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TypeVar
 
@@ -21,7 +21,7 @@ from agent.sync.decide.checks import Verdict, conditions_on, judge, lost_root, r
 from agent.sync.decide.feature import Draft, PassEnd
 from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import journaled, spent
+from agent.sync.journal import journaled
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Condition, Outcome, Status, with_conditions
 from drivers.base import Survey
@@ -255,7 +255,7 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
     memory = replace(memory, wrote=wrote)
     if plan.operations:
         state.begin(replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported))
-        with _converting(node, draft) if _is_conversion(draft) else nullcontext():
+        with journaled(node, draft) if _is_conversion(draft) else nullcontext():
             written = _read_back(node, draft, node.client.execute(plan, observed))
             observed = _with_marked(written, forecast(plan, draft.observed))
     end = PassEnd(draft=draft, refused=None, done=True)
@@ -287,13 +287,6 @@ def _read_back(node: ComputeNode, draft: Draft, left: ObservedTree) -> ObservedT
 def _is_conversion(draft: Draft) -> bool:
     """Return whether a plan moves allocations, or changes the layout of a tree that nobody has allocations on."""
     return bool(draft.plan.moves) or (draft.observed.root is not None and draft.stands_in != draft.layout)
-
-
-@contextmanager
-def _converting(node: ComputeNode, draft: Draft) -> Iterator[None]:
-    """Let a conversion run inside: the journal records it, and it uses up an approval."""
-    with spent(node, draft), journaled(node, draft):
-        yield
 
 
 def _with_marked(known: ObservedTree, foreseen: ObservedTree) -> ObservedTree:

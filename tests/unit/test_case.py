@@ -21,7 +21,7 @@ from agent.sync.decide.plan import draft
 from agent.sync.decide.view import Unread, View, Wishes
 from agent.sync.json_form import encode, encode_observed_tree, encode_plan
 from agent.sync.node import ComputeNode
-from agent.sync.recorder import Recorder, save_case
+from agent.sync.recorder import Recorder, packed_case
 from agent.sync.run import foresee
 from beds.worlds import CARDS, STYLES, World, worlds
 from configured import changed
@@ -222,7 +222,7 @@ def test_a_case_knows_an_empty_folder_of_files_from_none(tmp_path: Path, files: 
     for name in files or ():
         (folder / name).write_text("meta: {schema_version: '1.0'}\n")
     configured = changed(load_settings([]), folders={"state": tmp_path / "state"}, operator_files={"folder": folder})
-    save_case(tmp_path / "case.tar.gz", Recorder(), configured, "plan", {})
+    (tmp_path / "case.tar.gz").write_bytes(packed_case(Recorder(), configured, "plan", {}))
 
     with open_case(tmp_path / "case.tar.gz") as case:
         there = case.settings(configured).operator_files.folder

@@ -20,7 +20,7 @@ from agent.errors import ConfigError, StateError
 from agent.settings.read import Settings, load_settings
 from agent.sync import case as packing
 from agent.sync.case import Case, check_folder, open_case, pack_case, write_packed
-from agent.sync.recorder import Recorder, begin_anew, keep_state, save_case
+from agent.sync.recorder import Recorder, begin_anew, keep_state, packed_case
 from configured import changed
 from drivers.base import Survey
 from drivers.errors import DiscoveryError
@@ -53,7 +53,7 @@ def whole(tmp_path: Path) -> dict[str, bytes]:
     kept.node, kept.called = "host", {"placement": "P", "where": "P"}
     kept.looks.append(Survey(FACTS, None, {}))
     kept.exchanges["placement"].append(Exchange(**ONE))
-    save_case(tmp_path / "whole.tar.gz", kept, configured(tmp_path), "plan", {"rename_from": None})
+    write_packed(tmp_path / "whole.tar.gz", packed_case(kept, configured(tmp_path), "plan", {"rename_from": None}))
     with tarfile.open(tmp_path / "whole.tar.gz") as tar:
         members = {member.name.removeprefix("case/"): tar.extractfile(member) for member in tar}
         return {name: file.read() for name, file in members.items() if file}
