@@ -96,17 +96,10 @@ def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
     if verdict.refused is not Status.RESHAPE_NEEDED:
         return outcome_of(node, draft, verdict.refused or Status.UNSAFE, verdict.notes)
     if approval is None:
-        return outcome_of(node, draft, Status.RESHAPE_NEEDED, (_unapproved(node, draft),))
+        unapproved = (*verdict.notes, f"nobody approved that: {APPROVE}")
+        return outcome_of(node, draft, Status.RESHAPE_NEEDED, unapproved)
     agreement = Agreement(approval.digest, approval.outline if approval.begun else None, again=APPROVE)
     return run_pass(node, replace(wishes, reshape=True, agreed=approval.digest), agreement)
-
-
-def _unapproved(node: ComputeNode, draft: Draft) -> str:
-    count = len({move.consumer for move in draft.plan.moves})
-    return (
-        f"the tree of {node.name} changes its shape, so the allocations of {count} consumer{'s' * (count > 1)} must "
-        f"move, and nobody approved that: {APPROVE}, or set [compute] layout back"
-    )
 
 
 @dataclass(slots=True)
