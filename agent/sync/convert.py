@@ -96,7 +96,7 @@ def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
     if verdict.refused is not Status.RESHAPE_NEEDED:
         return outcome_of(node, draft, verdict.refused or Status.UNSAFE, verdict.notes)
     if approval is None:
-        unapproved = (*verdict.notes, f"nobody approved that: {APPROVE}")
+        unapproved = (f"{verdict.notes[0]}; nobody approved that: {APPROVE}",)
         return outcome_of(node, draft, Status.RESHAPE_NEEDED, unapproved)
     agreement = Agreement(approval.digest, approval.outline if approval.begun else None, again=APPROVE)
     return run_pass(node, replace(wishes, reshape=True, agreed=approval.digest), agreement)
