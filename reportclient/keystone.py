@@ -1,12 +1,11 @@
 """
-Send requests through a keystoneauth adapter, and say why no answer came: the same for placement and for Ironic.
+What sends requests, a keystoneauth adapter, and why no answer came: the same for placement, Ironic and nova.
 
 The adapter asks Keystone for a token and for the catalog on the way, so a request can fail before it reaches its
 service.
 """
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from typing import Any, Protocol
 
 from keystoneauth1 import exceptions
@@ -17,7 +16,6 @@ FAILURES = (exceptions.ClientException, OSError, ArithmeticError, ValueError, *L
 """Everything that an adapter raises when no answer came."""
 NO_CONNECTION = (exceptions.ConnectTimeout, exceptions.ConnectFailure)
 _PLAIN_HTTP = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")  # OpenSSL's words for it
-_AT_ONCE = nullcontext()  # keystoneauth's own semaphore waits by the wall clock: for hours when that was set back
 
 
 class PassOver(exceptions.ClientException):
@@ -42,30 +40,9 @@ class Answer(Protocol):
 
 
 class Sender(Protocol):
-    """A keystoneauth adapter, as far as we use it."""
+    """A keystoneauth adapter, as far as we use it: it returns an answer whatever the status is, or raises FAILURES."""
 
     def request(self, url: str, method: str, **kwargs: Any) -> Any: ...
-
-
-def request(
-    sender: Sender, path: str, method: str, *, version: str, headers: Mapping[str, str], **more: object
-) -> Answer:
-    """
-    Send one request at a microversion, and return its answer whatever its status is; ``more`` goes to the adapter.
-
-    Raises:
-        any of ``FAILURES``: no answer came.
-    """
-    answer: Answer = sender.request(
-        path,
-        method,
-        raise_exc=False,
-        microversion=version,
-        headers={"Accept": "application/json", **headers},
-        rate_semaphore=_AT_ONCE,
-        **more,
-    )
-    return answer
 
 
 def explain(error: Exception, where: str, group: str) -> tuple[str, bool]:

@@ -23,7 +23,7 @@ from reportclient.errors import (
     Rejected,
     Unavailable,
 )
-from reportclient.keystone import FAILURES, Answer, Sender, explain, request
+from reportclient.keystone import FAILURES, Answer, Sender, explain
 
 RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.resource_provider.inuse")
 """Error codes of a 409 that another writer causes, for instance when it uses what was free at the time of the plan."""
@@ -116,7 +116,8 @@ class Transport:
                 more["json"] = body(spoken) if callable(body) else body
             asked = {"Cache-Control": "no-cache"} | (headers or {})
             try:
-                answer = request(self._sender, path, method, version=".".join(map(str, spoken)), headers=asked, **more)
+                version = ".".join(map(str, spoken))
+                answer: Answer = self._sender.request(path, method, microversion=version, headers=asked, **more)
             except FAILURES as error:
                 _explain(error, self._where, self.now())
             self.skew_s = _skew_s(answer.headers.get("Date", ""), self.now())

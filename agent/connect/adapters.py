@@ -2,6 +2,7 @@
 
 import os
 import threading
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -193,7 +194,7 @@ def _open(
         if not place:
             chosen = conf[conf[group].auth_section or group].auth_type
             raise ConfigError(f"[{group}] auth_type = {chosen} needs {wanted}")
-    return adapter, f"{name} at {mask(place or _catalog(conf, group)).rstrip('/')}"
+    return _answering(adapter), f"{name} at {mask(place or _catalog(conf, group)).rstrip('/')}"
 
 
 class _Login:
@@ -290,4 +291,13 @@ def open_embedded(requests_session: requests.Session) -> Adapter:
     """Return an adapter for a placement in this process, which the requests session calls."""
     session = Session(auth=NoAuth(endpoint=EMBEDDED_URL), session=requests_session)
     session.additional_headers.update(NOAUTH_HEADERS)
-    return Adapter(session, service_type="placement")
+    return _answering(Adapter(session, service_type="placement"))
+
+
+def _answering(adapter: Adapter) -> Adapter:
+    """Return the adapter as a ``Sender``: it asks for JSON, and returns answers whatever their status is."""
+    adapter.raise_exc = False
+    adapter.additional_headers["Accept"] = "application/json"
+    # keystoneauth's own semaphore waits by the wall clock: for hours when that was set back
+    adapter._rate_semaphore = nullcontext()  # type: ignore[assignment]
+    return adapter

@@ -12,7 +12,7 @@ from typing import Any
 
 from agent.bare_metal.context import BareMetalNodes
 from agent.connect.adapters import EMBEDDED_URL, nova_adapter, open_embedded, open_ironic, open_placement
-from agent.connect.senders import MeteredSender, Trace, TracedSender
+from agent.connect.senders import Requested, Trace, TracedSender
 from agent.errors import ConfigError, StateError
 from agent.nova.answers import NovaRecord, essential
 from agent.nova.client import NovaClient
@@ -162,20 +162,19 @@ def open_nodes(settings: Settings, choice: Choice, *, told: OnOperation = untold
     Raises:
         ConfigError: no Ironic is configured.
     """
-    sender, where = _open_service(choice, "ironic", partial(open_ironic, settings))
+    sender, where = _open_service(choice, "ironic", partial(open_ironic, settings), told=lambda *_: told())
     ours = settings.ironic
-    metered = MeteredSender(sender, lambda *_: told())
-    return IronicClient(metered, where, shard=ours.shard, conductor_group=ours.conductor_group)
+    return IronicClient(sender, where, shard=ours.shard, conductor_group=ours.conductor_group)
 
 
 def open_client(
-    settings: Settings, choice: Choice, *, writes: bool = False, metered: Callable[[Sender], Sender] | None = None
+    settings: Settings, choice: Choice, *, writes: bool = False, told: Requested = lambda *_: None
 ) -> tuple[PlacementClient, str]:
     """
     Return a client for the chosen placement, and the name of that placement in the state directory.
 
     An embedded placement without a file is made in its folder if ``writes``; else the client sees an empty one. Each
-    request has the request id of the run; ``metered`` wraps what sends them.
+    request has the request id of the run; ``told`` is called after each.
 
     Raises:
         ConfigError: no placement is chosen.
@@ -183,14 +182,12 @@ def open_client(
     """
     sender, where, name = _open_sender(settings, choice, writes)
     choice.trace.placement = name
-    sender = TracedSender(sender, choice.trace)
+    sender = TracedSender(sender, choice.trace, told)
     if choice.recorder:
         choice.recorder.called |= {"placement": name, "where": where}
         sender = choice.recorder.sender("placement", sender)
     kept = choice.case or (None if choice.service else choice.recorder)  # the service outlives the moment of a case
-    transport = Transport(
-        metered(sender) if metered else sender, where=name, now=kept.clock.now_s if kept else time.time
-    )
+    transport = Transport(sender, where=name, now=kept.clock.now_s if kept else time.time)
     one_by_one = choice.case or choice.embedded or choice.database is not None  # in this process, on SQLite
     return PlacementClient(transport, 1 if one_by_one else settings.apis.node_workers), where
 
@@ -207,13 +204,17 @@ def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
 
 
 def _open_service(
-    choice: Choice, service: str, connect: Callable[[], tuple[Sender, str]], reduced: Callable[[str], str] = str
+    choice: Choice,
+    service: str,
+    connect: Callable[[], tuple[Sender, str]],
+    reduced: Callable[[str], str] = str,
+    told: Requested = lambda *_: None,
 ) -> tuple[Sender, str]:
     """Return what sends requests to a service, with the request id of the run, and its name; a recorder keeps both."""
     if choice.case:
         return choice.case.sender(service), choice.case.name_of(service)
     adapter, where = connect()
-    sender: Sender = TracedSender(adapter, choice.trace)
+    sender: Sender = TracedSender(adapter, choice.trace, told)
     if choice.recorder:
         choice.recorder.called[service] = where
         sender = choice.recorder.sender(service, sender, reduced)

@@ -1,4 +1,4 @@
-"""Senders around another one: with the trace of the run in each request, and with a report on each answer."""
+"""What passes requests on to an adapter: each with the trace of the run, until the pass is over, and each is told."""
 
 import math
 import time
@@ -12,23 +12,6 @@ from reportclient.keystone import PassOver, Sender
 Requested = Callable[[str, str, int, float], None]  # called with method, path, status (0: no answer) and seconds
 PASS_S = 1800.0  # a pass of the service sends no request after this time; it holds the lock, and others wait for it
 HEADER = "X-OpenStack-Request-ID"  # oslo.middleware logs it as global_request_id, in each service that is asked
-
-
-class MeteredSender:
-    """A sender that passes requests on to another one and calls ``told`` after each."""
-
-    def __init__(self, sender: Sender, told: Requested) -> None:
-        self._sender = sender
-        self._told = told
-
-    def request(self, url: str, method: str, **kwargs: Any) -> Any:
-        code, began = 0, time.monotonic()
-        try:
-            answer = self._sender.request(url, method, **kwargs)
-            code = answer.status_code
-            return answer
-        finally:
-            self._told(method, url, code, time.monotonic() - began)
 
 
 def _new_id() -> str:
@@ -50,15 +33,26 @@ class Trace:
 
 
 class TracedSender:
-    """A sender that passes requests on to another one, each with the request id of the run, until the pass is over."""
+    """
+    A sender that passes requests on to another one, each with the request id of the run, until the pass is over.
 
-    def __init__(self, sender: Sender, trace: Trace) -> None:
+    It calls ``told`` after each.
+    """
+
+    def __init__(self, sender: Sender, trace: Trace, told: Requested = lambda *_: None) -> None:
         self._sender = sender
         self._trace = trace
+        self._told = told
 
     def request(self, url: str, method: str, **kwargs: Any) -> Any:
         """Send as ``Sender`` does; PassOver if the time of the pass is over."""
-        if time.monotonic() > self._trace.ends_s:
+        code, began = 0, time.monotonic()
+        if began > self._trace.ends_s:
             raise PassOver(f"not sent, as this pass takes more than {PASS_S / 60:.0f} minutes: the next one goes on")
         headers = {HEADER: self._trace.request_id, **kwargs.pop("headers", {})}
-        return self._sender.request(url, method, headers=headers, **kwargs)
+        try:
+            answer = self._sender.request(url, method, headers=headers, **kwargs)
+            code = answer.status_code
+            return answer
+        finally:
+            self._told(method, url, code, time.monotonic() - began)

@@ -27,7 +27,7 @@ from agent.nova.answers import (
     parse_migration,
     parse_server,
 )
-from reportclient.keystone import FAILURES, Sender, explain, request
+from reportclient.keystone import FAILURES, Sender, explain
 
 VERSION = "2.69"  # the first in which a server is answered for while the database of its cell is away
 PAGE = 1000  # records for each request; nova cuts it down to its own [api] max_limit
@@ -171,7 +171,7 @@ class NovaClient:
             NovaSilent: no answer, or none that says anything about the question.
         """
         try:
-            answer = request(self._sender, path, "GET", version=VERSION, headers={})
+            answer = self._sender.request(path, "GET", microversion=VERSION)
         except FAILURES as error:
             raise NovaSilent(explain(error, self.where, "nova")[0]) from error
         status, shown = answer.status_code, path.partition("?")[0]

@@ -106,7 +106,7 @@ class Daemon:
 
     def _new_passes(self, settings: Settings) -> Rounds:
         told = self._reporter.progress
-        return Rounds(self._choice, settings, wake=self._wake_ups.wake, metered=self._reporter.meter, told=told)
+        return Rounds(self._choice, settings, wake=self._wake_ups.wake, requested=self._reporter.requested, told=told)
 
     def _pass(self, events: tuple[Event, ...], *, regular: bool = False) -> None:
         """Take one pass over all nodes of this agent; report any error, and keep the service running."""

@@ -11,7 +11,6 @@ from dataclasses import replace
 from itertools import islice
 
 from agent import VERSION
-from agent.connect.senders import MeteredSender
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.service.metrics import Metrics, serve
 from agent.service.rounds import RoundResult
@@ -20,7 +19,6 @@ from agent.settings.read import Settings
 from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError, PolicyError
 from reportclient.errors import PlacementError, printable
-from reportclient.keystone import Sender
 
 LOG = logging.getLogger(__name__)
 OFTEN_S = 1.0  # shortest time between two messages to the watchdog
@@ -78,14 +76,10 @@ class Reporter:
         self._moved = time.monotonic()
         self.notifier.alive()
 
-    def meter(self, sender: Sender) -> Sender:
-        """Return a sender that also counts and times the requests to placement."""
-
-        def told(method: str, _path: str, code: int, seconds: float) -> None:
-            self._metrics.requested(method, code, seconds)
-            self.progress()
-
-        return MeteredSender(sender, told)
+    def requested(self, method: str, _path: str, code: int, seconds: float) -> None:
+        """Count and time a request to placement."""
+        self._metrics.requested(method, code, seconds)
+        self.progress()
 
     def done(self, taken: RoundResult, seconds: float, *, again: bool) -> None:
         """Report a pass over all nodes; ``again``: the next is at once."""

@@ -16,6 +16,7 @@ from agent.audit.decide.findings import Finding
 from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal, read_policy
 from agent.bare_metal.node_pass import NodesOutcome, run_nodes
 from agent.connect.choice import Choice, lists_nodes, open_bare_metal, open_client, open_driver, open_nova
+from agent.connect.senders import Requested
 from agent.errors import USER_ERRORS
 from agent.service.cases import KeptCases
 from agent.service.status import WELL
@@ -33,7 +34,6 @@ from drivers.host.services import probe_service
 from drivers.pools import PoolDriver
 from reportclient.allocations import usages
 from reportclient.forecast import forecast
-from reportclient.keystone import Sender
 from reportclient.tree import Inventory, ObservedProvider
 
 LOG = logging.getLogger(__name__)
@@ -115,8 +115,8 @@ class Rounds:
     """
     Passes over the host, or over all nodes, under one configuration.
 
-    ``wake`` is called at events of the host, ``told`` after each operation on the host. ``metered`` wraps the sender
-    of requests to placement.
+    ``wake`` is called at events of the host, ``told`` after each operation on the host, ``requested`` after each
+    request to placement.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Rounds:
         settings: Settings,
         *,
         wake: Callable[[Event], None],
-        metered: Callable[[Sender], Sender],
+        requested: Requested,
         told: OnOperation,
     ) -> None:
         """Read the heal policy, and open placement; ConfigError, StateError: one of them cannot be used."""
@@ -141,7 +141,7 @@ class Rounds:
         self._nova = open_nova(settings, self._choice)  # None: none is configured
         policy = read_policy(settings.service.heal_policy) if settings.service.heal_policy else None
         self._audits = Audits(policy, self._nova.witness if self._nova else None)
-        self._client, self._where = open_client(settings, self._choice, writes=True, metered=metered)
+        self._client, self._where = open_client(settings, self._choice, writes=True, told=requested)
 
     def take(self, *, deep: bool, counts: bool) -> RoundResult:
         """

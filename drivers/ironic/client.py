@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.ironic.nodes import CLASS_FIELDS, FIELDS, Misfit, Node, parse_class, parse_node
-from reportclient.keystone import FAILURES, Sender, explain, request
+from reportclient.keystone import FAILURES, Sender, explain
 
 PAGE = 1000  # nodes for each request; Ironic cuts it down to its own [api] max_limit
 _PAGES = 10_000  # a listing that does not end is no listing of Ironic; its max_limit may be small
@@ -133,11 +133,10 @@ class IronicClient:
         asked = f"{self.where} answered GET {path.partition('?')[0]}"
         try:
             spoken = {"X-OpenStack-Ironic-API-Version": version}
-            answer = request(
-                self._sender,
+            answer = self._sender.request(
                 path,
                 "GET",
-                version=version,
+                microversion=version,
                 headers=spoken,
                 status_code_retries=REQUEST_TRIES - 1,
                 retriable_status_codes=BUSY,

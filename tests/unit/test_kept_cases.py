@@ -175,7 +175,7 @@ def passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, driver: Any, **optio
         Choice(),
         replace(configured(tmp_path), **options),
         wake=nothing,
-        metered=lambda one: one,
+        requested=lambda *_: None,
         told=nothing,
     )
     monkeypatch.setattr(made, "_audits", Failing())

@@ -1,4 +1,4 @@
-"""A pass of the service ends in time, whatever its services do: no request is sent after that."""
+"""A pass of the service ends in time, whatever its services do: no request is sent after that; each sent is told."""
 
 import time
 from collections.abc import Callable
@@ -40,6 +40,16 @@ def test_after_the_time_of_a_pass_nothing_is_sent(ask: Callable[[TracedSender], 
     ask(TracedSender(sender, trace))
 
     assert sender.asked == []
+
+
+def test_a_request_that_fails_is_told_too() -> None:
+    told: list[tuple[str, str, int]] = []
+    sender = TracedSender(FakeSender([TimeoutError()]), Trace(), lambda *one: told.append(one[:3]))
+
+    with pytest.raises(TimeoutError):
+        sender.request("/traits", "GET")
+
+    assert told == [("GET", "/traits", 0)]
 
 
 def test_the_next_pass_has_its_own_time_and_a_verb_has_no_limit() -> None:

@@ -26,7 +26,6 @@ import bcrypt
 import requests
 
 from agent.connect.choice import Choice, settings_for
-from agent.connect.senders import MeteredSender
 from agent.service.rounds import Rounds
 from agent.service.status import WELL
 from beds import databases, keystone
@@ -217,7 +216,7 @@ def _opened(config: Path, meter: Meter) -> Iterator[Rounds]:
         choice,
         settings_for(choice),
         wake=lambda _event: None,
-        metered=lambda sender: MeteredSender(sender, told),
+        requested=told,
         told=lambda *_: None,
     )
     try:
