@@ -2,9 +2,11 @@
 
 import argparse
 import json
+import logging
+import shutil
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 
 import yaml
@@ -80,7 +82,7 @@ def run_command(verb: Verb, options: argparse.Namespace) -> int:
                 check_folder(picture, "picture")
             options.trace = Trace()
             act: Act = (OF_NODES if verb.name in OF_NODES and _is_bare_metal(options) else ACTS)[verb.name]
-            with saving(verb, options) as unwritten:
+            with saving(verb, options) as unwritten, _working(verb, options):
                 report = act(options)
             return _print(verb, options, report, unwritten) if report else Exit.DONE
         except USER_ERRORS as error:
@@ -92,6 +94,34 @@ def run_command(verb: Verb, options: argparse.Namespace) -> int:
         except KeyboardInterrupt as interrupt:
             _print_failure(options, type(interrupt).__name__, "interrupted", Exit.INTERRUPTED)
             raise
+
+
+class _LastLine(logging.Handler):
+    """Shows the last record in a line that the next one replaces."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = printable(record.getMessage())[: shutil.get_terminal_size().columns - 1]
+        print(f"{text}\033[K\r", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _working(verb: Verb, options: argparse.Namespace) -> Iterator[None]:
+    """Show inside the block, on a terminal, what was done last; nothing where it is logged."""
+    if verb.logs or options.verbose or not sys.stderr.isatty():
+        yield
+        return
+    root, shown = logging.getLogger(), _LastLine()
+    for handler in root.handlers:
+        handler.setLevel(logging.WARNING)
+    for package in ("agent", "drivers", "reportclient"):
+        logging.getLogger(package).setLevel(logging.INFO)
+    root.addHandler(shown)
+    try:
+        print(f"{verb.name} is under way\r", end="", file=sys.stderr, flush=True)
+        yield
+    finally:
+        root.removeHandler(shown)
+        print("\033[K", end="", file=sys.stderr, flush=True)
 
 
 def _print(verb: Verb, options: argparse.Namespace, report: Report, unwritten: list[str]) -> int:
