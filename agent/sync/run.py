@@ -58,7 +58,7 @@ def run_pass(
         node.client.begin()
         one = _Pass(node, wishes, agree, _own_identity(node))
         patience_s = node.settings.changes.reshape_timeout_s if wishes.reshape else 0.0
-        return again(lambda: one.carry_out(one.draft()), node.name, patience_s)
+        return again(one.attempt, node.name, patience_s)
 
 
 class _Pass:
@@ -72,8 +72,24 @@ class _Pass:
         self._survey: Survey | None = None  # of the host, for attempts until then
         self._stale_s = 0.0
 
-    def carry_out(self, draft: Draft) -> Outcome:
-        """Judge a draft, and write; errors as ``run_pass``, Conflict: another writer was first."""
+    def attempt(self) -> Outcome:
+        """Look, plan, judge and write; errors as ``run_pass``, Conflict: another writer was first."""
+        node, wishes = self._node, self._wishes
+        if not wishes.reshape or time.monotonic() >= self._stale_s:
+            self._survey, self._stale_s = None, time.monotonic() + _FRESH_S
+        left, tried = self._earlier.memory if self._earlier else None, tuple(self._tried.values())
+        view = node.view(wishes, identity=self._identity, left=left, survey=self._survey, tried=tried)
+        self._survey = view.survey
+        if self._identity:
+            node.tie(self._identity, view.survey)
+        draft = node.complete(view)
+        if self._earlier:
+            pairs = zip(draft.features, self._earlier.features, strict=True)
+            draft = replace(draft, features=tuple(one.again(before) for one, before in pairs))
+        self._earlier = draft
+        return self._carry_out(draft)
+
+    def _carry_out(self, draft: Draft) -> Outcome:
         node, verdict = self._node, judge(draft)
         if verdict.refused is None and self._agree and (other := self._agree(node, draft)):
             verdict = replace(verdict, refused=Status.OTHER_PLAN, notes=other)
@@ -90,23 +106,6 @@ class _Pass:
             raise cause from error
         done_before = outcome.status is Status.UNCHANGED and node.client.writes > self._writes  # by a cut-off attempt
         return replace(outcome, status=Status.CHANGED) if done_before else outcome
-
-    def draft(self) -> Draft:
-        """Look, and plan; errors as ``run_pass``."""
-        node, wishes = self._node, self._wishes
-        if not wishes.reshape or time.monotonic() >= self._stale_s:
-            self._survey, self._stale_s = None, time.monotonic() + _FRESH_S
-        left, tried = self._earlier.memory if self._earlier else None, tuple(self._tried.values())
-        view = node.view(wishes, identity=self._identity, left=left, survey=self._survey, tried=tried)
-        self._survey = view.survey
-        if self._identity:
-            node.tie(self._identity, view.survey)
-        draft = node.complete(view)
-        if self._earlier:
-            pairs = zip(draft.features, self._earlier.features, strict=True)
-            draft = replace(draft, features=tuple(one.again(before) for one, before in pairs))
-        self._earlier = draft
-        return draft
 
 
 def again(act: Callable[[], T], name: str, patience_s: float = 0.0) -> T:
