@@ -1,8 +1,10 @@
 """Client that reads placement and carries out plans; all writes to placement go through it."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -11,11 +13,12 @@ from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent, Conflict, Forbidden, Rejected, Unavailable
 from reportclient.names import SHARES
 from reportclient.plan import AllocationWrite, Plan
-from reportclient.side_by_side import each
 from reportclient.transport import Transport, parse_date
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, went_back
 from reportclient.writer import Writer, write_allocations
 
+T = TypeVar("T")
+R = TypeVar("R")
 Row = tuple[str, str, str | None, int]  # uuid, name, parent's uuid and generation of a provider in a listing
 ASPECTS = ("inventories", "traits", "aggregates")  # of a provider, a request each
 NAMES_PER_QUERY = 100  # keeps GET /traits?name=in:... under 8 KiB
@@ -48,10 +51,22 @@ class PlacementClient:
         """Number of writes that placement carried out for this client."""
         return self._transport.writes
 
-    @property
-    def workers(self) -> int:
-        """Number of requests that are under way at a time, where their order does not matter."""
-        return self._workers
+    def each(self, work: Callable[[T], R], items: Iterable[T], most: int | None = None) -> list[R]:
+        """
+        Return the results of ``work`` for each item, in the order of the items; at most ``most`` items at a time.
+
+        ``most`` None: as many as this client has workers. Items begin in their order. Those that have begun when an
+        error comes to light come to their end.
+
+        Raises:
+            as ``work``, for the first item in order that failed; so the error does not depend on which was faster.
+        """
+        waiting = list(items)
+        workers = min(most or self._workers, len(waiting))
+        if workers < 2:
+            return list(map(work, waiting))
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(work, waiting))
 
     def begin(self) -> None:
         """
@@ -139,7 +154,7 @@ class PlacementClient:
         near = f"in:{','.join(sorted(aggregates))}"
         rows, _ = self._list("the providers that share their stock", member_of=near, required=SHARES)
         rows.sort(key=lambda row: row[1])
-        return tuple(each(lambda row: self.read(row[0], row[1], row[3]), rows, self._workers))
+        return tuple(self.each(lambda row: self.read(row[0], row[1], row[3]), rows))
 
     def read(self, uuid: str, name: str, generation: int) -> ObservedProvider:
         """Return one root as it stands, without its children. Three requests; errors as ``observe``."""
@@ -174,7 +189,7 @@ class PlacementClient:
         # Few providers are read faster aspect by aspect: a claim on the root is then less likely to come in between.
         aspects = len(ASPECTS) if unread * len(ASPECTS) <= self._workers else 1
         read = partial(self._observe_one, parents=_parents(rows), known=known, aspects=aspects)
-        tree = ObservedTree(tuple(each(read, _from_the_root(rows), self._workers)), modified)
+        tree = ObservedTree(tuple(self.each(read, _from_the_root(rows))), modified)
         self.went_back = self.went_back or (left is not None and went_back(left, tree))
         self._latest = tree.by_uuid
         return tree
@@ -227,7 +242,7 @@ class PlacementClient:
             self._held[observed.uuid] = generation, rows, listed
             return rows, listed
 
-        found = each(read, providers, self._workers)
+        found = self.each(read, providers)
         for _, listed in found:
             self._listed |= listed
         return tuple(row for rows, _ in found for row in rows)
@@ -253,7 +268,7 @@ class PlacementClient:
                 known = self._consumers[uuid] = consumer, rows.get(uuid, set())
             return known[0]
 
-        return tuple(one for one in each(read, wanted, self._workers) if one)
+        return tuple(one for one in self.each(read, wanted) if one)
 
     def consumer(self, uuid: str) -> Consumer | None:
         """Return one consumer with all its allocations, as they are now; None when it has none. One request."""
@@ -338,23 +353,19 @@ class PlacementClient:
         return writer.outcome
 
     def may_reshape(self) -> bool:
-        """
-        Return whether the user's role allows reshapes.
-
-        Sends an empty body, which changes nothing: malformed with the role, forbidden without it.
-        """
+        """Return whether the user's role allows reshapes."""
         return self._may_post("/reshaper", "an empty reshape")
 
     def may_write(self) -> bool:
-        """
-        Return whether the user's role allows writes.
-
-        Sends a provider without a name, which changes nothing: malformed with the role, forbidden without it.
-        """
+        """Return whether the user's role allows writes."""
         return self._may_post("/resource_providers", "a provider without a name")
 
     def _may_post(self, path: str, what: str) -> bool:
-        """Return whether the user's role allows a request, by sending it with an empty body; ``what`` that means."""
+        """
+        Return whether the user's role allows a request; ``what`` it is with an empty body.
+
+        That changes nothing: it is malformed with the role, and forbidden without it.
+        """
         try:
             self._transport.send("POST", path, {})
         except Forbidden:
@@ -392,7 +403,7 @@ class PlacementClient:
             return replace(seen, provider=replace(seen.provider, name=name, parent=parent))
         try:
             paths = (f"/resource_providers/{uuid}/{aspect}" for aspect in ASPECTS)
-            (stock, _), (traits, _), (aggregates, _) = each(self._transport.get, paths, aspects)
+            (stock, _), (traits, _), (aggregates, _) = self.each(self._transport.get, paths, aspects)
         except Absent as error:
             raise Conflict(f"provider {name} went away while it was read: {error}") from error
         with payload.in_form(f"provider {name}"):

@@ -24,7 +24,6 @@ from reportclient.errors import Conflict, PlacementError, Rejected, Unavailable,
 from reportclient.names import is_custom, unknown_standard
 from reportclient.ownership import MARKER, OWNER_NOVA, Names, Ownership, others_marks
 from reportclient.plan import Delete, EnsureClasses, Plan, SetInventories
-from reportclient.side_by_side import each
 from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 
 SILENCES = 5  # nodes without an answer of placement's, after which placement is taken to be down
@@ -151,7 +150,7 @@ def settle_all(writing: Writing, tasks: list[Task]) -> list[Settled]:
             return node_outcome(uuid, Status.UNFINISHED, str(error)), task.known
 
     first, rest = writing.vocabulary.split(tasks)
-    return [*map(guarded, first), *each(guarded, rest, writing.bare_metal.client.workers)]
+    return [*map(guarded, first), *writing.bare_metal.client.each(guarded, rest)]
 
 
 def _still_answers(client: PlacementClient, uuid: str) -> bool:

@@ -15,11 +15,11 @@ from beds.memory import MemoryPlacement
 from reportclient.client import PlacementClient
 from reportclient.errors import Rejected
 from reportclient.plan import Create, Delete, EnsureTraits, Plan, SetInventories, SetTraits
-from reportclient.side_by_side import each
 from reportclient.transport import Transport
 from reportclient.tree import Inventory, ObservedTree
 
 WORKERS = 4
+each = PlacementClient(Transport(MemoryPlacement(lambda: 0), where="placement")).each
 ROOT = "00000000-0000-4000-8000-000000000000"
 CELLS = [f"00000000-0000-4000-8000-0000000001{number:02}" for number in range(2)]
 CARDS = [f"00000000-0000-4000-8000-0000000002{number:02}" for number in range(6)]
