@@ -24,7 +24,7 @@ from agent.command.result import (
 from agent.command.shown_plans import encode_forecast, encode_outcome, encode_reserving, forecast_lines, outcome_lines
 from agent.command.shown_trees import standing_lines, tree_lines
 from agent.command.wording import columns
-from agent.connect.adapters import ApiLook, look_for_placement
+from agent.connect.adapters import api_in_the_way
 from agent.connect.choice import open_driver, read_host
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
@@ -137,8 +137,8 @@ def reshape(options: argparse.Namespace) -> Report:
     if options.apply:
         return _convert(options)
     wishes = replace(wishes_of(options), reshape=True)
-    api = _look_for_api(options)
-    remarks = [] if api.up is False else [f"{options.verb} --apply would refuse this: {api.told}"]
+    api = _refused_by_api(options)
+    remarks = [f"{options.verb} --apply would refuse this: {api}"] if api else []
     with open_host(options) as one:
         draft, verdict, said = _look(one, wishes, options, agreed=True)
         doing = "approve" if options.approve else "apply"
@@ -222,20 +222,18 @@ def _withdraw(options: argparse.Namespace) -> Report:
     )
 
 
-def _look_for_api(options: argparse.Namespace) -> ApiLook:
-    """Look whether a placement API serves the database of --database; without --database the answer is no."""
+def _refused_by_api(options: argparse.Namespace) -> str:
+    """Return why the database of --database must not be written, as its API may run; empty: it may be."""
     if options.database is None:
-        return ApiLook(False)
-    found = look_for_placement(settings_of(options))
-    return ApiLook(False) if found.up is None and options.api_is_down else found
+        return ""
+    return api_in_the_way(settings_of(options), said_down=options.api_is_down)
 
 
 def _convert(options: argparse.Namespace) -> Report:
     """Convert this host as planned now, or only by the plan of --digest, or with --approved by the approved plan."""
-    api = _look_for_api(options)
-    if api.up is not False:
+    if api := _refused_by_api(options):
         with open_driver(settings_of(options), choice_of(options)) as driver:
-            refused = Outcome(node=driver.name(), status=Status.UNSAFE, reasons=(api.told,))
+            refused = Outcome(node=driver.name(), status=Status.UNSAFE, reasons=(api,))
         return _ended(refused, options, with_plan=False)
     wishes = replace(wishes_of(options), reshape=not options.approved, agreed=options.digest)
     act = convert_approved if options.approved else convert

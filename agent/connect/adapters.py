@@ -2,8 +2,8 @@
 
 import os
 import threading
+from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import requests
@@ -21,7 +21,8 @@ from agent.errors import ConfigError
 from agent.settings.options import register_secrets
 from agent.settings.read import Settings
 from agent.settings.values import place
-from reportclient.errors import LEAKED, mask, shorten
+from reportclient.errors import mask, shorten
+from reportclient.keystone import FAILURES
 
 REDIRECTS = 3  # of one request, all within one server
 LOOK_S = 3.0  # wait for an answer of an API that should not run
@@ -53,127 +54,22 @@ NO_PLACEMENT = (
     "                                  a cloud's placement; the host's nova.conf can be used as it is",
     "and name the file: compute-node-agent VERB --config-file /etc/nova/nova.conf",
 )
+SERVICES: Mapping[str, tuple[str, str, tuple[str, ...], str]] = {
+    "placement": ("placement", "placement", NO_PLACEMENT, "endpoint = URL of placement"),
+    "ironic": ("Ironic", "baremetal", (NO_IRONIC,), "endpoint_override = URL of Ironic"),
+    "nova": ("nova", "compute", (NO_NOVA,), "endpoint_override = URL of nova"),
+}
+"""By group of options: name, type in the catalog, message where none is configured, need of one without Keystone."""
 
 
-def open_placement(settings: Settings) -> tuple[Adapter, str]:
+def open_service(settings: Settings, group: str) -> tuple[Adapter, str]:
     """
-    Return an adapter for the configured placement, and its name for messages. Sends nothing yet.
+    Return an adapter for the service of a group of options, and its name for messages. Sends nothing yet.
 
     Raises:
-        ConfigError: no placement is configured, or keystoneauth does not accept the options.
+        ConfigError: no such service is configured, or keystoneauth does not accept the options.
     """
-    if not settings.apis.placement_chosen:
-        raise ConfigError(*NO_PLACEMENT)
-    adapter, where = _open(settings, "placement", "placement", "placement", NO_PLACEMENT, "endpoint = URL of placement")
-    if isinstance(adapter.session.auth, NoAuth):
-        adapter.session.additional_headers.update(NOAUTH_HEADERS)
-    return adapter, where
-
-
-@dataclass(frozen=True, slots=True)
-class ApiLook:
-    """Whether the configured placement API runs."""
-
-    up: bool | None  # None: not known
-    told: str = ""  # a sentence for a person; empty: the API does not run
-
-
-def look_for_placement(settings: Settings) -> ApiLook:
-    """
-    Find out within seconds whether the configured placement API runs, by a request without a token.
-
-    Raises:
-        ConfigError: as ``open_placement``.
-    """
-    if not settings.apis.placement_chosen:
-        return ApiLook(None, f"no placement API is configured, so the agent could not look for it: {MAKE_SURE}")
-    adapter, where = open_placement(settings)
-    adapter.session.timeout = LOOK_S
-    try:
-        url = adapter.endpoint_override or adapter.get_endpoint()
-    except (exceptions.ClientException, OSError, ValueError, *LEAKED) as error:
-        return _untold(where, shorten(str(error)))
-    return _look(adapter.session, url, where) if url else _untold(where, "Keystone's catalog has no endpoint for it")
-
-
-def _look(session: Session, url: str, where: str) -> ApiLook:
-    """
-    Find out by one request whether an API runs at a URL.
-
-    It runs if the answer has OpenStack's request id. It does not run if the port is closed, or a proxy answers so.
-    Anything else, also no answer, can have other reasons than a stopped API.
-    """
-    try:
-        answer = session.request(
-            url,
-            "GET",
-            authenticated=False,
-            raise_exc=False,
-            redirect=False,
-            connect_retries=0,
-            status_code_retries=0,
-            timeout=LOOK_S,
-        )
-    except exceptions.SSLError:
-        return _untold(where, "it answers with a certificate that is not trusted")
-    except exceptions.ConnectTimeout as error:
-        silent = isinstance(error.__context__, requests.exceptions.ReadTimeout)
-        return _untold(where, "it takes connections and does not answer" if silent else f"no answer in {LOOK_S:g} s")
-    except (exceptions.ClientException, OSError, ValueError, *LEAKED) as error:
-        return ApiLook(False) if _is_refused(error) else _untold(where, shorten(str(error)))
-    if REQUEST_ID in answer.headers:
-        return ApiLook(True, f"{where} answers ({answer.status_code}): {STOP}")
-    if answer.status_code in NO_API and not requests.utils.get_environ_proxies(url):
-        return ApiLook(False)
-    return _untold(where, f"the answer ({answer.status_code}) does not come from an OpenStack API")
-
-
-def _untold(where: str, why: str) -> ApiLook:
-    """Return that the state of the API is not known: then a person has to say that it does not run."""
-    return ApiLook(None, f"cannot find out whether {where} runs: {why}: {MAKE_SURE}, or leave out --database")
-
-
-def _is_refused(error: BaseException | None) -> bool:
-    """Whether a connection failed because the port is closed; false for a proxy's port, which is not the API's."""
-    while error and not isinstance(error, requests.exceptions.ProxyError):
-        if isinstance(error, ConnectionRefusedError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
-def open_ironic(settings: Settings) -> tuple[Adapter, str]:
-    """
-    Return an adapter for the configured Ironic, and its name for messages. Sends nothing yet.
-
-    Raises:
-        ConfigError: no Ironic is configured, or keystoneauth does not accept the options.
-    """
-    return _open(settings, "ironic", "Ironic", "baremetal", (NO_IRONIC,), "endpoint_override = URL of Ironic")
-
-
-def nova_adapter(settings: Settings) -> tuple[Adapter, str]:
-    """
-    Return an adapter for the configured nova, and its name for messages. Sends nothing yet.
-
-    Raises:
-        ConfigError: no nova is configured, or keystoneauth does not accept the options.
-    """
-    return _open(settings, "nova", "nova", "compute", (NO_NOVA,), "endpoint_override = URL of nova")
-
-
-def _open(
-    settings: Settings, group: str, name: str, kind: str, missing: tuple[str, ...], wanted: str
-) -> tuple[Adapter, str]:
-    """
-    Return an adapter for the service of a group, and the service's name for messages.
-
-    ``kind`` is the service's type in the catalog, ``missing`` the message if the group says no way to log in, and
-    ``wanted`` what a service without Keystone needs.
-
-    Raises:
-        ConfigError: as ``open_ironic``.
-    """
+    name, kind, missing, wanted = SERVICES[group]
     conf = settings.apis.source
     _check_login(conf, group)
     try:
@@ -194,7 +90,54 @@ def _open(
         if not place:
             chosen = conf[conf[group].auth_section or group].auth_type
             raise ConfigError(f"[{group}] auth_type = {chosen} needs {wanted}")
+    if group == "placement" and isinstance(auth, NoAuth):
+        session.additional_headers.update(NOAUTH_HEADERS)
     return _answering(adapter), f"{name} at {mask(place or _catalog(conf, group)).rstrip('/')}"
+
+
+def api_in_the_way(settings: Settings, *, said_down: bool = False) -> str:
+    """
+    Return why placement's database must not be written: its API runs, or that is not known; empty: it does not run.
+
+    One request without a token, within seconds. The API runs if the answer has OpenStack's request id. It does not run
+    if its port is closed, or a proxy answers so. Anything else, also no answer, can have other reasons than a stopped
+    API; then a person's word counts, ``said_down``.
+
+    Raises:
+        ConfigError: as ``open_service``.
+    """
+    if not settings.apis.placement_chosen:
+        return "" if said_down else f"no placement API is configured, so the agent could not look for it: {MAKE_SURE}"
+    adapter, where = open_service(settings, "placement")
+    adapter.session.timeout = LOOK_S
+    url = ""
+    try:
+        url = adapter.endpoint_override or adapter.get_endpoint() or ""
+        if not url:
+            raise exceptions.EndpointNotFound("Keystone's catalog has no endpoint for it")
+        how: dict[str, Any] = {"authenticated": False, "raise_exc": False, "redirect": False, "timeout": LOOK_S}
+        answer = adapter.session.request(url, "GET", connect_retries=0, status_code_retries=0, **how)
+        if REQUEST_ID in answer.headers:
+            return f"{where} answers ({answer.status_code}): {STOP}"
+        if answer.status_code in NO_API and not requests.utils.get_environ_proxies(url):
+            return ""
+        why = f"the answer ({answer.status_code}) does not come from an OpenStack API"
+    except exceptions.ConnectTimeout:
+        why = f"no answer in {LOOK_S:g} s"
+    except FAILURES as error:
+        if url and _is_refused(error):
+            return ""
+        why = shorten(str(error))
+    return "" if said_down else f"cannot find out whether {where} runs: {why}: {MAKE_SURE}, or leave out --database"
+
+
+def _is_refused(error: BaseException | None) -> bool:
+    """Whether a connection failed because the port is closed; false for a proxy's port, which is not the API's."""
+    while error and not isinstance(error, requests.exceptions.ProxyError):
+        if isinstance(error, ConnectionRefusedError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 class _Login:

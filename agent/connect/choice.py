@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.bare_metal.context import BareMetalNodes
-from agent.connect.adapters import EMBEDDED_URL, nova_adapter, open_embedded, open_ironic, open_placement
+from agent.connect.adapters import EMBEDDED_URL, open_embedded, open_service
 from agent.connect.senders import Requested, Trace, TracedSender
 from agent.errors import ConfigError, StateError
 from agent.nova.answers import NovaRecord, essential
@@ -162,7 +162,7 @@ def open_nodes(settings: Settings, choice: Choice, *, told: OnOperation = untold
     Raises:
         ConfigError: no Ironic is configured.
     """
-    sender, where = _open_service(choice, "ironic", partial(open_ironic, settings), told=lambda *_: told())
+    sender, where = _open_service(settings, choice, "ironic", told=lambda *_: told())
     ours = settings.ironic
     return IronicClient(sender, where, shard=ours.shard, conductor_group=ours.conductor_group)
 
@@ -200,20 +200,20 @@ def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
         ConfigError: keystoneauth does not accept the options.
     """
     there = "nova" in choice.case.saved.called if choice.case else settings.apis.nova_chosen
-    return NovaClient(*_open_service(choice, "nova", partial(nova_adapter, settings), essential)) if there else None
+    return NovaClient(*_open_service(settings, choice, "nova", essential)) if there else None
 
 
 def _open_service(
+    settings: Settings,
     choice: Choice,
     service: str,
-    connect: Callable[[], tuple[Sender, str]],
     reduced: Callable[[str], str] = str,
     told: Requested = lambda *_: None,
 ) -> tuple[Sender, str]:
     """Return what sends requests to a service, with the request id of the run, and its name; a recorder keeps both."""
     if choice.case:
         return choice.case.sender(service), choice.case.name_of(service)
-    adapter, where = connect()
+    adapter, where = open_service(settings, service)
     sender: Sender = TracedSender(adapter, choice.trace, told)
     if choice.recorder:
         choice.recorder.called[service] = where
@@ -284,7 +284,7 @@ def _open_sender(settings: Settings, choice: Choice, writes: bool) -> tuple[Send
         return _open_embedded(folder, writes), where, where
     if choice.database is not None:
         return _open_database(settings, choice.database)
-    adapter, where = open_placement(settings)
+    adapter, where = open_service(settings, "placement")
     return adapter, where, where
 
 
@@ -333,7 +333,7 @@ def _open_database(settings: Settings, database: str) -> tuple[Sender, str, str]
         raise StateError(
             f"{name} cannot be used: {cause}: does it run, and may this user read and write it?"
         ) from error
-    where = open_placement(settings)[1] if settings.apis.placement_chosen else name
+    where = open_service(settings, "placement")[1] if settings.apis.placement_chosen else name
     return sender, where, name
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from keystoneauth1.adapter import Adapter
 
-from agent.connect.adapters import open_placement
+from agent.connect.adapters import open_service
 from agent.settings.read import keep_in, load_settings
 from beds import databases
 from beds.crowd import GRACE_S, Crowd
@@ -34,7 +34,7 @@ def test_the_audits_find_the_truth_among_eight_clients(tmp_path: Path) -> None:
         settings = load_settings([config])
 
         def open_sender() -> Adapter:
-            return open_placement(settings)[0]
+            return open_service(settings, "placement")[0]
 
         own = replace(keep_in(settings, tmp_path / "state"), recorded=True, audit_grace_s=GRACE_S)
         crowd = Crowd(open_sender, own, SEED)

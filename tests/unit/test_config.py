@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
-from agent.connect.adapters import nova_adapter, open_ironic, open_placement
+from agent.connect.adapters import open_service
 from agent.errors import ConfigError
 from agent.settings.read import _tell_reading, load_settings
 from agent.settings.slips import slips_of_the_pen
@@ -381,13 +381,13 @@ def test_a_secret_comes_from_systemd_or_is_asked_for(
     path, name = tmp_path / "agent.conf", credential.replace("-", "_")
     path.write_text(f"[placement]\n{login}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=f"needs .*{name}: set each"):
-        open_placement(load_settings([path]))
+        open_service(load_settings([path]), "placement")
     (tmp_path / f"placement-{credential}").write_text("secret\n", encoding="utf-8")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
 
     settings = load_settings([path])
 
-    assert open_placement(settings)
+    assert open_service(settings, "placement")
     assert settings.apis.source.placement[name] == "secret"
 
 
@@ -410,15 +410,15 @@ def test_novas_login_is_optional_and_its_secret_may_come_from_systemd(
     path.write_text("[nova]\nauth_type = password\nusername = u\nauth_url = http://k/v3\n", encoding="utf-8")
     (tmp_path / "nova-password").write_text("secret\n", encoding="utf-8")
     with pytest.raises(ConfigError, match="needs password: set each"):
-        nova_adapter(load_settings([path]))
+        open_service(load_settings([path]), "nova")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
 
     settings = load_settings([path])
 
     assert (absent.apis.nova_chosen, settings.apis.nova_chosen) == (False, True)
-    assert nova_adapter(settings)[1] == "nova at the endpoint in the catalog of Keystone at http://k/v3"
+    assert open_service(settings, "nova")[1] == "nova at the endpoint in the catalog of Keystone at http://k/v3"
     with pytest.raises(ConfigError, match=r"no nova is configured: set \[nova\] auth_type"):
-        nova_adapter(absent)
+        open_service(absent, "nova")
 
 
 @pytest.mark.parametrize(
@@ -512,7 +512,7 @@ def test_a_service_without_keystone_is_where_either_option_says(
 ) -> None:
     settings = load_settings([write_config(placement=kind | given, ironic=kind | given, nova=kind | given)])
 
-    for adapter, where in (open_placement(settings), open_ironic(settings), nova_adapter(settings)):
+    for adapter, where in (open_service(settings, group) for group in ("placement", "ironic", "nova")):
         assert where.endswith(" at http://h:1/p")
         assert adapter.endpoint_override or adapter.get_endpoint() == "http://h:1/p"
 
@@ -522,11 +522,11 @@ def test_a_service_without_keystone_needs_a_place(kind: dict[str, object], write
     settings = load_settings([write_config(placement=kind, ironic=kind, nova=kind)])
 
     with pytest.raises(ConfigError, match=r"\[placement\] auth_type = \w+ needs endpoint = URL of placement"):
-        open_placement(settings)
+        open_service(settings, "placement")
     with pytest.raises(ConfigError, match=r"\[ironic\] auth_type = \w+ needs endpoint_override = URL of Ironic"):
-        open_ironic(settings)
+        open_service(settings, "ironic")
     with pytest.raises(ConfigError, match=r"\[nova\] auth_type = \w+ needs endpoint_override = URL of nova"):
-        nova_adapter(settings)
+        open_service(settings, "nova")
 
 
 @pytest.mark.parametrize(
@@ -548,7 +548,7 @@ def test_a_password_that_is_not_escaped_in_a_url_is_refused_and_not_shown(
     settings = load_settings([write_config(**{group: kind | {option: url}})])
 
     with pytest.raises(ConfigError, match=advice) as caught:
-        {"placement": open_placement, "ironic": open_ironic, "nova": nova_adapter}[group](settings)
+        open_service(settings, group)
 
     assert f"[{group}] {option}" in str(caught.value)
     assert "cret" not in str(caught.value)
@@ -741,7 +741,7 @@ def test_a_login_that_cannot_work_is_told_with_its_options(
     settings = load_settings([write_config(**{group: login})])
 
     with pytest.raises(ConfigError) as caught:
-        (open_placement if group == "placement" else open_ironic)(settings)
+        open_service(settings, group)
 
     assert told in str(caught.value)
     assert f"[{group}] " in str(caught.value)
