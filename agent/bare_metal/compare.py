@@ -218,8 +218,12 @@ def _judge_remembered(
     """Judge nodes that the last pass knew; return those that Ironic has outside this agent's share."""
     absent = {uuid: known for uuid, known in look.memory.nodes.items() if uuid not in here}
     now, grace_s = bare_metal.now_s(), bare_metal.settings.ironic.node_grace_s
-    new_first = sorted(absent, key=lambda uuid: (absent[uuid].gone_s is not None, random.random()))
-    asked, error = _ask(bare_metal.ironic, new_first)
+    in_any_order = sorted(absent, key=lambda _: random.random())
+    asked, error = _ask(bare_metal.ironic, [uuid for uuid in in_any_order if absent[uuid].gone_s is None])
+    # An answer that never comes for one node must not keep those from going about which Ironic has answered before.
+    again = [uuid for uuid in in_any_order if absent[uuid].gone_s is not None][: _QUESTIONS - len(asked)]
+    answers, later_error = _ask(bare_metal.ironic, again)
+    asked, error = asked | answers, error or later_error
     elsewhere = frozenset(uuid for uuid, there in asked.items() if there)
     look.outcomes += [
         node_outcome(uuid, Status.LEFT, "Ironic has it, outside this agent's share") for uuid in sorted(elsewhere)

@@ -268,6 +268,25 @@ def test_an_ironic_that_does_not_say_whether_it_has_a_node_is_asked_again_in_the
         assert one.sync().count(Status.GOING) == 2
 
 
+def test_a_node_about_which_ironic_never_answers_keeps_no_other_from_going(monkeypatch: pytest.MonkeyPatch) -> None:
+    with world() as one:
+        one.nodes.classes = dict.fromkeys(range(1, 9), "gold")
+        one.sync()
+        del one.nodes.classes[1]
+        assert one.sync().count(Status.GOING) == 1
+        del one.nodes.classes[2]
+        there = one.nodes.is_there
+
+        def ask(uuid: str) -> bool:
+            if uuid == uuid_of(2):
+                raise DiscoveryError("it is broken")
+            return there(uuid)
+
+        monkeypatch.setattr(one.nodes, "is_there", ask)
+
+        assert [told.status for told in one.sync().outcomes] == [Status.FAILED, Status.DELETED]
+
+
 def test_nothing_is_written_when_more_nodes_are_gone_than_may_go_at_once() -> None:
     """The configuration may name the wrong Ironic."""
     with world() as one:
