@@ -18,6 +18,7 @@ from agent.command.result import Report, open_host, placement_of, settings_of
 from agent.command.wording import written_amounts
 from agent.connect.choice import lists_nodes
 from agent.errors import ConfigError
+from agent.state.files import read_named
 from agent.state.identity import read_identity
 from agent.sync.node import ComputeNode
 from drivers.base import Survey
@@ -167,7 +168,7 @@ def _others(options: argparse.Namespace, client: PlacementClient) -> Ending | No
 
 def _read(path: Path) -> AllocationRequest:
     try:
-        request = AllocationRequest(path.read_text(encoding="utf-8-sig"))
+        request = AllocationRequest(read_named(path))
         decode_request(request)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error

@@ -9,6 +9,7 @@ from agent.command.candidacy import Givers, Missing, bind, combinations, is_sure
 from agent.command.result import Report
 from agent.command.wording import written_amounts
 from agent.errors import ConfigError
+from agent.state.files import read_named
 from reportclient.allocations import usages
 from reportclient.client import PlacementClient
 from reportclient.errors import Forbidden, Rejected, mask, shorten
@@ -61,7 +62,7 @@ def read_request(path: Path) -> tuple[Wish, ...]:
         ConfigError: the file cannot be read, or has no query.
     """
     try:
-        lines = [one.strip() for one in path.read_text(encoding="utf-8-sig").splitlines()]
+        lines = [one.strip() for one in read_named(path).splitlines()]
         told = [one for one in lines if one and not one.startswith("#")]
         if len(told) != 1:
             raise ValueError(f"it must have one request, and has {len(told)} lines")

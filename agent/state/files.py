@@ -109,6 +109,20 @@ def read_whole(path: Path | str) -> bytes:
         os.close(descriptor)
 
 
+def read_named(path: Path) -> str:
+    """
+    Read UTF-8 text of at most 1 MiB from a file, or a pipe, that a person names.
+
+    Raises:
+        OSError: it does not exist, cannot be read, or has more. ValueError: it is no UTF-8 text.
+    """
+    with path.open(encoding="utf-8-sig") as file:
+        text = file.read((1 << 20) + 1)
+    if len(text) > 1 << 20:
+        raise OSError(errno.EFBIG, "it has more than 1 MiB", str(path))
+    return text
+
+
 def remove(path: Path) -> None:
     """
     Remove a file; nothing happens where there is none.
