@@ -33,6 +33,7 @@ from agent.command.verbs import Verb
 from agent.connect.choice import HypervisorNeeded, lists_nodes
 from agent.connect.senders import Trace
 from agent.errors import USER_ERRORS, ConfigError, StateError
+from agent.records import clean
 from agent.sync.case import check_folder
 from agent.sync.json_form import encode
 from drivers.errors import PolicyError
@@ -97,11 +98,12 @@ def run_command(verb: Verb, options: argparse.Namespace) -> int:
 
 
 class _LastLine(logging.Handler):
-    """Shows the last record in a line that the next one replaces."""
+    """Shows the last record in a line that the next one replaces; one that is also logged ends that line."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = printable(record.getMessage())[: shutil.get_terminal_size().columns - 1]
-        print(f"{text}\033[K\r", end="", file=sys.stderr, flush=True)
+        text = record.getMessage()[: shutil.get_terminal_size().columns - 1]
+        with suppress(OSError):  # a terminal that went away ends no write to placement in its middle
+            print("" if record.levelno >= logging.WARNING else text, end="\033[K\r", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -115,7 +117,8 @@ def _working(verb: Verb, options: argparse.Namespace) -> Iterator[None]:
         handler.setLevel(logging.WARNING)
     for package in ("agent", "drivers", "reportclient"):
         logging.getLogger(package).setLevel(logging.INFO)
-    root.addHandler(shown)
+    shown.addFilter(clean)
+    root.handlers.insert(0, shown)
     try:
         print(f"{verb.name} is under way\r", end="", file=sys.stderr, flush=True)
         yield
