@@ -111,7 +111,7 @@ class Whole:
 
     def getLibVersion(self) -> int:  # noqa: N802
         """Return the version of nova's fake, but no older than what our driver takes."""
-        return max(self._fake.getLibVersion(), OLDEST_LIBVIRT)
+        return max(int(self._fake.getLibVersion()), OLDEST_LIBVIRT)
 
     def nodeDeviceEventRegisterAny(self, *_: object) -> int:  # noqa: N802
         return 1
