@@ -189,15 +189,16 @@ def handled(stop: Callable[[], object], reload: Callable[[], object]) -> Iterato
     """
 
     def end() -> None:
+        doing.update({signal.SIGTERM: stop, signal.SIGINT: stop})  # who says it again does not put off the end
         stop()
         if sys.stderr:
             faulthandler.dump_traceback_later(STOPPING_S, exit=True)
 
-    doing = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: reload}
+    doing: dict[int, Callable[[], object]] = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: reload}
 
     def receive() -> None:
         while True:
-            doing[signal.Signals(signal.sigwait(doing))]()
+            doing[signal.sigwait(doing)]()
 
     if sys.stderr:  # None where the descriptor is closed
         faulthandler.register(signal.SIGUSR2)
