@@ -1,6 +1,7 @@
 """Makes keystoneauth adapters for placement, Ironic and nova: with Keystone, without it, or in this process."""
 
 import os
+import re
 import threading
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -18,9 +19,7 @@ from agent import VERSION
 from agent.connect.guarded import GuardedSession
 from agent.connect.tokens import look_after
 from agent.errors import ConfigError
-from agent.settings.options import register_secrets
 from agent.settings.read import Settings
-from agent.settings.values import place
 from reportclient.errors import mask, shorten
 from reportclient.keystone import FAILURES
 
@@ -33,19 +32,10 @@ MAKE_SURE = "make sure that no placement API runs, and add --api-is-down"
 NOAUTH_HEADERS = {"X-Auth-Token": "admin", "X-Roles": "service"}  # give the rights at a placement with noauth2
 EMBEDDED_URL = "http://embedded.placement"
 
-NEEDED = ("password", "application_credential_secret")  # secret options without which no login can work
-BY_NAME = ("password", "v2password", "v3password")  # logins that need a username or a user_id
-
 ENVIRONMENT = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "requests_ca_bundle", "curl_ca_bundle")
 
-NO_IRONIC = (
-    "no Ironic is configured: set [ironic] auth_type = password, auth_url, username, password, project_name, ..., as "
-    "in nova's own configuration, or for a lab auth_type = none and endpoint_override = URL of its Ironic"
-)
-NO_NOVA = (
-    "no nova is configured: set [nova] auth_type = password, auth_url, username, password, project_name, ..., or for a "
-    "lab auth_type = none and endpoint_override = URL of its nova"
-)
+_URL = re.compile(r"https?://([^/@]*@)?[^@]*")
+
 NO_PLACEMENT = (
     "no placement is configured; choose one of three ways:",
     "  --embedded                      a placement of your own in a file, to try the agent; needs no configuration",
@@ -54,12 +44,12 @@ NO_PLACEMENT = (
     "                                  a cloud's placement; the host's nova.conf can be used as it is",
     "and name the file: compute-node-agent VERB --config-file /etc/nova/nova.conf",
 )
-SERVICES: Mapping[str, tuple[str, str, tuple[str, ...], str]] = {
-    "placement": ("placement", "placement", NO_PLACEMENT, "endpoint = URL of placement"),
-    "ironic": ("Ironic", "baremetal", (NO_IRONIC,), "endpoint_override = URL of Ironic"),
-    "nova": ("nova", "compute", (NO_NOVA,), "endpoint_override = URL of nova"),
+SERVICES: Mapping[str, tuple[str, str, str]] = {
+    "placement": ("placement", "placement", "endpoint"),
+    "ironic": ("Ironic", "baremetal", "endpoint_override"),
+    "nova": ("nova", "compute", "endpoint_override"),
 }
-"""By group of options: name, type in the catalog, message where none is configured, need of one without Keystone."""
+"""By group of options: name, type in the catalog, and the option that one without Keystone needs."""
 
 
 def open_service(settings: Settings, group: str) -> tuple[Adapter, str]:
@@ -69,13 +59,16 @@ def open_service(settings: Settings, group: str) -> tuple[Adapter, str]:
     Raises:
         ConfigError: no such service is configured, or keystoneauth does not accept the options.
     """
-    name, kind, missing, wanted = SERVICES[group]
-    conf = settings.apis.source
-    _check_login(conf, group)
+    name, kind, option = SERVICES[group]
+    conf, wanted = settings.apis.source, f"{option} = URL of {name}"
     try:
         auth = loading.load_auth_from_conf_options(conf, group)
         if auth is None:
-            raise ConfigError(*missing)
+            missing = (
+                f"no {name} is configured: set [{group}] auth_type = password, auth_url, username, password, "
+                f"project_name, ..., as in nova's own configuration, or for a lab auth_type = none and {wanted}"
+            )
+            raise ConfigError(*(NO_PLACEMENT if group == "placement" else [missing]))
         _check_url(conf, group)
         guarded = GuardedSession(settings.apis.node_workers)
         session = loading.load_session_from_conf_options(conf, group, auth=auth, session=guarded)
@@ -176,13 +169,12 @@ def _check_url(conf: cfg.ConfigOpts, group: str) -> None:
     for name in ("auth_url", "endpoint", "endpoint_override"):
         place = group if name in conf[group] and conf[group][name] else section
         url = str(conf[place][name] or "") if name in conf[place] else ""
-        if url and "@" in url.partition("://")[2].partition("@")[2]:
-            raise ConfigError(f"[{place}] {name} has more than one @: in a user or password, write it as %40")
-        if url and "@" in url.partition("://")[2].partition("/")[2]:
-            raise ConfigError(f"[{place}] {name} has a / before an @: in a user or password, write it as %2F")
-        if url and not url.startswith(("http://", "https://")):
+        if url and not _URL.fullmatch(url):
             shown = "" if "@" in url else f" = {url}"
-            raise ConfigError(f"[{place}] {name}{shown} is no URL: it must begin with http:// or https://")
+            raise ConfigError(
+                f"[{place}] {name}{shown} is no URL: it must begin with http:// or https://, and in a user or password "
+                f"an @ is written as %40 and a / as %2F"
+            )
 
 
 def _settle(session: Any, name: str) -> None:
@@ -198,31 +190,6 @@ def _settle(session: Any, name: str) -> None:
         look_after(session.auth, name)
     if not any(name.lower() in ENVIRONMENT for name in os.environ):  # the look at each request would find nothing
         session.session.trust_env = False
-
-
-def _check_login(conf: cfg.ConfigOpts, group: str) -> None:
-    """
-    Refuse an unknown way to log in, and one that lacks options, for some of which keystoneauth fails at a request only.
-
-    Raises:
-        ConfigError: with the option, or all options that are missing.
-    """
-    register_secrets(conf, group)
-    section = conf[group].auth_section or group
-    kind = conf[section].auth_type if "auth_type" in conf[section] else None
-    where = f"{place(conf, section, 'auth_type')}[{section}] auth_type = {kind}"
-    try:
-        options = loading.get_auth_plugin_conf_options(kind) if kind else ()
-    except exceptions.NoMatchingPlugin as error:
-        raise ConfigError(f"{where} is no way to log in: use password, v3applicationcredential or none") from error
-    needed = [option.dest for option in options if option.required or (option.secret and option.dest in NEEDED)]
-    if kind in BY_NAME and conf[section].user_id is None:
-        needed.append("username")
-    if missing := [name for name in needed if conf[section][name] is None]:
-        raise ConfigError(
-            f"{where} needs {', '.join(missing)}: set each, or give secrets by LoadCredential= in the systemd unit "
-            f"(docs/service.md)"
-        )
 
 
 def _catalog(conf: cfg.ConfigOpts, group: str) -> str:

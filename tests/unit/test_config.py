@@ -375,13 +375,11 @@ def test_a_nova_conf_of_a_real_deployment_is_accepted_as_it_is() -> None:
         ),
     ],
 )
-def test_a_secret_comes_from_systemd_or_is_asked_for(
+def test_a_secret_comes_from_systemd(
     login: str, credential: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, name = tmp_path / "agent.conf", credential.replace("-", "_")
     path.write_text(f"[placement]\n{login}\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=f"needs .*{name}: set each"):
-        open_service(load_settings([path]), "placement")
     (tmp_path / f"placement-{credential}").write_text("secret\n", encoding="utf-8")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
 
@@ -409,8 +407,6 @@ def test_novas_login_is_optional_and_its_secret_may_come_from_systemd(
     absent = load_settings([path])
     path.write_text("[nova]\nauth_type = password\nusername = u\nauth_url = http://k/v3\n", encoding="utf-8")
     (tmp_path / "nova-password").write_text("secret\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="needs password: set each"):
-        open_service(load_settings([path]), "nova")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
 
     settings = load_settings([path])
@@ -710,16 +706,11 @@ def test_a_wrong_configuration_is_refused_with_its_slips(tmp_path: Path, wrong: 
 @pytest.mark.parametrize(
     ("login", "told"),
     [
-        pytest.param({"auth_type": "pasword"}, "pasword is no way to log in: use password, v3app", id="no such way"),
-        pytest.param(
-            {"auth_type": "password"},
-            "auth_type = password needs auth_url, password, username: set each, or give secrets by LoadCredential=",
-            id="all that is missing",
-        ),
-        pytest.param({"auth_type": "password", "password": "p", "user_id": "u"}, "needs auth_url: set each", id="URL"),
+        pytest.param({"auth_type": "pasword"}, "The plugin pasword could not be found", id="no such way"),
+        pytest.param({"auth_type": "password", "password": "p"}, "which were not given: auth_url", id="URL"),
         pytest.param(
             {"auth_type": "v3applicationcredential", "auth_url": "http://k/v3", "application_credential_id": "i"},
-            "needs application_credential_secret: set each, or give secrets by LoadCredential=",
+            "You must provide an auth secret.",
             id="secret",
         ),
         pytest.param(
@@ -744,7 +735,7 @@ def test_a_login_that_cannot_work_is_told_with_its_options(
         open_service(settings, group)
 
     assert told in str(caught.value)
-    assert f"[{group}] " in str(caught.value)
+    assert f"[{group}]" in str(caught.value)
 
 
 def test_a_file_that_may_not_be_read_is_told_with_what_to_do() -> None:
