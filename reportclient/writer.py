@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import assert_never
+from typing import Any, assert_never
 
 from reportclient import payload
 from reportclient.errors import Absent, Conflict, Forbidden, NameTaken, Rejected
@@ -27,7 +27,7 @@ from reportclient.plan import (
     SetInventories,
     SetTraits,
 )
-from reportclient.transport import NEWEST, Transport
+from reportclient.transport import NEWEST, Body, Transport
 from reportclient.tree import Inventory, ObservedTree
 
 LOG = logging.getLogger(__name__)
@@ -89,21 +89,25 @@ class Writer:
             Conflict, Rejected, Unavailable: a request failed; the earlier ones took effect.
         """
         match operation:
-            case EnsureClasses(names):
-                self._ensure_classes(names)
-            case EnsureTraits(names):
-                for name in names:
-                    self._transport.send("PUT", f"/traits/{name}")
+            case EnsureClasses():
+                self._ensure_classes(operation)
+            case EnsureTraits():
+                self._send(operation)
             case Create():
                 self._create(operation)
-            case Rename():
-                self._rename(operation)
-            case Reparent():
-                self._reparent(operation)
+            case Rename(uuid, name, old):
+                self._send(operation, {"name": name})
+                apply(operation, self._stands)
+                self._log("renamed provider uuid=%s from=%s to=%s", uuid, old, name)
+            case Reparent(_, name, parent_uuid, parent, old):
+                self._send(operation, {"name": name, "parent_provider_uuid": parent_uuid})
+                apply(operation, self._stands)
+                self._log("re-parented provider name=%s from=%s to=%s", name, old, parent)
             case SetTraits():
                 self._set_traits(operation)
-            case SetAggregates():
-                self._set_aggregates(operation)
+            case SetAggregates(_, name, aggregates):
+                self._put(operation, "aggregates", sorted(aggregates))
+                self._log("set aggregates of provider name=%s aggregates=%s", name, sorted(aggregates))
             case SetInventories():
                 with self._with_its_classes():
                     self._set_inventories(operation)
@@ -115,14 +119,20 @@ class Writer:
             case _:
                 assert_never(operation)
 
+    def _send(self, operation: Operation, body: Body = None, newest: tuple[int, int] = NEWEST) -> Any:
+        """Send the requests of an operation, one after the other, and return the last answer's body."""
+        answer = None
+        for method, path in payload.requests_of(operation):
+            answer = self._transport.send(method, path, body, newest=newest)
+        return answer
+
     def _log(self, text: str, *values: object) -> None:
         _log(self._transport, text, *values)
 
-    def _ensure_classes(self, names: Iterable[str]) -> None:
+    def _ensure_classes(self, classes: EnsureClasses) -> None:
         """Make classes one after the other: placement numbers them itself, and can lose one of two made at once."""
-        for name in names:
-            self._transport.send("PUT", f"/resource_classes/{name}")
-        self._ensured = tuple(names)
+        self._send(classes)
+        self._ensured = classes.names
 
     @contextmanager
     def _with_its_classes(self) -> Iterator[None]:
@@ -141,7 +151,7 @@ class Writer:
             lost = [name for name in self._ensured if not self._has_class(name)]
             if not lost:
                 raise
-            self._ensure_classes(lost)
+            self._ensure_classes(EnsureClasses(tuple(lost)))
             raise Conflict(f"placement lost {', '.join(lost)}, made at the same time as another class") from error
 
     def _has_class(self, name: str) -> bool:
@@ -153,7 +163,7 @@ class Writer:
 
     def _create(self, create: Create) -> None:
         try:
-            answer = self._transport.send("POST", "/resource_providers", payload.encode_create(create))
+            answer = self._send(create, payload.encode_create(create))
         except NameTaken as error:
             answer = self._made_already(create, error)
         with payload.in_form(f"the new provider {create.name}"):
@@ -181,42 +191,26 @@ class Writer:
             raise Conflict(f"another writer changed provider {create.name} right after it was created") from refusal
         raise NameTaken(f"{refusal}; another host uses this name or uuid") from refusal
 
-    def _rename(self, write: Rename) -> None:
-        self._transport.send("PUT", f"/resource_providers/{write.uuid}", {"name": write.name})
-        apply(write, self._stands)
-        self._log("renamed provider uuid=%s from=%s to=%s", write.uuid, write.old_name, write.name)
-
-    def _reparent(self, write: Reparent) -> None:
-        body = {"name": write.name, "parent_provider_uuid": write.parent_uuid}
-        self._transport.send("PUT", f"/resource_providers/{write.uuid}", body)
-        apply(write, self._stands)
-        self._log("re-parented provider name=%s from=%s to=%s", write.name, write.old_parent, write.parent)
-
     def _set_traits(self, write: SetTraits) -> None:
-        path = f"/resource_providers/{write.uuid}/traits"
-        generation = None if write.uuid in self._stands else self._unchanged(write, path)
+        generation = None if write.uuid in self._stands else self._unchanged(write)
         self._put(write, "traits", sorted(write.traits), generation)
         self._log(
             "set traits of provider name=%s added=%s removed=%s", write.name, sorted(write.added), sorted(write.removed)
         )
 
-    def _unchanged(self, write: SetTraits, path: str) -> int:
+    def _unchanged(self, write: SetTraits) -> int:
         """
         Return the generation of a provider after a reshape, whose answer has none.
 
         Raises:
             Conflict: the traits are no longer those of the plan.
         """
-        body, _ = self._transport.get(path)
+        body, _ = self._transport.get(f"/resource_providers/{write.uuid}/traits")
         with payload.in_form(f"the traits of provider {write.name}"):
             stands, generation = payload.decode_names(body, "traits"), int(body["resource_provider_generation"])
         if stands != (write.traits - write.added) | write.removed:
             raise Conflict(f"another writer changed the traits of provider {write.name} while the plan was carried out")
         return generation
-
-    def _set_aggregates(self, write: SetAggregates) -> None:
-        self._put(write, "aggregates", sorted(write.aggregates))
-        self._log("set aggregates of provider name=%s aggregates=%s", write.name, sorted(write.aggregates))
 
     def _set_inventories(self, write: SetInventories) -> None:
         self._put(write, "inventories", payload.encode_stock(write.inventories))
@@ -226,7 +220,7 @@ class Writer:
         """Replace one aspect of a provider; ``generation`` None: the known one."""
         named = self._stands[write.uuid].generation if generation is None else generation
         body = {"resource_provider_generation": named, aspect: value}
-        answer = self._transport.send("PUT", f"/resource_providers/{write.uuid}/{aspect}", body)
+        answer = self._send(write, body)
         if write.uuid not in self._stands:
             return
         with payload.in_form(f"a write on provider {write.name}"):
@@ -242,8 +236,7 @@ class Writer:
         """
         generations = {one.uuid: self._stands[one.uuid].generation for one in reshape.inventories}
         try:
-            body = payload.encode_reshape(reshape, generations)
-            self._transport.send("POST", "/reshaper", body, newest=payload.UNTYPED)
+            self._send(reshape, payload.encode_reshape(reshape, generations), payload.UNTYPED)
         except Forbidden:
             pairs = [(one, self._stands[one.uuid].provider.inventories) for one in reshape.inventories]
             if reshape.rewrites or _takes_reservations_along(pairs):
@@ -266,7 +259,7 @@ class Writer:
 
     def _delete(self, write: Delete) -> None:
         with suppress(Absent):  # our own request deleted it, and was sent again after its answer was lost
-            self._transport.send("DELETE", f"/resource_providers/{write.uuid}")
+            self._send(write)
         self._stands.pop(write.uuid, None)
         self._last_modified = ""  # a listing without this provider can have an earlier date
         self._log("deleted provider name=%s uuid=%s", write.name, write.uuid)
