@@ -8,6 +8,7 @@ import yaml
 from agent.errors import ConfigError
 
 LIMIT_BYTES = 1 << 17  # of a file, read in 2 s at most; hundreds of providers take 100 KiB
+_LONGEST = 64  # letters of a whole number: 0x and 5,000 digits cannot be printed, and 1:1:1... takes seconds
 
 
 def load_once(file: Path, path: Path) -> Any:
@@ -47,6 +48,11 @@ class _Refused(Exception):
 class _OnceLoader(yaml.SafeLoader):
     """Refuses aliases, and a key that stands twice: of the two, YAML would take the last in silence."""
 
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        if len(node.value) > _LONGEST:
+            raise _Refused(f"{node.start_mark.line + 1}: a number has {len(node.value)} letters: no number is so long")
+        return super().construct_yaml_int(node)
+
     def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             event: Any = self.peek_event()  # type: ignore[no-untyped-call]
@@ -62,3 +68,6 @@ class _OnceLoader(yaml.SafeLoader):
                     raise _Refused(f"{key.start_mark.line + 1}: {key.value} stands twice in one group: join them")
                 seen.add(key.value)
         return node
+
+
+_OnceLoader.add_constructor("tag:yaml.org,2002:int", _OnceLoader.construct_yaml_int)

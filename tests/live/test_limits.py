@@ -174,6 +174,7 @@ LIMITS: dict[str, tuple[Act, str]] = {
     "pages of Ironic, 10,000": (ironic, "lists nodes without an end"),
     "pages of nova, 1,000": (nova, "lists servers without an end"),
     "YAML, 128 KiB": (yaml_of("a: " + "b" * YAML_BYTES), "larger than 128 KiB"),
+    "YAML, a long number": (yaml_of("a: 1" + ":1" * 60_000), "a number has 120001 letters"),
     "YAML, no alias": (yaml_of("a: &a [1]\nb: *a\n"), "repeats what stands elsewhere"),
     "request file": (requested(1 << 20), "more than 1 MiB"),
     "file of an archive": (recorded("a.xml", bytes(MAX_ARCHIVE_BYTES + 1)), "longer than 16384 KiB"),

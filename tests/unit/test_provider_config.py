@@ -68,6 +68,7 @@ def test_a_provider_is_named_by_uuid_by_name_or_as_every_root(tmp_path: Path, id
         ("meta: {schema_version: 1.0}\n", "meta.schema_version is 1.0, and this agent reads '1.0': write it in quotes"),
         ("", "meta.schema_version is missing"),
         ("meta: {schema_version: '1.0'}\nmeta: {}\n", "a.yaml:2: meta stands twice in one group: join them"),
+        (f"meta: {{schema_version: 0x{'1' * 5000}}}\n", "a.yaml:1: a number has 5002 letters: no number is so long"),
     ],
 )
 def test_a_file_of_another_form_is_refused_with_what_to_write(tmp_path: Path, text: str, told: str) -> None:
