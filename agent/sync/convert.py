@@ -21,7 +21,8 @@ from reportclient.plan import Outline
 
 LOG = logging.getLogger(__name__)
 APPROVE = "look at it with compute-node-agent reshape, and approve what it shows with reshape --approve --digest D"
-_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0  # at most, between attempts at a conversion: the first one, and any
+_AFTER_CONFLICT_S = 0.1  # at most, between attempts at a conversion
+_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0  # the same, where placement does not answer: the first one, and any
 
 
 def convert(node: ComputeNode, wishes: Wishes, agree: Agree | None = None) -> Outcome:
@@ -48,11 +49,13 @@ def _patiently(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
             left_s = end_s - time.monotonic()
             if left_s <= 0:
                 raise
-            asked_s = error.retry_after_s if isinstance(error, Unavailable) else 0.0
-            wait_s = min(left_s, max(asked_s, random.uniform(0, longest_s)))
+            wait_s = random.uniform(0, _AFTER_CONFLICT_S)  # who gives way to those that claim is never first
+            if isinstance(error, Unavailable):
+                wait_s = max(error.retry_after_s, random.uniform(0, longest_s))
+                longest_s = min(2 * longest_s, _LONGEST_PAUSE_S)
+            wait_s = min(left_s, wait_s)
             LOG.info("the conversion begins again node=%s seconds=%.1f reason=%s", node.name, wait_s, error)
         time.sleep(wait_s)
-        longest_s = min(2 * longest_s, _LONGEST_PAUSE_S)
 
 
 def sync_node(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
