@@ -106,20 +106,10 @@ class World:
 
 def by_hand(folder: Path) -> Any:
     """Requests by hand to a placement in this process, as those of the recorded code to one with an address."""
-    from agent.connect.embedded import open_application
+    from agent.connect.embedded import open_file
     from beds.by_hand import ByHand
 
-    session = open_application(folder, "http://placement")
-
-    class InProcess(ByHand):
-        def send(self, method: str, path: str, body: object = None, *, version: str = "1.39") -> Any:
-            spoken = f"placement {version.removeprefix('placement ')}"
-            headers = {"X-Auth-Token": "admin", "X-Roles": "service", "OpenStack-API-Version": spoken}
-            answer = session.request(method, f"http://placement{path}", json=body, headers=headers)
-            assert answer.status_code < 300, answer.text
-            return answer.json() if answer.text else None
-
-    return InProcess("")
+    return ByHand(open_file(folder, writes=True))
 
 
 def _become(act: Callable[[list[str]], object], folder: Path, out: Path, err: Path, requests: Path) -> None:

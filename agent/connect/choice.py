@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.bare_metal.context import BareMetalNodes
-from agent.connect.adapters import EMBEDDED_URL, open_embedded, open_service
+from agent.connect.adapters import open_service
 from agent.connect.senders import Requested, Trace, TracedSender
 from agent.errors import ConfigError, StateError
 from agent.nova.answers import NovaRecord, essential
@@ -281,60 +281,13 @@ def _open_sender(settings: Settings, choice: Choice, writes: bool) -> tuple[Send
     if choice.embedded:
         folder = _embedded_dir(choice)
         where = f"the embedded placement in {folder}"
-        return _open_embedded(folder, writes), where, where
+        return _placement_itself("--embedded", "embedded").open_file(folder, writes=writes), where, where
     if choice.database is not None:
-        return _open_database(settings, choice.database)
+        sender, name = _placement_itself("--database", "offline").open_database(choice.database)
+        # in the state directory it has the name of the configured API, so that both ways share one memory of the host
+        return sender, open_service(settings, "placement")[1] if settings.apis.placement_chosen else name, name
     adapter, where = open_service(settings, "placement")
     return adapter, where, where
-
-
-def _open_embedded(folder: Path, writes: bool) -> Sender:
-    if set(str(folder)) & set("%?#"):
-        raise StateError(
-            f"--embedded-dir: {folder} has a %, ? or # in it, which a database URL cannot have: name another folder"
-        )
-    embedded = _placement_itself("--embedded", "embedded")
-    try:
-        if writes:
-            folder.mkdir(parents=True, exist_ok=True)
-        there = writes or (folder / embedded.DATABASE).exists()
-        return open_embedded(embedded.open_application(folder if there else None, EMBEDDED_URL))
-    except embedded.DATABASE_ERRORS as error:
-        cause = " ".join(str(error).split())[:200]
-        raise StateError(
-            f"the embedded placement in {folder} cannot be used: {cause}: name another --embedded-dir"
-        ) from error
-
-
-def _open_database(settings: Settings, database: str) -> tuple[Sender, str, str]:
-    """
-    Return a sender to placement on its database, and its two names as ``_open_sender``.
-
-    In the state directory it has the name of the configured API, so that both ways share one memory of the host.
-    """
-    embedded = _placement_itself("--database", "offline")
-    try:
-        name = f"the placement database {embedded.name_of(database)}"
-    except (*embedded.DATABASE_ERRORS, ValueError) as error:
-        raise ConfigError(
-            "--database names no database: write it as postgresql://USER:PASSWORD@HOST/placement, with an @ in "
-            "the password as %40 and a / as %2F"
-        ) from error
-    try:
-        sender = open_embedded(embedded.open_database(database, EMBEDDED_URL))
-    except ImportError as error:
-        raise ConfigError(
-            f"{name} needs the Python package {error.name}: pip install 'compute-node-agent[offline]'"
-        ) from error
-    except embedded.WrongSchema as error:
-        raise StateError(f"{name} is not used: {error}") from error
-    except embedded.DATABASE_ERRORS as error:
-        cause = " ".join(str(error).partition("(Background on")[0].split())[:200]
-        raise StateError(
-            f"{name} cannot be used: {cause}: does it run, and may this user read and write it?"
-        ) from error
-    where = open_service(settings, "placement")[1] if settings.apis.placement_chosen else name
-    return sender, where, name
 
 
 def _placement_itself(option: str, extra: str) -> Any:

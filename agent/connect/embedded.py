@@ -4,6 +4,8 @@ Runs placement in this process: on a SQLite file for trials and tests, or on a c
 It is placement's own application with its own rules, called without a socket.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,51 +21,80 @@ from requests.adapters import BaseAdapter
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from agent.connect.adapters import EMBEDDED_URL, open_embedded
+from agent.errors import ConfigError, StateError
 from agent.settings.resolve import literal
+from reportclient.keystone import Sender
 
-DATABASE = "placement.sqlite"
-DATABASE_ERRORS = (SQLAlchemyError, DBError, OSError)
 CONNECTS = 3  # attempts to connect to a database
+_FILE = "placement.sqlite"
+_ERRORS = (SQLAlchemyError, DBError, OSError)
 _DRIVERS = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
 
 
-class WrongSchema(Exception):
-    """The database's schema is not that of the installed release of placement, so the agent must not use it."""
-
-
-def open_application(folder: Path | None, url: str) -> requests.Session:
+def open_file(folder: Path, *, writes: bool) -> Sender:
     """
-    Return a requests session whose requests to ``url`` are answered by placement on a SQLite file in ``folder``.
+    Return a sender to placement on a SQLite file in a folder; both are made if ``writes``, else it may be an empty one.
 
-    ``folder`` None: an empty database in memory. A missing file is made, with its tables. Call it once per process:
-    placement keeps its database in global state.
+    Call it once per process: placement keeps its database in global state.
+
+    Raises:
+        StateError: the file cannot be used.
     """
-    file = f"/{folder / DATABASE}" if folder else ""
-    conf = _configure(f"sqlite://{file}", make_tables=True)
-    return _session(url, deploy.loadapp(conf))
+    if set(str(folder)) & set("%?#"):
+        raise StateError(
+            f"--embedded-dir: {folder} has a %, ? or # in it, which a database URL cannot have: name another folder"
+        )
+    with _usable(f"the embedded placement in {folder}", "name another --embedded-dir"):
+        if writes:
+            folder.mkdir(parents=True, exist_ok=True)
+        file = f"/{folder / _FILE}" if writes or (folder / _FILE).exists() else ""  # empty: in memory
+        return _sender(deploy.loadapp(_configure(f"sqlite://{file}", make_tables=True)))
 
 
-def open_database(database: str, url: str) -> requests.Session:
+def open_database(database: str) -> tuple[Sender, str]:
     """
-    Return a requests session whose requests to ``url`` are answered by placement on the cloud's own database.
+    Return a sender to placement on the cloud's own database, and the database's name for messages.
 
     It makes and upgrades nothing in the database, not even standard traits. Call it once per process.
 
     Raises:
-        WrongSchema: the database is not of the installed release of placement.
-        DATABASE_ERRORS: the database cannot be used.
-        ImportError: the Python package of the database's driver is not installed.
+        ConfigError: the URL names no database, or the Python package of its driver is not installed.
+        StateError: the database cannot be used, or is not of the installed release of placement.
     """
-    conf = _configure(_with_driver(database), make_tables=False)
-    stands = migration.version()
-    made_for = ScriptDirectory.from_config(migration._alembic_config()).get_current_head()
-    if stands != made_for:
-        raise WrongSchema(
-            f"its schema is {stands or 'none'}, and the openstack-placement installed here needs {made_for}: "
-            f"install the cloud's release of openstack-placement here, or upgrade the cloud's placement database first"
-        )
-    policy.init(conf)
-    return _session(url, deploy.deploy(conf))
+    try:
+        name = f"the placement database {name_of(database)}"
+    except (*_ERRORS, ValueError) as error:
+        raise ConfigError(
+            "--database names no database: write it as postgresql://USER:PASSWORD@HOST/placement, with an @ in "
+            "the password as %40 and a / as %2F"
+        ) from error
+    with _usable(name, "does it run, and may this user read and write it?"):
+        conf = _configure(_with_driver(database), make_tables=False)
+        stands = migration.version()
+        made_for = ScriptDirectory.from_config(migration._alembic_config()).get_current_head()
+        if stands != made_for:
+            raise StateError(
+                f"{name} is not used: its schema is {stands or 'none'}, and the openstack-placement installed here "
+                f"needs {made_for}: install the cloud's release of openstack-placement here, or upgrade the cloud's "
+                f"placement database first"
+            )
+        policy.init(conf)
+        return _sender(deploy.deploy(conf)), name
+
+
+@contextmanager
+def _usable(name: str, advice: str) -> Iterator[None]:
+    """Say in one sentence why a database cannot be used."""
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigError(
+            f"{name} needs the Python package {error.name}: pip install 'compute-node-agent[offline]'"
+        ) from error
+    except _ERRORS as error:
+        cause = " ".join(str(error).partition("(Background on")[0].split())[:200]
+        raise StateError(f"{name} cannot be used: {cause}: {advice}") from error
 
 
 def name_of(database: str) -> str:
@@ -101,10 +132,10 @@ def _configure(connection: str, *, make_tables: bool) -> cfg.ConfigOpts:
     return conf
 
 
-def _session(url: str, application: Any) -> requests.Session:
+def _sender(application: Any) -> Sender:
     session = requests.Session()
-    session.mount(url, _InProcess(application))
-    return session
+    session.mount(EMBEDDED_URL, _InProcess(application))
+    return open_embedded(session)
 
 
 class _InProcess(BaseAdapter):

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from agent.command.arguments import main
-from agent.connect.adapters import EMBEDDED_URL, open_embedded
-from agent.connect.embedded import open_application
+from agent.connect.embedded import open_file
 from beds.forked import run_command
 from beds.written import hear
 from reportclient.client import PlacementClient
@@ -110,7 +109,7 @@ def run_here(*arguments: object) -> Result:
 @pytest.fixture(scope="session")
 def placement_sender(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """An adapter to placement's own application in this process; one for all tests, so each uses names of its own."""
-    return open_embedded(open_application(tmp_path_factory.mktemp("placement"), EMBEDDED_URL))
+    return open_file(tmp_path_factory.mktemp("placement"), writes=True)
 
 
 @pytest.fixture
