@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.connect.adapters import ENVIRONMENT
 from beds import libvirtd
 from beds.placement import serving as serving_placement
 from beds.service import Service, noauth, serving
@@ -19,6 +18,7 @@ from bench.goals import Goal, print_table
 from bench.lab import HERE, BenchError, run, run_nova, write_config
 
 PASSES = 60
+ENVIRONMENT = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "requests_ca_bundle", "curl_ca_bundle")
 MOST = {
     "unique memory, to nova's modules loaded alone": 0.25,
     "resident memory, to nova's modules loaded alone": 0.5,

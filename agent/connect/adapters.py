@@ -1,6 +1,5 @@
 """Makes keystoneauth adapters for placement, Ironic and nova: with Keystone, without it, or in this process."""
 
-import os
 import re
 import threading
 from collections.abc import Mapping
@@ -31,8 +30,6 @@ STOP = "stop placement's API first, or leave out --database"
 MAKE_SURE = "make sure that no placement API runs, and add --api-is-down"
 NOAUTH_HEADERS = {"X-Auth-Token": "admin", "X-Roles": "service"}  # give the rights at a placement with noauth2
 EMBEDDED_URL = "http://embedded.placement"
-
-ENVIRONMENT = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "requests_ca_bundle", "curl_ca_bundle")
 
 _URL = re.compile(r"https?://([^/@]*@)?[^@]*")
 
@@ -178,18 +175,12 @@ def _check_url(conf: cfg.ConfigOpts, group: str) -> None:
 
 
 def _settle(session: Any, name: str) -> None:
-    """
-    Name the agent to servers; look after tokens; look for no proxies where none is set; follow few redirects.
-
-    A login is made safe from a deadlock.
-    """
+    """Name the agent to servers; look after tokens; follow few redirects; make a login safe from a deadlock."""
     session.app_name, session.app_version = "compute-node-agent", VERSION
     session.redirect = REDIRECTS
     if session.auth is not None:
         session.auth._lock = _Login()
         look_after(session.auth, name)
-    if not any(name.lower() in ENVIRONMENT for name in os.environ):  # the look at each request would find nothing
-        session.session.trust_env = False
 
 
 def _catalog(conf: cfg.ConfigOpts, group: str) -> str:
