@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from reportclient.allocations import Allocation, usages
 from reportclient.names import BANDWIDTH, CELL, NO_DEVICES, ONE_TIME, PAGES
-from reportclient.reserve import HELD, is_mark, keeps, reserved_by_operator_on
+from reportclient.reserve import HELD, is_mark, keeps, reserved_by_operator
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
 
 _PAGES = re.compile(rf"{PAGES}(\d+|SMALL|LARGE)")  # other names are an operator's
@@ -50,24 +50,25 @@ def hold(
         stays = wanted.inventories.get(resource_class) if wanted else None
         if (stays and stays.total >= used) or name in elsewhere:
             continue
-        if is_reshaped(seen, wanted, resource_class, desired, observed, besides.get(name, ())):
+        added = besides.get(name, ())
+        if is_reshaped(seen, wanted, resource_class, desired, observed, added):
             continue
         kept = Inventory(total=used, reserved=used, max_unit=used)
-        providers[name] = _marked(_with(wanted or _bare(seen), resource_class, kept), seen, besides.get(name, ()))
+        providers[name] = _marked(_with(wanted or _bare(seen), resource_class, kept), seen, added)
         notes.append((name, f"{name} keeps {used} {resource_class}, which guests hold and this host no longer offers"))
     for seen in stood.values():
         if seen.name in wanted_names or seen.name in elsewhere:
             continue
-        if is_used_up(seen, besides.get(seen.name, ())):
-            providers[seen.name] = _without(seen, besides.get(seen.name, ()), providers.get(seen.name))
+        added = besides.get(seen.name, ())
+        if is_used_up(seen, added):
+            stays_as = providers.get(seen.name, seen.provider)
+            stock = _of_devices(seen.provider.inventories, added)
+            held = stays_as.inventories if seen.name in providers else {}  # also of bandwidth and added classes
+            providers[seen.name] = replace(stays_as, inventories={**stock, **held})
             why = f"{seen.name} is a one-time device that was used: it stays until it is no longer reserved"
             notes.append((seen.name, why))
-        elif (
-            seen.name not in providers
-            and lost(seen.name)
-            and (reserved := _reserved_devices(seen, besides.get(seen.name, ())))
-        ):
-            providers[seen.name] = _marked(replace(_bare(seen), inventories=reserved), seen, besides.get(seen.name, ()))
+        elif seen.name not in providers and lost(seen.name) and (reserved := _reserved_devices(seen, added)):
+            providers[seen.name] = _marked(replace(_bare(seen), inventories=reserved), seen, added)
             told = ", ".join(f"{one.total} {name}" for name, one in reserved.items())
             why = f"{seen.name} keeps {told}, which an operator reserved and this host does not show now"
             notes.append((seen.name, f"{why}: {if_gone_for_good(seen)}"))
@@ -81,7 +82,7 @@ def is_used_up(seen: ObservedProvider, besides: Collection[str] = ()) -> bool:
     Such a device must not count as new again after it was out of sight. Bandwidth, and classes that the operator's
     files add (``besides``), do not matter.
     """
-    said = reserved_by_operator_on(seen)
+    said = reserved_by_operator(seen.provider)
     stock = _of_devices(seen.provider.inventories, besides)
     used = all(said.get(name, 0) >= one.total for name, one in stock.items())
     return ONE_TIME in seen.provider.traits and bool(stock) and used
@@ -145,14 +146,6 @@ def is_of_the_host(provider: Provider) -> bool:
     return CELL in provider.traits or any(map(_PAGES.fullmatch, provider.traits))
 
 
-def _without(seen: ObservedProvider, besides: Collection[str], kept: Provider | None) -> Provider:
-    """Return a used one-time device without bandwidth and added classes, except what guests hold of them (``kept``)."""
-    stock = _of_devices(seen.provider.inventories, besides)
-    return (
-        replace(kept, inventories={**stock, **kept.inventories}) if kept else replace(seen.provider, inventories=stock)
-    )
-
-
 def _of_devices(stock: Mapping[str, Inventory], besides: Collection[str]) -> dict[str, Inventory]:
     names = device_classes(stock, besides)
     return {name: one for name, one in stock.items() if name in names}
@@ -177,7 +170,7 @@ def _reserved_devices(seen: ObservedProvider, besides: Collection[str]) -> dict[
     """Return the stock that an operator reserved of a provider's devices: just that amount, all of it reserved."""
     return {
         name: Inventory(total=amount, reserved=amount, max_unit=amount)
-        for name, amount in sorted(reserved_by_operator_on(seen).items())
+        for name, amount in sorted(reserved_by_operator(seen.provider).items())
         if name not in NO_DEVICES and name not in besides
     }
 
@@ -197,7 +190,7 @@ def _marked(provider: Provider, seen: ObservedProvider, besides: Collection[str]
 def _kept(provider: Provider, seen: ObservedProvider, besides: Collection[str]) -> Provider:
     """Return the provider with the marks of what is kept, and of what an operator reserved."""
     apart = {*besides, *NO_DEVICES}
-    said = {name: amount for name, amount in reserved_by_operator_on(seen).items() if name not in apart}
+    said = {name: amount for name, amount in reserved_by_operator(seen.provider).items() if name not in apart}
     return replace(provider, traits=provider.traits | {HELD} | keeps(said))
 
 

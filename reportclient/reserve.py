@@ -62,11 +62,6 @@ def is_reserved_by_us(traits: Collection[str]) -> bool:
     return not MARKS.isdisjoint(traits)
 
 
-def reserved_by_operator_on(stands: ObservedProvider | None) -> dict[str, int]:
-    """Return the amount of each class that an operator reserved on a provider; empty for None."""
-    return reserved_by_operator(stands.provider) if stands else {}
-
-
 def reserved_by_operator(provider: Provider) -> dict[str, int]:
     """
     Return the amount of each class that an operator reserved on an observed or desired provider.
@@ -172,7 +167,7 @@ def keep_trait(provider: Provider, name: str) -> str:
 
 def given_back(stands: ObservedProvider, apart: Collection[str] = ()) -> dict[str, Inventory]:
     """Return a provider's stock without what we reserved of devices; classes in ``apart`` stay as they are."""
-    theirs, left = reserved_by_operator_on(stands), _amounts(stands.provider.traits, LEFT)
+    theirs, left = reserved_by_operator(stands.provider), _amounts(stands.provider.traits, LEFT)
     stock = stands.provider.inventories
     apart = {*apart, *NO_DEVICES, *(stock.keys() - left.keys() if left else ())}
     return {
