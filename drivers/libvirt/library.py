@@ -125,9 +125,15 @@ def settle() -> None:
 
 
 def _turn() -> None:
+    failing = False
     while True:
         try:
             libvirt.virEventRunDefaultImpl()
+            failing = False
         except libvirt.libvirtError as error:
-            LOG.warning("libvirt's event loop fails: no events and no keep-alive until it runs again reason=%s", error)
+            if not failing:  # it may fail for days
+                LOG.warning(
+                    "libvirt's event loop fails: no events and no keep-alive until it runs again reason=%s", error
+                )
+            failing = True
             time.sleep(AGAIN_S)

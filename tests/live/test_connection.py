@@ -62,14 +62,14 @@ def define_and_forget(hypervisor: Libvirtd) -> None:
     other.close()
 
 
-def test_an_event_loop_that_fails_is_turned_again(
+def test_an_event_loop_that_fails_is_told_once_and_turned_again(
     hypervisor: Libvirtd, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     turn, failures = libvirt.virEventRunDefaultImpl, itertools.count()
     heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
     def failing() -> int:
-        if next(failures) < 1:
+        if next(failures) < 2:
             raise libvirt.libvirtError("poll failed")
         return int(turn())
 
