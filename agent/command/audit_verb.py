@@ -23,7 +23,7 @@ from agent.sync.node import ComputeNode
 from agent.sync.outcome import Status
 from agent.sync.run import foresee
 from reportclient.allocations import Observed
-from reportclient.errors import TreeMismatch
+from reportclient.errors import TreeMismatch, few
 
 
 def audit(options: argparse.Namespace) -> Report:
@@ -106,11 +106,7 @@ def _too_young(young: Sequence[str], grace_s: int) -> list[str]:
     """Return the remark on consumers that are not judged yet; none for none."""
     if not young:
         return []
-    noun, verb = ("consumers", "are") if len(young) > 1 else ("consumer", "is")
-    return [
-        f"{len(young)} {noun} changed less than {grace_s} s ago ([agent] audit_grace) and "
-        f"{verb} not judged yet: {', '.join(young[:5])}{', ...' if len(young) > 5 else ''}"
-    ]
+    return [f"not judged yet, as changed less than {grace_s} s ago ([agent] audit_grace): {few(young)}"]
 
 
 def _audit_one(

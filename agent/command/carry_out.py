@@ -17,6 +17,7 @@ from agent.command import (
     allocation_verbs,
     audit_verb,
     bundle_verb,
+    check,
     explain,
     host_verbs,
     node_verbs,
@@ -24,7 +25,6 @@ from agent.command import (
     service_verbs,
     undo_verb,
 )
-from agent.command.check import doubtful_names
 from agent.command.exits import Exit
 from agent.command.picture.page import write_picture
 from agent.command.result import Act, Report, configured_layout, settings_of
@@ -61,7 +61,7 @@ ACTS: Mapping[str, Act] = {
     "status": service_verbs.status,
     "retire": host_verbs.retire,
     "hand-over": host_verbs.hand_over,
-    "check": service_verbs.check,
+    "check": check.check,
 }
 OF_NODES: Mapping[str, Act] = {
     "discover": node_verbs.discover_nodes,
@@ -156,7 +156,7 @@ def _explained(verb: Verb, options: argparse.Namespace, error: Exception) -> Exc
             f"{', '.join(OF_NODES)}"
         )
     if isinstance(error, PolicyError):  # a rule often matches too much by such a mistake
-        for text in doubtful_names(settings_of(options)):
+        for text in check.doubtful_names(settings_of(options)):
             error.add_note(f"configuration: {text}")
     return error
 

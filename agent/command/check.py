@@ -50,6 +50,11 @@ class Check:
     detail: str
 
 
+def check(options: argparse.Namespace) -> Report:
+    """Try everything that a pass needs."""
+    return report_checks(check_host(options))
+
+
 def report_checks(each: Iterable[Check]) -> Report:
     """Report checks in their order."""
     checks = tuple(each)

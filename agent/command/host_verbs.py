@@ -1,7 +1,7 @@
 """The verbs for a hypervisor: each takes the parsed options and returns a ``Report``."""
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -39,7 +39,7 @@ from agent.sync.journal import approve, withdraw
 from agent.sync.json_form import Form, encode
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode, conditions_left
-from agent.sync.outcome import Outcome, Status
+from agent.sync.outcome import Condition, Outcome, Status
 from agent.sync.pool_node import pool_nodes
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee
@@ -88,13 +88,22 @@ def show(options: argparse.Namespace) -> Report:
         except DiscoveryError as error:
             remarks.append(f"guests are shown without names, as this host cannot be read: {error}")
         conditions = conditions_left(one.settings, standing, one.where) if standing else ()
-    shown = Observed(observed, held)
-    data = {**encode(shown), "names": names, "conditions": conditions}
-    lines = standing_lines(shown, names, conditions, whole=whole(options))
-    if standing:
-        return Report(data=data, lines=lines, remarks=remarks, subjects=[of_standing(shown, names)])
-    remarks = [f"placement has no provider {one.name}: run compute-node-agent sync first"]
-    return Report(data=data, lines=lines, exit=Exit.ERROR, remarks=remarks)
+    report = report_standing(one.name, Observed(observed, held), names, conditions, whole=whole(options))
+    return replace(report, remarks=[*report.remarks, *remarks])
+
+
+def report_standing(
+    node: str, shown: Observed, names: Mapping[str, str], conditions: Collection[Condition], *, whole: bool
+) -> Report:
+    """Report what placement holds of a node, with the names of its guests; an error where that is nothing."""
+    missing = [] if shown.tree.root else [f"placement has no provider {node}: run compute-node-agent sync first"]
+    return Report(
+        data={**encode(shown), "names": names, "conditions": conditions},
+        lines=standing_lines(shown, names, conditions, whole=whole),
+        exit=Exit.ERROR if missing else Exit.DONE,
+        remarks=missing,
+        subjects=() if missing else [of_standing(shown, names)],
+    )
 
 
 def show_usages(options: argparse.Namespace) -> Report:
@@ -148,9 +157,9 @@ def reshape(options: argparse.Namespace) -> Report:
             approval, remark = _approve(one, draft, options.digest)
             remarks.append(remark)
     against = verdict.refused is not None and not options.approve
-    shown = _foreseen(
-        one.name, draft, verdict, options, remarks, _next_step(approval, draft.plan.digest, against=against)
-    )
+    exactly = f"to carry out exactly this, add --apply --digest {draft.plan.digest}"
+    step = approval or ("reshape --apply would refuse this" if against else exactly)
+    shown = _foreseen(one.name, draft, verdict, options, remarks, step)
     answer: Form = {"approval": approval} if approval else {"refused": True} if against else {}
     shown = replace(shown, data={**shown.data, **answer})
     if approval == "refused" or against:
@@ -162,21 +171,6 @@ def reshape(options: argparse.Namespace) -> Report:
         "this plan"
     )
     return replace(shown, exit=Exit.DONE, remarks=[*remarks, *_to_configure(options, when)])
-
-
-def _next_step(approval: str | None, digest: str, *, against: bool) -> str:
-    """Say what happens with a plan that is shown, or which option carries it out; ``against``: it would be refused."""
-    steps = {
-        "approved": "approved: the service's unit carries it out before the service starts the next time; to do it "
-        "now, use --apply instead of --approve",
-        "refused": "not approved, nothing will be carried out",
-        "not-needed": "no allocation has to move: the next pass does this without an approval",
-    }
-    if approval:
-        return steps[approval]
-    if against:
-        return "reshape --apply would refuse this"
-    return f"to carry out exactly this, add --apply --digest {digest}"
 
 
 def _to_configure(options: argparse.Namespace, when: str) -> list[str]:
@@ -198,8 +192,7 @@ def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[str, str]:
         approve(node, draft)
     return "approved", (
         f"approved: the plan {digest} for {node.name} is carried out before the service starts the next time; "
-        f"reshape --withdraw "
-        "takes that back"
+        "reshape --withdraw takes that back"
     )
 
 

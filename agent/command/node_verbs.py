@@ -9,15 +9,13 @@ from agent.bare_metal.context import BareMetalNodes
 from agent.bare_metal.node_pass import NodesOutcome, run_nodes
 from agent.command.check import Check, check_files, report_checks
 from agent.command.exits import Exit
-from agent.command.host_verbs import show_usages
+from agent.command.host_verbs import report_standing, show_usages
 from agent.command.result import ENDINGS, Report, choice_of, settings_of, wishes_of
 from agent.command.shown_plans import encode_outcome, steps_of
-from agent.command.shown_trees import standing_lines
 from agent.command.wording import columns
 from agent.connect.choice import Choice, open_bare_metal, open_client, open_nodes
 from agent.errors import ConfigError
 from agent.state.locks import locked
-from agent.sync.json_form import encode
 from agent.sync.outcome import Outcome, Status
 from drivers.ironic.shape import BARE_METAL, shape_share
 from reportclient.allocations import Observed
@@ -65,14 +63,7 @@ def show_nodes(options: argparse.Namespace) -> Report:
     if node is None:
         return _show_sums(bare_metal)
     observed = bare_metal.client.observe(node)
-    shown = Observed(observed, bare_metal.client.allocations(observed))
-    remarks = [] if observed.root else [f"placement has no provider {node}: run compute-node-agent sync first"]
-    return Report(
-        data={**encode(shown), "names": {}, "conditions": []},
-        lines=standing_lines(shown, {}, (), whole=True),
-        exit=Exit.ERROR if remarks else Exit.DONE,
-        remarks=remarks,
-    )
+    return report_standing(node, Observed(observed, bare_metal.client.allocations(observed)), {}, (), whole=True)
 
 
 def _show_sums(bare_metal: BareMetalNodes) -> Report:

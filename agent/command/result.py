@@ -17,23 +17,12 @@ from reportclient.client import PlacementClient
 from reportclient.errors import printable
 
 ENDINGS = {
-    Status.UNCHANGED: Exit.DONE,
-    Status.CREATED: Exit.DONE,
-    Status.CHANGED: Exit.DONE,
-    Status.DELETED: Exit.DONE,
-    Status.RESHAPE_NEEDED: Exit.DIFFERENCES,
-    Status.UNSAFE: Exit.REFUSED,
-    Status.OTHER_PLAN: Exit.REFUSED,
-    Status.MISFIT: Exit.DIFFERENCES,
-    Status.FAILED: Exit.ERROR,
-    Status.AUDIT_ONLY: Exit.REFUSED,
-    Status.CONTESTED: Exit.REFUSED,
-    Status.UNFINISHED: Exit.ERROR,
-    Status.HELD: Exit.DIFFERENCES,
-    Status.REFUSED: Exit.REFUSED,
-    Status.GOING: Exit.DONE,
-    Status.LEFT: Exit.DONE,
-    Status.STRAY: Exit.DIFFERENCES,
+    **dict.fromkeys((Status.UNCHANGED, Status.CREATED, Status.CHANGED, Status.DELETED), Exit.DONE),
+    **dict.fromkeys((Status.GOING, Status.LEFT), Exit.DONE),
+    **dict.fromkeys((Status.RESHAPE_NEEDED, Status.MISFIT, Status.HELD, Status.STRAY), Exit.DIFFERENCES),
+    **dict.fromkeys((Status.UNSAFE, Status.OTHER_PLAN, Status.AUDIT_ONLY), Exit.REFUSED),
+    **dict.fromkeys((Status.CONTESTED, Status.REFUSED), Exit.REFUSED),
+    **dict.fromkeys((Status.FAILED, Status.UNFINISHED), Exit.ERROR),
 }
 """The exit code for one root that ended with this status."""
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from enum import IntEnum
 
 from agent import VERSION
-from agent.command.check import Check, check_host, report_checks
+from agent.command.check import Check, check_host
 from agent.command.exits import Exit
 from agent.command.result import Report, choice_of, settings_of
 from agent.command.wording import columns
@@ -77,11 +77,6 @@ def _process_lines(status: ServiceStatus) -> Iterator[str]:
     if status.last_pass_s:
         yield f"last pass {time.time() - status.last_pass_s:.0f} s ago, in {status.took_s:.2f} s"
     yield f"pid {status.process.pid}, version {status.process.version}"
-
-
-def check(options: argparse.Namespace) -> Report:
-    """Try everything that a pass needs."""
-    return report_checks(check_host(options))
 
 
 def upgrade(options: argparse.Namespace) -> Report:

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from agent.bare_metal.node_pass import NodesOutcome
-from agent.command.host_verbs import _next_step
 from agent.command.node_verbs import _pass_lines
 from agent.command.shown_plans import outcome_lines
 from agent.command.wording import columns
@@ -47,20 +46,6 @@ def test_a_plan_that_nobody_agreed_to_is_not_shown_and_what_was_reserved_all_the
 
     assert [*outcome_lines(refused)] == ["host: refused: nothing was written"]
     assert [*outcome_lines(replace(refused, reserving=GONE))] == ["host: refused: only reservations were written"]
-
-
-@pytest.mark.parametrize(
-    ("approval", "against", "words"),
-    [
-        pytest.param(None, False, f"to carry out exactly this, add --apply --digest {GONE.digest}", id="a dry run"),
-        pytest.param(None, True, "reshape --apply would refuse this", id="a dry run that would be refused"),
-        pytest.param("approved", False, "approved: the service's unit carries it out before", id="approved"),
-        pytest.param("refused", False, "not approved, nothing will be carried out", id="another plan"),
-        pytest.param("not-needed", False, "no allocation has to move: the next pass does this", id="nobody moves"),
-    ],
-)
-def test_the_last_line_of_a_conversion_says_what_comes_next(approval: str | None, against: bool, words: str) -> None:
-    assert _next_step(approval, GONE.digest, against=against).startswith(words)
 
 
 def test_of_a_bare_metal_node_people_see_what_changes_and_why_without_our_marks() -> None:
