@@ -45,7 +45,7 @@ class Result(Enum):
     NO_ROOM = "no-room"
     EXISTS = "exists"  # a consumer that was to be new has allocations already
     ABSENT = "absent"  # a consumer that was to have allocations has none
-    REFUSED = "refused"  # a guest that runs here uses what the consumer has
+    REFUSED = "refused"  # the caller objects: a guest that runs here uses what the consumer has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +69,7 @@ class Operations:
 
     client: PlacementClient
     pause: Callable[[], None] = lambda: time.sleep(random.uniform(0, 0.1))  # between two tries
+    objection: Callable[[Sequence[Rewrite]], str] = lambda _: ""  # why these must not be written; empty: they may be
 
     def spawn(
         self, consumer: str, *, project: str, user: str, kind: str | None, requests: Sequence[AllocationRequest]
@@ -248,6 +249,8 @@ class Operations:
             write = again or make()
             if isinstance(write, Ending):
                 return write
+            if isinstance(write, ReplaceAllocations) and (why := self.objection(write.rewrites)):
+                return self._ending(Result.REFUSED, consumer, why)
             try:
                 self.client.write_allocations(write)
                 return Ending(told=Result.DONE, consumer=consumer, held=_sets(write).get(consumer, {}))

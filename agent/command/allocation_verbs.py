@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from agent.allocations.decide.in_use import in_use, uncovered
-from agent.allocations.decide.sets import added, merge_set, replace_set, reverted_set
+from agent.allocations.decide.sets import added
 from agent.allocations.operations import Ending, Operations, Result
 from agent.command.exits import Exit
 from agent.command.result import Report, open_host, placement_of, settings_of
@@ -23,9 +23,10 @@ from agent.state.identity import read_identity
 from agent.sync.node import ComputeNode
 from drivers.base import Survey
 from drivers.errors import DiscoveryError
-from reportclient.allocations import AllocationRequest, Consumer, Slots
+from reportclient.allocations import AllocationRequest, Slots
 from reportclient.client import PlacementClient
 from reportclient.payload import decode_request, encode_slots
+from reportclient.plan import Rewrite
 
 _Judge = Callable[[ComputeNode, Survey, str, Mapping[str, str]], str]
 """Gets a host, what it has, the uuid of its root, and the names of its providers by uuid."""
@@ -53,41 +54,42 @@ def confirm(options: argparse.Namespace) -> Report:
 
 def revert(options: argparse.Namespace) -> Report:
     """Give a guest back the allocations that its migration kept. One that runs at its new place needs force."""
-    client, _ = placement_of(options)
-    guest, kept = client.consumer(options.consumer), client.consumer(options.migration)
-    used = ""
-    if guest and kept:
-        before, after = added(guest.slots, kept.slots), reverted_set(guest.slots, kept.slots, client.sharing())
-        used = _loses(options, guest, before, after)
-    return _unless_used(options, client, used, lambda: Operations(client).revert(options.consumer, options.migration))
+    return _unless_used(options, lambda operations: operations.revert(options.consumer, options.migration))
 
 
 def release(options: argparse.Namespace) -> Report:
     """Remove all allocations of a guest; a guest without allocations counts as done. One that runs here needs force."""
     client, _ = placement_of(options)
-    operations, used = Operations(client), _uses_of(options)
-    let_go = operations.release_forced if options.force else operations.release
-    return _unless_used(options, client, used, partial(let_go, options.consumer))
-
-
-def _unless_used(options: argparse.Namespace, client: PlacementClient, used: str, act: Callable[[], Ending]) -> Report:
-    """Refuse what takes allocations away that a guest here has in use, without force."""
-    verb, uuid = options.verb, options.consumer
+    operations, used, uuid = Operations(client), _uses_of(options), options.consumer
     if used and not options.force:
-        released = f"stop the guest first, or run release {uuid} --force"
-        return _refused(client, uuid, f"{used}: {released if verb == 'release' else _BY_FORCE}")
-    ending = act()
-    ending = replace(ending, note=used) if ending.told is Result.DONE else ending
-    return _report(ending, well=(Result.DONE, Result.ABSENT) if verb == "release" else (Result.DONE,))
+        return _refused(client, uuid, f"{used}: stop the guest first, or run release {uuid} --force")
+    ending = operations.release_forced(uuid) if options.force else operations.release(uuid)
+    return _report(ending, used, well=(Result.DONE, Result.ABSENT))
+
+
+def _unless_used(options: argparse.Namespace, act: Callable[[Operations], Ending]) -> Report:
+    """Carry out an operation, unless it takes allocations away that the guest has in use here, without force."""
+    client, _ = placement_of(options)
+    heard: list[str] = []
+
+    def objection(rewrites: Sequence[Rewrite]) -> str:
+        heard[:] = filter(None, [_loses(options, rewrites)])
+        return "" if options.force or not heard else f"{heard[0]}: {_BY_FORCE}"
+
+    # a move has no --force: the migration keeps all that the guest has
+    ending = act(Operations(client, objection=objection) if hasattr(options, "force") else Operations(client))
+    return _report(ending, "".join(heard))
 
 
 def _refused(client: PlacementClient, uuid: str, note: str) -> Report:
     now = client.consumer(uuid)
-    ending = Ending(told=Result.REFUSED, consumer=uuid, held=now.slots if now else {}, note=note)
-    return replace(_report(ending), exit=Exit.REFUSED)
+    return _report(Ending(told=Result.REFUSED, consumer=uuid, held=now.slots if now else {}, note=note))
 
 
-def _report(ending: Ending, well: Collection[Result] = (Result.DONE,)) -> Report:
+def _report(ending: Ending, used: str = "", well: Collection[Result] = (Result.DONE,)) -> Report:
+    """Report how an operation ended; ``used``: what a guest here uses of what it took away, as a sentence."""
+    if used and ending.told is Result.DONE:
+        ending = replace(ending, note=used)
     good = ending.told in well
     remarks = [ending.note] if ending.note and (not good or ending.told is Result.DONE) else ()
     held = [f"  {written_amounts(amounts)} on {uuid}" for uuid, amounts in sorted(ending.held.items())]
@@ -99,7 +101,7 @@ def _report(ending: Ending, well: Collection[Result] = (Result.DONE,)) -> Report
             "note": ending.note,
         },
         lines=[f"{ending.consumer}: {ending.told.value}", *(held or ["  holds nothing"])],
-        exit=Exit.DONE if good else Exit.ERROR,
+        exit=Exit.DONE if good else Exit.REFUSED if ending.told is Result.REFUSED else Exit.ERROR,
         remarks=remarks,
     )
 
@@ -115,31 +117,7 @@ def _place(options: argparse.Namespace, act: Callable[[Operations, list[Allocati
     requests = [_read(path) for path in (options.request, *options.alternate)]
     if others := _others(options, client):
         return _report(others)
-    used = _loses_by_claim(options, client, requests)
-    return _unless_used(options, client, used, lambda: act(Operations(client), requests))
-
-
-def _loses_by_claim(options: argparse.Namespace, client: PlacementClient, requests: Sequence[AllocationRequest]) -> str:
-    """Return what the guest uses here and would lose by the first of these requests that takes such; else empty."""
-    takes = options.verb == "claim" and (options.replace or options.merge)
-    guest = client.consumer(options.consumer) if takes else None
-    if guest is None:
-        return ""
-    for request in requests:
-        after = _set_of_claim(options, client, guest, decode_request(request))
-        if used := _loses(options, guest, guest.slots, after):
-            return used
-    return ""
-
-
-def _set_of_claim(options: argparse.Namespace, client: PlacementClient, guest: Consumer, request: Slots) -> Slots:
-    if options.replace:
-        return replace_set(guest.slots, request, client.sharing())
-    before = decode_request(_read(options.instead_of)) if options.instead_of else {}
-    try:
-        return merge_set(guest.slots, before, request)
-    except ValueError:  # the guest has less than --instead-of says: the operation itself refuses that
-        return guest.slots
+    return _unless_used(options, lambda operations: act(operations, requests))
 
 
 def _claim(options: argparse.Namespace, operations: Operations, requests: list[AllocationRequest]) -> Ending:
@@ -199,19 +177,23 @@ def _uses_of(options: argparse.Namespace) -> str:
     return _on_host(options, consumer.slots, judge)
 
 
-def _loses(options: argparse.Namespace, guest: Consumer, before: Slots, after: Slots) -> str:
+def _loses(options: argparse.Namespace, rewrites: Iterable[Rewrite]) -> str:
     """
     Return what a guest that runs here uses and would no longer have, as ``uncovered``; empty: nothing.
 
-    ``before`` is what it and its migration have. With --force also a sentence where this host cannot be read.
+    With --force also a sentence where this host cannot be read.
 
     Raises:
         DiscoveryError, PolicyError: the host cannot be read, or contradicts the configuration.
     """
+    before: Slots = {}  # of the guest and its migration together
+    after: Slots = {}
+    for one in rewrites:
+        before, after = added(before, one.before), added(after, one.after)
 
     def judge(node: ComputeNode, survey: Survey, root: str, names: Mapping[str, str]) -> str:
         _, holdings = node.driver.shape(survey, node.settings.policy, node.client.observe(root))
-        return uncovered(guest.uuid, before, after, names, holdings)
+        return uncovered(options.consumer, before, after, names, holdings)
 
     return _on_host(options, before, judge)
 

@@ -4,7 +4,7 @@ import json
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -321,6 +321,16 @@ def test_a_uuid_of_which_a_claim_was_refused_can_be_claimed_later(world: Claims)
     ending = spawn(world.operations(), world, world.request(A=SMALL))
 
     assert (ending.told, world.held(world.i1)) == (Result.DONE, {"A": SMALL})
+
+
+def test_what_its_caller_objects_to_is_not_written(world: Claims) -> None:
+    world.give(world.i1, world.slots(A=LARGE))
+    operations = replace(world.operations(), objection=lambda sent: f"{len(sent)} of {sent[0].consumer}")
+
+    ending = operations.replace(world.i1, [world.request(A=SMALL)])
+
+    assert (ending.told, ending.note, ending.held) == (Result.REFUSED, f"1 of {world.i1}", world.slots(A=LARGE))
+    assert world.held(world.i1) == {"A": LARGE}
 
 
 def test_a_guest_is_not_its_own_migration(world: Claims) -> None:
