@@ -7,7 +7,7 @@ from http.client import HTTPResponse
 from io import BufferedReader, RawIOBase
 from socket import socket
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 import requests
 from keystoneauth1 import exceptions
@@ -22,7 +22,6 @@ LONGEST_SLEEP_S = 10  # in one request, before it is sent again as its service a
 _PART_BYTES = 1 << 16
 _DIGITS = 18  # so many digits of a header's number are read
 _DAY_S = 86_400
-_PORTS = {"http": 80, "https": 443}
 
 
 class UnusableAnswer(exceptions.ClientException):
@@ -40,7 +39,7 @@ class GuardedSession(requests.Session):
     def __init__(self, connections: int = 10) -> None:
         """``connections`` to one server stay open, as that many threads send."""
         super().__init__()
-        for scheme in _PORTS:
+        for scheme in _POOLS:
             self.mount(scheme + "://", _Adapter(pool_maxsize=connections))
 
     def send(self, request: requests.PreparedRequest, **kwargs: Any) -> requests.Response:
@@ -53,20 +52,20 @@ class GuardedSession(requests.Session):
         """
         answer = super().send(request, **{**kwargs, "stream": True})
         with answer:
-            _check_redirect(answer)
+            self._check_redirect(answer)
             _put_off(answer)
             answer._content = _read(answer)  # where requests itself keeps an answer that was read
             _check_values(answer)
         return answer
 
-
-def _check_redirect(answer: requests.Response) -> None:
-    location = answer.headers.get("Location", "")
-    if location and 300 <= answer.status_code < 400 and _server(answer.url, location) != _server(answer.url):
-        raise UnusableAnswer(
-            f"it redirects to another server, {location}: the login is not sent there; if that is the right one, "
-            f"configure its URL instead of {answer.url}"
-        )
+    def _check_redirect(self, answer: requests.Response) -> None:
+        location = answer.headers.get("Location", "")
+        leads = bool(location) and 300 <= answer.status_code < 400
+        if leads and self.should_strip_auth(answer.url, urljoin(answer.url, location)):  # type: ignore[no-untyped-call]
+            raise UnusableAnswer(
+                f"it redirects to another server, {location}: the login is not sent there; if that is the right one, "
+                f"configure its URL instead of {answer.url}"
+            )
 
 
 def _put_off(answer: requests.Response) -> None:
@@ -75,15 +74,6 @@ def _put_off(answer: requests.Response) -> None:
     if re.fullmatch(r"-?[0-9]+", seconds) and not 0 <= int(seconds[:_DIGITS]) <= LONGEST_SLEEP_S:
         until_s = time.time() + min(int(seconds[:_DIGITS]), _DAY_S)
         answer.headers["Retry-After"] = formatdate(until_s, usegmt=True)
-
-
-def _server(url: str, location: str = "") -> tuple[str, str, int | None] | None:
-    """Return scheme, host and port to which ``location`` leads from a URL; None where it leads nowhere."""
-    try:
-        parts = urlsplit(urljoin(url, location))
-        return parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme)
-    except ValueError:
-        return None
 
 
 def _read(answer: requests.Response) -> bytes:
