@@ -76,7 +76,7 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
 
     def attempt() -> Outcome:
         node.client.begin()
-        view = node.view_in_any_role()
+        view = node.view(any_role=True)
         given = _given(node, view.observed, view.memory, _held(node, view))
         files = {name: names.classes for name, names in view.memory.configured.items()}
         said = with_reservations(with_marks_of(view.observed, view.memory.observed), files)

@@ -75,18 +75,21 @@ class ComputeNode:
         left: NodeState | None = None,
         survey: Survey | None = None,
         tried: tuple[ObservedTree, ...] = (),
+        any_role: bool = False,
     ) -> View:
         """
         Look at everything that must be seen before a draft can be made; ``survey`` and errors as ``draft``.
 
         ``identity`` is the root's uuid if it was just made; else it is read, or a stand-in where there is none.
         ``left`` is the memory to compare with, by default the one on disk. ``tried`` are the trees that cut-off
-        attempts since then were to make.
+        attempts since then were to make. ``any_role``: all that the last pass left counts, also in another role, for a
+        tree that need not be planned.
         """
         survey = survey or self.survey()
         known = self.known_uuid(survey, identity)
         root_uuid = known or planned_identity(self.name)
-        memory = left or self._in_this_role(self.state_file(root_uuid).read(self.where))
+        memory = left or self.state_file(root_uuid).read(self.where)
+        memory = memory if any_role else self._in_this_role(memory)
         before_s = memory.whole_s
         memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
         settings, clock = self.settings, self.clock()
@@ -119,18 +122,6 @@ class ComputeNode:
                 microversion=self.client.microversion,
             ),
         )
-
-    def view_in_any_role(self) -> View:
-        """
-        Look as ``view``, with all that the last pass left, also in another role, for a tree that need not be planned.
-
-        Raises:
-            as ``draft``.
-        """
-        survey = self.survey()
-        known = self.known_uuid(survey)
-        left = self.state_file(known or planned_identity(self.name)).read(self.where)
-        return self.view(identity=known, left=left, survey=survey)
 
     def look_at_tree(
         self, root_uuid: str, memory: NodeState, *, deep: bool | None = None

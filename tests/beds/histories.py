@@ -63,7 +63,7 @@ class ModelDriver:
     """The libvirt driver's shape over facts that a test makes up."""
 
     facts: HostFacts
-    uuid: str
+    uuid: str | None  # None: the host was recorded without an identity
     emitted = shape.EMITTED
 
     def name(self) -> str:

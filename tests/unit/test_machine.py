@@ -52,7 +52,7 @@ def test_a_clone_neither_plans_nor_writes_nor_audits(room: Room, tmp_path: Path)
         lambda: run_pass(clone),
         lambda: foresee(clone, Wishes()),
         lambda: witness(clone),
-        clone.view_in_any_role,
+        lambda: clone.view(any_role=True),
     )
     for act in acts:
         with pytest.raises(TreeMismatch, match="product uuid aa, and this one has bb") as refused:

@@ -10,8 +10,9 @@ import pytest
 
 from agent.audit.audit import witness
 from agent.sync.decide.view import Wishes
-from agent.sync.leave import retire_node
+from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.outcome import Status
+from beds.histories import ModelDriver
 from beds.memory import MemoryAnswer, MemoryPlacement
 from beds.one_host import FORCE, GUEST, MIGRATION, ROOT, Cut, OneHost, begun
 from drivers.facts import Guest, GuestMemory, HostFacts, MdevParent, NetDevice, PciFunction
@@ -163,6 +164,18 @@ def test_a_pass_that_holds_or_gives_back_may_be_cut_off_at_any_request(start: St
         one.sync(FORCE)
 
     assert (one.stock(NIC), one.marks(NIC)) == (before, frozenset())
+
+
+def test_hand_over_looks_once_for_the_root_of_a_host_that_was_recorded_without_an_identity(start: Start) -> None:
+    one = start(*nic(), devices=VFS)
+    reads = []
+    for identity in (ROOT, None):
+        before = one.sender.reads
+        node = replace(one.node, driver=ModelDriver(one.facts, identity))
+        assert hand_over_node(node, dry=True).plan.operations
+        reads.append(one.sender.reads - before)
+
+    assert reads[1] == reads[0] + 1
 
 
 def test_hand_over_gives_back_what_we_reserved_and_keeps_what_an_operator_did(start: Start) -> None:
