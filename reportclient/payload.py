@@ -139,12 +139,7 @@ def encode_rewrites(rewrites: Iterable[Rewrite], microversion: tuple[int, int]) 
 def encode_claim(claim: Claim, microversion: tuple[int, int]) -> dict[str, object]:
     """Return the body of ``PUT /allocations/{uuid}``: the offered request unchanged, and the consumer's owner."""
     offered: _Json = json.loads(claim.request.text)
-    return offered | {
-        "project_id": claim.project,
-        "user_id": claim.user,
-        "consumer_generation": claim.generation,
-        **_encode_type(claim.kind, microversion),
-    }
+    return {**offered, **encode_rewrite(claim.rewrite, microversion), "allocations": offered["allocations"]}
 
 
 def encode_slots(slots: Slots) -> dict[str, object]:

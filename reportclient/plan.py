@@ -120,15 +120,11 @@ class Reshape:
     rewrites: tuple[Rewrite, ...] = ()  # of the consumers that move; empty: only stock changes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Claim:
-    """Replace all allocations of a consumer by an allocation request, exactly as it was offered."""
+    """Write a new consumer with an allocation request, exactly as it was offered; the rewrite has its amounts."""
 
-    consumer: str
-    generation: int | None  # None: the consumer must not exist yet
-    project: str
-    user: str
-    kind: str | None  # consumer type; None: unknown
+    rewrite: Rewrite
     request: AllocationRequest
 
 

@@ -42,10 +42,10 @@ def write_allocations(transport: Transport, write: AllocationWrite) -> None:
         Conflict, Rejected, Unavailable: the request failed.
     """
     match write:
-        case Claim(consumer=consumer, kind=kind):
-            newest, body = NEWEST if kind else payload.UNTYPED, partial(payload.encode_claim, write)
-            transport.send("PUT", f"/allocations/{consumer}", body, newest=newest, once=True)
-            _log(transport, "claimed consumer=%s", consumer)
+        case Claim(rewrite):
+            newest, body = NEWEST if rewrite.kind else payload.UNTYPED, partial(payload.encode_claim, write)
+            transport.send("PUT", f"/allocations/{rewrite.consumer}", body, newest=newest, once=True)
+            _log(transport, "claimed consumer=%s", rewrite.consumer)
         case ReplaceAllocations(rewrites):
             newest = NEWEST if all(one.kind for one in rewrites) else payload.UNTYPED
             method, path, body = "POST", "/allocations", partial(payload.encode_rewrites, rewrites)

@@ -77,7 +77,7 @@ class Operations:
         """Claim the first of these requests that fits for a new guest. Unshelve is the same."""
 
         def make(request: AllocationRequest) -> AllocationWrite:
-            return Claim(consumer=consumer, generation=None, project=project, user=user, kind=kind, request=request)
+            return Claim(begin(consumer, project, user, kind, decode_request(request)), request)
 
         return self._first_fitting(consumer, requests, make)
 
@@ -253,13 +253,13 @@ class Operations:
                 return self._ending(Result.REFUSED, consumer, why)
             try:
                 self.client.write_allocations(write)
-                return Ending(told=Result.DONE, consumer=consumer, held=_sets(write).get(consumer, {}))
+                return _done(consumer, write)
             except NoRoom as error:
                 return self._ending(Result.NO_ROOM, consumer, str(error))
             except (Conflict, Unavailable) as error:
                 lost = error if isinstance(error, Unavailable) else lost
                 if lost and self._stands(write, lost):
-                    return Ending(told=Result.DONE, consumer=consumer, held=_sets(write).get(consumer, {}))
+                    return _done(consumer, write)
                 changed = self._changed(write)
                 if lost and changed:  # the write may have been done, and then changed by others
                     raise Unavailable(_perhaps_done(lost)) from error
@@ -274,8 +274,9 @@ class Operations:
         note = f"others wrote on the providers of consumer {consumer} at each of {TRIES} tries: try again later"
         return self._ending(Result.CONFLICT, consumer, note)
 
-    def _judge(self, consumer: str, write: AllocationWrite, uuid: str, *, anew: bool) -> Ending | None:
-        """Return the ending if another writer changed the consumer ``uuid``; None if the write is to be made anew."""
+    def _judge(self, consumer: str, write: AllocationWrite, changed: Rewrite, *, anew: bool) -> Ending | None:
+        """Return the ending if another writer changed a consumer of the write; None if that is to be made anew."""
+        uuid = changed.consumer
         if anew:
             if not self._is_done(write):
                 return None
@@ -285,7 +286,7 @@ class Operations:
                 f"same change. Look with compute-node-agent show, and try again only if it was another client"
             )
             return self._ending(Result.CONFLICT, consumer, note)
-        if _generations(write)[uuid] is None:
+        if changed.generation is None:
             note = (
                 f"consumer {uuid} has allocations already: is it the uuid of another consumer, or was this done "
                 f"before? Look with compute-node-agent show"
@@ -297,12 +298,12 @@ class Operations:
         )
         return self._ending(Result.CONFLICT, consumer, note)
 
-    def _changed(self, write: AllocationWrite) -> list[str]:
-        """Return the consumers of a write that are not as it expects them."""
+    def _changed(self, write: AllocationWrite) -> list[Rewrite]:
+        """Return what a write makes of those consumers that are not as it expects them."""
         return [
-            uuid
-            for uuid, expected in _generations(write).items()
-            if ((now := self.client.consumer(uuid)) and now.generation) != expected
+            one
+            for one in _rewrites(write)
+            if ((now := self.client.consumer(one.consumer)) and now.generation) != one.generation
         ]
 
     def _stands(self, write: AllocationWrite, lost: Unavailable) -> bool:
@@ -319,11 +320,12 @@ class Operations:
 
     def _is_done(self, write: AllocationWrite) -> bool:
         """Return whether all consumers are as this write, and no other one since, leaves them."""
-        generations = _generations(write)
-        for uuid, after in _sets(write).items():
-            now = self.client.consumer(uuid)
-            written = now is not None and now.slots == after and now.generation == (generations[uuid] or 0) + 1
-            if not (written if after else now is None):
+        if isinstance(write, DropAllocations):
+            return self.client.consumer(write.consumer) is None
+        for one in _rewrites(write):
+            now = self.client.consumer(one.consumer)
+            written = now is not None and now.slots == one.after and now.generation == (one.generation or 0) + 1
+            if not (written if one.after else now is None):
                 return False
         return True
 
@@ -352,7 +354,7 @@ def _perhaps_done(lost: Unavailable) -> str:
 def _reborn(write: AllocationWrite) -> AllocationWrite:
     """Return the write for new consumers that placement still has without allocations: with generation 0."""
     if isinstance(write, Claim):
-        return replace(write, generation=0)
+        return replace(write, rewrite=replace(write.rewrite, generation=0))
     if isinstance(write, ReplaceAllocations):
         renewed = (replace(one, generation=0) if one.generation is None else one for one in write.rewrites)
         return ReplaceAllocations(tuple(renewed))
@@ -367,27 +369,19 @@ def _absent(consumer: str) -> Ending:
     return Ending(told=Result.ABSENT, consumer=consumer, note=f"consumer {consumer} holds nothing in this placement")
 
 
-def _generations(write: AllocationWrite) -> dict[str, int | None]:
-    """Expected generation of each consumer: None for a new one; empty for a write that does not check generations."""
+def _done(consumer: str, write: AllocationWrite) -> Ending:
+    held = next((one.after for one in _rewrites(write) if one.consumer == consumer), {})
+    return Ending(told=Result.DONE, consumer=consumer, held=held)
+
+
+def _rewrites(write: AllocationWrite) -> tuple[Rewrite, ...]:
+    """Return what a write makes of each consumer that must be as it was read; empty where that does not matter."""
     match write:
-        case Claim(consumer=consumer, generation=generation):
-            return {consumer: generation}
+        case Claim(rewrite):
+            return (rewrite,)
         case ReplaceAllocations(rewrites):
-            return {one.consumer: one.generation for one in rewrites}
+            return rewrites
         case DropAllocations():
-            return {}
-        case _:
-            assert_never(write)
-
-
-def _sets(write: AllocationWrite) -> dict[str, Slots]:
-    """Return what each consumer of a write has once the write is done."""
-    match write:
-        case Claim(consumer=consumer, request=request):
-            return {consumer: decode_request(request)}
-        case ReplaceAllocations(rewrites):
-            return {one.consumer: one.after for one in rewrites}
-        case DropAllocations(consumer):
-            return {consumer: {}}
+            return ()
         case _:
             assert_never(write)

@@ -38,12 +38,16 @@ from reportclient.plan import (
 NOTHING: frozenset[str] = frozenset()
 OFFERED = {"allocations": {"r": {"resources": {"VCPU": 1}}}, "mappings": {"": ["r"]}}
 CLAIM = Claim(
-    consumer="guest",
-    generation=None,
-    project="p",
-    user="u",
-    kind="INSTANCE",
-    request=AllocationRequest(json.dumps(OFFERED)),
+    Rewrite(
+        consumer="guest",
+        generation=None,
+        project="p",
+        user="u",
+        kind="INSTANCE",
+        before={},
+        after={"r": {"VCPU": 1}},
+    ),
+    AllocationRequest(json.dumps(OFFERED)),
 )
 
 
@@ -193,7 +197,7 @@ def test_a_provider_that_is_listed_twice_is_no_answer(again: dict[str, str]) -> 
 
 
 def test_a_claim_for_a_consumer_without_a_type_sends_none() -> None:
-    assert "consumer_type" not in encode_claim(replace(CLAIM, kind=None), (1, 38))
+    assert "consumer_type" not in encode_claim(replace(CLAIM, rewrite=replace(CLAIM.rewrite, kind=None)), (1, 38))
 
 
 def test_a_parent_that_is_no_uuid_is_none_that_is_listed() -> None:
