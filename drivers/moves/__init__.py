@@ -11,8 +11,8 @@ without such a place makes the whole plan ``Unplaceable``. An allocation of a de
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 
-from drivers.moves.classes import Classes
-from drivers.moves.places import Places, room_after
+from drivers.moves.classes import check_unallocated, convert
+from drivers.moves.places import decide, room_after
 from drivers.moves.question import Change, Question
 from drivers.parcels import Load, Parcel, amounts, assemble, pack
 from reportclient.allocations import Allocation, Holdings, Move, Observed
@@ -47,24 +47,20 @@ def plan_moves(
         Unplaceable: an allocation finds no place, or several and nothing shows which.
     """
     question = Question(observed, desired, holdings, stand_ins, recast_as, pinned_anew, former)
-    problems: list[str] = []
-    classes = Classes(question, problems)
-    places = Places(question, problems)
     by_consumer: dict[str, list[Parcel]] = {}
     for one in sorted(_own(observed, ours)):
         by_consumer.setdefault(one.consumer, []).append(Parcel(**asdict(one), to_class=one.resource_class))
     if any(name in CPUS for _, name in question.before):  # a host that is reported for the first time begins with all
-        classes.check_unallocated(by_consumer)
+        check_unallocated(question, by_consumer)
     decided: list[Parcel] = []
     floating: list[Load] = []
     for consumer, parcels in by_consumer.items():
-        sure, loads = places.decide(consumer, classes.convert(consumer, parcels))
+        sure, loads = decide(question, consumer, convert(question, consumer, parcels))
         decided += sure
         floating += [loads] if loads else []
-    room = room_after(question, decided, problems)
+    room = room_after(question, decided)
     packed, homeless = pack(floating, room, question.stock, question.parents, amounts(decided))
-    problems += homeless
-    if problems:
+    if problems := [*question.problems, *homeless]:
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise Unplaceable(f"{'; '.join(problems[:_SHOWN])}{more}: nothing was sent")
     return assemble([*decided, *packed])

@@ -87,7 +87,7 @@ class Question(Change):
     """
     The facts of one plan: the trees, the holdings of guests, and the guests that consumers stand for.
 
-    ``pinned_anew`` and ``former`` are as in ``plan_moves``.
+    ``pinned_anew`` and ``former`` are as in ``plan_moves``; ``problems`` gets a sentence for each refusal.
     """
 
     def __init__(
@@ -101,6 +101,7 @@ class Question(Change):
         former: Mapping[tuple[str, str, str], str],
     ) -> None:
         super().__init__(observed.tree, desired)
+        self.problems: list[str] = []
         self.observed = observed
         self._ours = {
             (provider.name, name): stock.reserved - reserved_by_operator(provider).get(name, 0)
