@@ -1,10 +1,8 @@
 """Carry out the repairs of an audit as far as an operator's policy allows: its kinds, waiting times and limit."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from pathlib import Path
 
 from agent.allocations.decide.sets import MIGRATION
@@ -86,26 +84,14 @@ def read_policy(path: Path) -> HealPolicy:
     )
 
 
-def decide_repairs(result: AuditResult, policy: HealPolicy) -> tuple[RepairOutcome, ...]:
-    """Decide what would become of each finding; what would be repaired is HEALED without a reason."""
-    return _go_through(result, policy, lambda _: "")
-
-
-def heal(node: ComputeNode, result: AuditResult, policy: HealPolicy) -> tuple[RepairOutcome, ...]:
+def heal(node: ComputeNode | None, result: AuditResult, policy: HealPolicy) -> tuple[RepairOutcome, ...]:
     """
-    Carry out the repairs that the policy allows; after a repair that fails, the others go on.
+    Carry out the repairs that the policy allows, and return what became of each finding.
 
-    Once placement does not answer, the remaining repairs are not tried.
-    """
-    return _go_through(result, policy, partial(_repair, node, result))
-
-
-def _go_through(result: AuditResult, policy: HealPolicy, repair: Callable[[Finding], str]) -> tuple[RepairOutcome, ...]:
-    """
-    Return what became of each finding; ``repair`` carries out its repair and returns why that failed, empty if not.
-
-    Repairs that fail do not count against the limit: else some that cannot be done would keep off all others. A finding
-    about a young consumer is among the outcomes only if its repair was tried.
+    Without a ``node`` nothing is written: what would be repaired is HEALED. After a repair that fails, the others go
+    on, but once placement does not answer, the remaining ones are not tried. Repairs that fail do not count against the
+    limit: else some that cannot be done would keep off all others. A finding about a young consumer is among the
+    outcomes only if its repair was tried.
     """
     findings, now = (*result.findings, *result.early), result.clock.now_s()
     tried: dict[str, str] = {}  # by the text of the repair: why it failed; empty: it was done
@@ -128,7 +114,7 @@ def _go_through(result: AuditResult, policy: HealPolicy, repair: Callable[[Findi
                 why = "another repair of the same consumer goes first, and this one at the next audit"
             else:
                 try:
-                    tried[text] = repair(finding)
+                    tried[text] = _repair(node, result, finding) if node else ""
                 except Unavailable as error:
                     tried[text] = gone = str(error)
                 touched |= finding.consumers

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from agent.audit.audit import AskNova, AuditResult, witness
-from agent.audit.heal import UNASKED, UNLISTED, Healed, HealPolicy, RepairOutcome, decide_repairs, heal, read_policy
+from agent.audit.heal import UNASKED, UNLISTED, Healed, HealPolicy, RepairOutcome, heal, read_policy
 from agent.command.exits import Exit
 from agent.command.picture.subjects import of_standing
 from agent.command.result import Report, choice_of, open_host, settings_of
@@ -118,7 +118,7 @@ def _audit_one(
         with locked(node.settings.folders.state):
             result = look()
             _remember(node, result)
-            would = [outcome for outcome in decide_repairs(result, policy) if not outcome.why]
+            would = [outcome for outcome in heal(None, result, policy) if not outcome.why]
             why = _refusal(node) if would else ""
             if why:
                 return result, tuple(RepairOutcome(one, Healed.REPORTED, why) for one in result.findings), why
@@ -132,7 +132,7 @@ def _audit_one(
                 _remember(node, result)  # else another audit wrote a newer memory meanwhile
     except StateError as error:
         remark = f"the result of this audit could not be saved for the next audit: {error}"
-    outcomes = decide_repairs(result, policy)
+    outcomes = heal(None, result, policy)
     return result, tuple(RepairOutcome(one.finding, Healed.REPORTED, _why(one, options)) for one in outcomes), remark
 
 

@@ -8,7 +8,7 @@ from agent.audit.audit import AuditResult
 from agent.audit.decide.findings import Finding, Kind
 from agent.audit.decide.guests import find_all
 from agent.audit.decide.snapshot import Providers, Snapshot, kin, suspects
-from agent.audit.heal import Healed, HealPolicy, decide_repairs
+from agent.audit.heal import Healed, HealPolicy, heal
 from agent.state.audit_memory import AuditMemory, Sighting
 from agent.state.clock import StoppedClock
 from reportclient.allocations import Allocation, Consumer, Float, GuestState, Holdings, Slots
@@ -424,7 +424,7 @@ def test_a_repair_that_rewrites_a_guest_and_its_keeper_waits_until_neither_is_yo
     keeper = replace(consumer("migration", kind="MIGRATION"), age_s=keepers_s)
     (first, *_) = find_all(snapshot(keeper))
 
-    (outcome,) = decide_repairs(audit(first, consumers=(keeper,)), MISSING_ONES)
+    (outcome,) = heal(None, audit(first, consumers=(keeper,)), MISSING_ONES)
 
     assert (outcome.healed, "it has been so for 5 s" in outcome.why) == (healed, healed is Healed.REPORTED)
 
@@ -435,7 +435,7 @@ def test_of_two_repairs_that_rewrite_one_keeper_the_second_waits_for_the_next_au
     assert first.repair is not None
     second = replace(first, consumer="another", repair=replace(first.repair, text="another repair"))
 
-    outcomes = decide_repairs(audit(first, second), MISSING_ONES)
+    outcomes = heal(None, audit(first, second), MISSING_ONES)
 
     assert [one.healed for one in outcomes] == [Healed.HEALED, Healed.REPORTED]
     assert "another repair of the same consumer goes first" in outcomes[1].why
