@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.connect.senders import PASS_S
 from agent.errors import StateError
-from agent.state.files import read_state, replace_file
+from agent.state.files import read_state, write_state
 from agent.sync.outcome import Condition, Status
 from reportclient.json_text import decode_as, encode
 
@@ -122,11 +122,7 @@ def write_status(directory: Path, status: ServiceStatus) -> None:
     Raises:
         StateError: it cannot be written.
     """
-    path = directory / _NAME
-    try:
-        replace_file(path, f"{json.dumps(record_of(status))}\n", _READABLE, lasting=False)
-    except OSError as error:
-        raise StateError(f"cannot write {path}: {error.strerror}: set [agent] state_directory") from error
+    write_state(directory / _NAME, f"{json.dumps(record_of(status))}\n", _READABLE, lasting=False)
 
 
 def read_status(directory: Path) -> ServiceStatus:

@@ -176,7 +176,7 @@ def read_trusted(path: Path, decode: Callable[[str], T], otherwise: T, doubt: st
         return otherwise
 
 
-def write_state(path: Path, text: str) -> None:
+def write_state(path: Path, text: str, mode: int | None = None, *, lasting: bool = True) -> None:
     """
     Replace a file of the state directory, as ``replace_file``.
 
@@ -184,7 +184,7 @@ def write_state(path: Path, text: str) -> None:
         StateError: it cannot be written; the old one stays.
     """
     try:
-        replace_file(path, text)
+        replace_file(path, text, mode, lasting=lasting)
     except OSError as error:
         raise StateError(f"cannot write {path}: {error.strerror}: make room or set [agent] state_directory") from error
 
