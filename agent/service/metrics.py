@@ -32,11 +32,6 @@ _GAUGES: Mapping[str, tuple[str, ...]] = {  # what each says, and its labels
     f"{NAME}_source_last_success_timestamp_seconds": ("Time at which a source last answered without error.", "source"),
     f"{NAME}_findings": ("Findings of the last audit.", "kind"),
     f"{NAME}_conditions": ("What the last pass said of its hosts, as status shows it.", "kind"),
-    f"{NAME}_inventory": (
-        "Totals of a class, desired or observed before the pass.",
-        "resource_class",
-        "side",
-    ),
     f"{NAME}_last_pass_timestamp_seconds": ("Time at which the last pass ended that no error stopped.",),
     # with the names of openstack-exporter, for its dashboards
     f"{EXPORTER}_total": ("Total of a class of a provider.", "hostname", "resourcetype"),
@@ -94,8 +89,6 @@ class Metrics(Collector):
         """Yield what is no counter, as it is now."""
         now, taken = self.status(), self._taken
         said = Tally(one.kind for each in now.conditions.values() for one in each)
-        sides = {"desired": taken.desired, "observed": taken.observed}
-        classes = taken.desired.keys() | taken.observed.keys()
         rows: dict[str, Mapping[tuple[str, ...], float]] = {  # numbers by the values of the labels
             "source_up": {(name,): not one.error for name, one in now.sources.items()},
             "source_last_success_timestamp_seconds": {
@@ -103,8 +96,6 @@ class Metrics(Collector):
             },
             "findings": {(kind.value,): taken.findings.get(kind.value, 0) for kind in Kind if taken.outcomes},
             "conditions": {(kind,): count for kind, count in said.items()},
-            # 0 where one side lacks the class, so that Prometheus can subtract the sides
-            "inventory": {(name, side): totals.get(name, 0) for name in classes for side, totals in sides.items()},
             "last_pass_timestamp_seconds": {(): now.last_pass_s or 0},
         }
         rows = {f"{NAME}_{name}": each for name, each in rows.items()}

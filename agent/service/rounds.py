@@ -7,7 +7,7 @@ host or placement fails, the pass ends and changes nothing more.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -33,8 +33,7 @@ from drivers.facts import DiskUnread, PoolSpace
 from drivers.host.services import probe_service
 from drivers.pools import PoolDriver
 from reportclient.allocations import usages
-from reportclient.forecast import forecast
-from reportclient.tree import Inventory, ObservedProvider
+from reportclient.tree import Inventory
 
 LOG = logging.getLogger(__name__)
 _WELL = (Status.CREATED, Status.CHANGED, Status.DELETED)  # of bare-metal nodes
@@ -48,8 +47,6 @@ class RoundResult:
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by node
     conditions: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)  # by hypervisor
     findings: Mapping[str, int] = field(default_factory=dict)  # count by kind
-    observed: Mapping[str, int] = field(default_factory=dict)  # total by resource class, in placement before the pass
-    desired: Mapping[str, int] = field(default_factory=dict)  # total by resource class, after the plan
     stocks: Mapping[tuple[str, str], Inventory] = field(default_factory=dict)  # by (provider, class), by its audit
     used: Mapping[tuple[str, str], int] = field(default_factory=dict)  # of these, by the allocations that it knows
     hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in reported inventory
@@ -240,8 +237,6 @@ def result_of(passes: Sequence[tuple[Outcome, AuditResult | None]]) -> RoundResu
             for name, stock in seen.provider.inventories.items()
         },
         used={slot: amount for one in audits for slot, amount in usages(one.memory.allocations).items()},
-        observed=_totals(seen for one in outcomes for seen in one.observed),
-        desired=_totals(seen for one in outcomes for seen in forecast(one.plan, one.observed)),
         hardware=frozenset().union(*(one.hardware for one in outcomes)),
         broken=tuple(law for one in outcomes for law in one.broken),
         storage=next((silence for silence in silences if silence is not None), None),
@@ -268,11 +263,3 @@ def _silence(survey: Survey | None) -> str | None:
     if isinstance(disk, DiskUnread):
         return disk.because
     return "" if isinstance(disk, PoolSpace) else None
-
-
-def _totals(providers: Iterable[ObservedProvider]) -> Counter[str]:
-    """Return the total of each resource class on some providers."""
-    sums: Counter[str] = Counter()
-    for seen in providers:
-        sums.update({name: stock.total for name, stock in seen.provider.inventories.items()})
-    return sums

@@ -432,7 +432,6 @@ def test_health_and_metrics_are_served_on_loopback(placement_server: PlacementSe
         text = http.get(f"{base}/metrics").text
         assert 'compute_node_agent_passes_total{outcome="changed"} 1.0' in text
         assert 'compute_node_agent_placement_requests_total{code="200",method="GET"}' in text
-        assert 'compute_node_agent_inventory{resource_class="VCPU",side="observed"}' in text
         assert re.search(r'openstack_placement_resource_total{hostname="\S+",resourcetype="VCPU"} [1-9]', text)
         assert re.search(r'openstack_placement_resource_usage{hostname="\S+",resourcetype="VCPU"} 0.0', text)
         proxy.hook = lambda request, forward: Answer(503, (), b"")

@@ -109,7 +109,7 @@ def test_a_cluster_that_does_not_answer_is_logged_once_and_once_that_it_does_aga
 def test_a_storage_that_is_no_longer_configured_does_not_fail_the_service(tmp_path: Path) -> None:
     settings = keep_in(default_settings(), tmp_path)
     reporter = Reporter(settings, Notifier())
-    taken = RoundResult(outcomes={"host": "unchanged"}, findings={}, desired={}, observed={}, storage="no answer")
+    taken = RoundResult(outcomes={"host": "unchanged"}, findings={}, storage="no answer")
     reporter.done(taken, 1.0, again=False)
     assert not reporter.status.is_ready
 
@@ -171,13 +171,9 @@ def test_metrics_tell_the_last_pass_in_which_no_node_failed() -> None:
     def of(name: str, provider: str) -> float | None:
         return told(f"openstack_placement_resource_{name}", hostname=provider, resourcetype="VCPU")
 
-    def inventory(name: str, side: str) -> float | None:
-        return told("compute_node_agent_inventory", resource_class=name, side=side)
-
     assert told("compute_node_agent_findings", kind="orphaned") is None
     well = RoundResult(
         outcomes={"a": "changed"},
-        desired={"VCPU": 4},
         findings={"orphaned": 2},
         stocks={("host", "VCPU"): Inventory(total=8, reserved=1, allocation_ratio=4.0)},
         used={("host", "VCPU"): 3},
@@ -185,14 +181,12 @@ def test_metrics_tell_the_last_pass_in_which_no_node_failed() -> None:
     metrics.passed(well, 1.0)
     metrics.passed(RoundResult(outcomes={"a": "unchanged", "b": "failed"}), 1.0)
 
-    assert (inventory("VCPU", "desired"), inventory("VCPU", "observed")) == (4, 0)
     assert [of(name, "host") for name in ("total", "reserved", "allocation_ratio", "usage")] == [8, 1, 4.0, 3]
     assert told("compute_node_agent_findings", kind="orphaned") == 2
     assert told("compute_node_agent_findings", kind="missing") == 0
 
-    metrics.passed(replace(well, desired={}, observed={"DISK_GB": 1}, findings={}, stocks={}), 1.0)
+    metrics.passed(replace(well, findings={}, stocks={}), 1.0)
 
-    assert (inventory("VCPU", "desired"), inventory("DISK_GB", "observed")) == (None, 1)
     assert told("compute_node_agent_findings", kind="orphaned") == 0
     assert of("total", "host") is None
     assert told("compute_node_agent_passes_total", outcome="changed") == 2
