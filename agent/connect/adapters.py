@@ -67,6 +67,12 @@ def open_service(settings: Settings, group: str) -> tuple[Adapter, str]:
             )
             raise ConfigError(*(NO_PLACEMENT if group == "placement" else [missing]))
         _check_url(conf, group)
+        section = conf[conf[group].auth_section or group]
+        if "password" in section and section.password is None:  # keystoneauth has no class for that error
+            raise ConfigError(
+                f"[{group}] auth_type = {section.auth_type} needs password: set it, or give it by LoadCredential= in "
+                f"the systemd unit (docs/service.md)"
+            )
         guarded = GuardedSession(settings.apis.node_workers)
         session = loading.load_session_from_conf_options(conf, group, auth=auth, session=guarded)
         adapter = loading.load_adapter_from_conf_options(conf, group, session=session)

@@ -2,6 +2,7 @@
 
 import re
 import time
+from contextlib import suppress
 from email.utils import formatdate
 from http.client import HTTPResponse
 from io import BufferedReader, RawIOBase
@@ -60,8 +61,10 @@ class GuardedSession(requests.Session):
 
     def _check_redirect(self, answer: requests.Response) -> None:
         location = answer.headers.get("Location", "")
-        leads = bool(location) and 300 <= answer.status_code < 400
-        if leads and self.should_strip_auth(answer.url, urljoin(answer.url, location)):  # type: ignore[no-untyped-call]
+        leaves = bool(location) and 300 <= answer.status_code < 400
+        with suppress(ValueError):  # of an address that is none, which no request can follow
+            leaves = leaves and self.should_strip_auth(answer.url, urljoin(answer.url, location))  # type: ignore[no-untyped-call]
+        if leaves:
             raise UnusableAnswer(
                 f"it redirects to another server, {location}: the login is not sent there; if that is the right one, "
                 f"configure its URL instead of {answer.url}"

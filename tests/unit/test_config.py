@@ -709,6 +709,11 @@ def test_a_wrong_configuration_is_refused_with_its_slips(tmp_path: Path, wrong: 
         pytest.param({"auth_type": "pasword"}, "The plugin pasword could not be found", id="no such way"),
         pytest.param({"auth_type": "password", "password": "p"}, "which were not given: auth_url", id="URL"),
         pytest.param(
+            {"auth_type": "password", "auth_url": "http://k/v3", "username": "u"},
+            "needs password: set it",
+            id="password",
+        ),
+        pytest.param(
             {"auth_type": "v3applicationcredential", "auth_url": "http://k/v3", "application_credential_id": "i"},
             "You must provide an auth secret.",
             id="secret",
