@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.settings.devices import parse_rules
+from agent.settings.host_policy import parse_rules
 from drivers.by_suffix import BySuffix
 from drivers.devices import device_stock, present
 from drivers.devices import idle_devices as idle

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.settings.devices import parse_mdev_rules, parse_page, parse_rules
+from agent.settings.host_policy import parse_mdev_rules, parse_page, parse_rules
 from drivers.pci import PciAddress
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, ReservedPages, RuleNetwork, RulePlace
 from drivers.rules import matches, parse_rule, rule_attributes
