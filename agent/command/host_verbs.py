@@ -21,8 +21,15 @@ from agent.command.result import (
     whole,
     wishes_of,
 )
-from agent.command.shown_plans import encode_forecast, encode_outcome, encode_reserving, forecast_lines, outcome_lines
-from agent.command.shown_trees import standing_lines, tree_lines
+from agent.command.shown import (
+    encode_forecast,
+    encode_outcome,
+    encode_reserving,
+    forecast_lines,
+    outcome_lines,
+    standing_lines,
+    tree_lines,
+)
 from agent.command.wording import columns
 from agent.connect.adapters import api_in_the_way
 from agent.connect.choice import open_driver, read_host

@@ -11,7 +11,7 @@ from agent.command.check import Check, check_files, report_checks
 from agent.command.exits import Exit
 from agent.command.host_verbs import report_standing, show_usages
 from agent.command.result import ENDINGS, Report, choice_of, settings_of, wishes_of
-from agent.command.shown_plans import encode_outcome, steps_of
+from agent.command.shown import encode_outcome, steps_of
 from agent.command.wording import columns
 from agent.connect.choice import Choice, open_bare_metal, open_client, open_nodes
 from agent.errors import ConfigError

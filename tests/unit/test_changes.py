@@ -6,8 +6,7 @@ from dataclasses import replace
 from agent.audit.heal import UNASKED
 from agent.command.audit_verb import _lines
 from agent.command.changes import Forecast, Row, folded, in_order, rows, summary
-from agent.command.shown_plans import forecast_lines
-from agent.command.shown_trees import standing_lines
+from agent.command.shown import forecast_lines, standing_lines
 from agent.command.wording import LONG, SHOWN_GUESTS
 from agent.sync.outcome import Condition
 from reportclient.allocations import Allocation, Move, Observed

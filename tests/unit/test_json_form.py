@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from agent.command.shown_plans import encode_outcome
+from agent.command.shown import encode_outcome
 from agent.sync.json_form import KINDS, encode, encode_observed_tree, encode_operation, encode_plan
 from agent.sync.outcome import Outcome, Status
 from reportclient.allocations import Move

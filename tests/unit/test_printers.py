@@ -6,7 +6,7 @@ import pytest
 
 from agent.bare_metal.node_pass import NodesOutcome
 from agent.command.node_verbs import _pass_lines
-from agent.command.shown_plans import outcome_lines
+from agent.command.shown import outcome_lines
 from agent.command.wording import columns
 from agent.sync.outcome import Outcome, Status
 from beds.nodes_world import World, uuid_of, world

@@ -1,15 +1,26 @@
-"""Plans and the ends of passes, as JSON and as lines for people. Pure."""
+"""Trees, plans and the ends of passes, as JSON and as lines for people. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from agent.command.changes import Forecast, Row, folded, names_of, rows, summary
-from agent.command.wording import LONG, SHOWN_GUESTS, columns, counted, guest, moved, written_amounts
-from agent.sync.json_form import Form, encode, encode_plan
-from agent.sync.outcome import Outcome, Status
-from reportclient.allocations import Instruction, Move, Observed, instructions, usages
+from agent.command.changes import Forecast, Row, Used, folded, in_order, names_of, rows, stock_of, summary
+from agent.command.wording import (
+    LONG,
+    SHOWN_GUESTS,
+    alike,
+    columns,
+    counted,
+    families,
+    grouped,
+    guest,
+    moved,
+    written_amounts,
+)
+from agent.sync.json_form import Form, by_consumer, encode, encode_plan
+from agent.sync.outcome import Condition, Outcome, Status
+from reportclient.allocations import Allocation, Instruction, Move, Observed, instructions, usages
 from reportclient.payload import requests_of
 from reportclient.plan import Plan
-from reportclient.tree import ObservedTree
+from reportclient.tree import ObservedTree, Provider
 
 _SUMS = {"total": "total", "capacity": "can be allocated", "used": "used"}
 _NOTHING = "refused: nothing was written"
@@ -173,3 +184,72 @@ def _route_lines(moves: Iterable[Move]) -> list[str]:
         for one in instructions(moves)
     ]
     return [*columns(rows, indent="  "), "--all shows each guest with its reason"]
+
+
+def standing_lines(
+    standing: Observed, names: Mapping[str, str], conditions: Iterable[Condition], *, whole: bool
+) -> Iterator[str]:
+    """Yield a tree and its allocations; nothing where placement has no such tree."""
+    if standing.tree.root:
+        providers = {seen.name: seen.provider for seen in standing.tree}
+        yield from tree_lines(providers, standing=standing, conditions=conditions, whole=whole)
+        yield from _allocation_lines(standing.allocations, names, whole=whole)
+
+
+def tree_lines(
+    providers: Mapping[str, Provider],
+    *,
+    whole: bool,
+    standing: Observed | None = None,
+    conditions: Iterable[Condition] = (),
+) -> Iterator[str]:
+    """Yield providers below their parents; of a tree in placement (``standing``) also uuid, generation and use."""
+    seen, used = (standing.tree.by_name, usages(standing.allocations)) if standing else ({}, None)
+    texts: dict[str, list[str]] = {}
+    for one in conditions:
+        texts.setdefault(one.provider if one.provider in providers else "", []).append(one.text)
+    groups = _alike(providers, used, texts) if len(providers) > LONG and not whole else {}
+    for name, depth in in_order({name: one.parent for name, one in providers.items()}):
+        provider, group = providers[name], groups.get(name, [name])
+        if name != group[0]:
+            continue
+        placed = len(group) == 1 and name in seen
+        identity = f"  {seen[name].uuid}  generation {seen[name].generation}" if placed else ""
+        yield f"{'  ' * depth}{alike(group)}{identity}"
+        told = [*texts.get(name, ()), *(texts.get("", ()) if provider.parent is None else ())]
+        below = (
+            *stock_of(provider, used),
+            *(family + names for family, names in families(sorted(provider.traits))),
+            *(f"aggregate {aggregate}" for aggregate in sorted(provider.aggregates)),
+            *dict.fromkeys(told),
+        )
+        yield from (f"{'  ' * depth}    {line}" for line in below)
+    if any(len(group) > 1 for group in groups.values()):
+        yield "those alike are one branch: --all shows each"
+
+
+def _alike(providers: Mapping[str, Provider], used: Used | None, apart: Iterable[str]) -> dict[str, list[str]]:
+    """Return by each name the siblings without children that differ by their name alone; those ``apart`` stay so."""
+    above = {*apart, *(one.parent for one in providers.values())}
+    keyed = (
+        (None if name in above else (one.parent, (*stock_of(one, used),), one.traits, one.aggregates), name)
+        for name, one in sorted(providers.items())
+    )
+    return {name: group for group in grouped(keyed) for name in group}
+
+
+def _allocation_lines(held: Iterable[Allocation], names: Mapping[str, str], *, whole: bool) -> Iterator[str]:
+    """Yield what each consumer holds where; many consumers that hold the same in one line, with their names."""
+    allocations = by_consumer(held)
+    if not allocations:
+        yield "no allocations"
+        return
+    lines = {
+        consumer: tuple(f"  {written_amounts(resources)} on {provider}" for provider, resources in providers.items())
+        for consumer, providers in allocations.items()
+    }
+    each = whole or len(allocations) <= SHOWN_GUESTS
+    yield f"{counted(len(allocations), 'consumer')} with allocations"
+    for several in grouped((None if each else what, consumer) for consumer, what in lines.items()):
+        yield alike([names.get(one, one) for one in several]) if len(several) > 1 else guest(several[0], names)
+        yield from lines[several[0]]
