@@ -1,40 +1,25 @@
 """The verb ``adopt``: find the root provider of a host whose ``compute_id`` was lost, and write the file again."""
 
 import argparse
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from agent.command.exits import Exit
 from agent.command.result import Report, agreed, open_host, settings_of
 from agent.command.wording import columns
 from agent.errors import ConfigError
 from agent.state.identity import FILE, keep_identity, read_identity
-from agent.sync.json_form import Form
 from reportclient.client import PlacementClient
 
 
 @dataclass(slots=True)
-class _Found:
-    """The trees that may be this host's, and what speaks for each."""
+class _Root:
+    """A root provider that may be this host's, and what speaks for it."""
 
-    names: dict[str, str] = field(default_factory=dict)  # name of each root, by uuid
-    members: dict[str, frozenset[str]] = field(default_factory=dict)  # uuids of a tree's providers, by its root's
-    guests: Counter[str] = field(default_factory=Counter)  # guests of this host that hold something there, by root
-    holding: int = 0  # guests of this host that hold anything in placement
-
-    def roots(self, node: str) -> list[Form]:
-        """Return all of them as JSON, those with the most guests first; ``named_alike``: it has this host's name."""
-        return [
-            {
-                "uuid": uuid,
-                "name": self.names[uuid],
-                "named_alike": self.names[uuid] == node,
-                "guests": self.guests[uuid],
-                "providers": len(self.members[uuid]),
-            }
-            for uuid in sorted(self.names, key=lambda one: -self.guests[one])
-        ]
+    uuid: str
+    name: str
+    members: frozenset[str]  # uuids of the providers of its tree
+    guests: int = 0  # guests of this host that hold something there
 
 
 def adopt(options: argparse.Namespace) -> Report:
@@ -48,20 +33,39 @@ def adopt(options: argparse.Namespace) -> Report:
             f"this host has the compute_id {known}: nothing is lost; to give it another one, retire first"
         )
     node = here.name
-    found = _look(here.client, node, [one.uuid for one in survey.facts.guests])
-    chosen, why = _choose(found, node, options.uuid, sure=options.yes, known=known)
+    roots, holding = _look(here.client, node, [one.uuid for one in survey.facts.guests])
+    chosen, why = _choose(roots, holding, node, options.uuid, sure=options.yes, known=known)
     path = folders[0] / FILE
-    roots = found.roots(node)
     data = {
         "node": node,
-        "guests": found.holding,  # of this host, that hold anything in placement
-        "found": roots,
+        "guests": holding,  # of this host, that hold anything in placement
+        "found": [
+            {
+                "uuid": one.uuid,
+                "name": one.name,
+                "named_alike": one.name == node,  # it has this host's name
+                "guests": one.guests,
+                "providers": len(one.members),
+            }
+            for one in roots
+        ],
         "chosen": chosen,  # None: a person must name one
         "why": why,
         "path": path,  # of compute_id
         "written": False,
     }
-    lines = _lines(roots, found.holding, chosen, why)
+    rows = [
+        (
+            "->" if one.uuid == chosen else "",
+            one.uuid,
+            f"{one.name} (this host's)" if one.name == node else one.name,
+            str(len(one.members)),
+            f"{one.guests} of {holding}",
+        )
+        for one in roots
+    ]
+    lines = columns(rows, heads=("", "root provider", "name", "providers", "guests"))
+    lines += [f"{chosen}: {why}"] if chosen else []
     report = Report(data=data, lines=lines)
     if not chosen:
         return replace(report, exit=Exit.REFUSED, remarks=[why])
@@ -71,7 +75,7 @@ def adopt(options: argparse.Namespace) -> Report:
     if not known:
         keep_identity(path.parent, chosen)
     here.tie(chosen, survey, anew=True)
-    name = found.names.get(chosen, node)
+    name = next((one.name for one in roots if one.uuid == chosen), node)
     rename = f"run sync --rename-from {name}: the provider has this host's old name"
     return Report(
         data={**data, "written": True},
@@ -80,50 +84,35 @@ def adopt(options: argparse.Namespace) -> Report:
     )
 
 
-def _lines(roots: Iterable[Form], guests: int, chosen: str | None, why: str) -> list[str]:
-    """Return the root providers that may be this host's, and the chosen one."""
-    rows = [
-        (
-            "->" if one["uuid"] == chosen else "",
-            one["uuid"],
-            f"{one['name']} (this host's)" if one["named_alike"] else one["name"],
-            str(one["providers"]),
-            f"{one['guests']} of {guests}",
-        )
-        for one in roots
-    ]
-    table = columns(rows, heads=("", "root provider", "name", "providers", "guests"))
-    return [*table, *([f"{chosen}: {why}"] if chosen else ())]
+def _look(client: PlacementClient, node: str, guests: Iterable[str]) -> tuple[list[_Root], int]:
+    """
+    Look for trees by the host's name, and by what its guests hold. A request for each guest, and for each tree.
 
-
-def _look(client: PlacementClient, node: str, guests: Iterable[str]) -> _Found:
-    """Look for trees by the host's name, and by what its guests hold. A request for each guest, and for each tree."""
-    found = _Found()
-    if by_name := client.find(node):
-        _add(client, found, by_name)
-    for guest in guests:
-        consumer = client.consumer(guest)
-        if consumer is None:
-            continue
-        found.holding += 1
+    Those with the most guests come first; the number is that of guests that hold anything.
+    """
+    by_name = client.find(node)
+    roots = _roots_of(client, by_name) if by_name else []
+    holding = 0
+    for consumer in filter(None, map(client.consumer, guests)):
+        holding += 1
         for provider in consumer.slots:
-            if not any(provider in uuids for uuids in found.members.values()):
-                _add(client, found, provider)
-        found.guests.update(root for root, uuids in found.members.items() if uuids & consumer.slots.keys())
-    return found
+            if not any(provider in one.members for one in roots):
+                roots += _roots_of(client, provider)
+        for one in roots:
+            one.guests += not one.members.isdisjoint(consumer.slots)
+    return sorted(roots, key=lambda one: -one.guests), holding
 
 
-def _add(client: PlacementClient, found: _Found, provider: str) -> None:
-    """Note the tree of a provider; a storage that shares is a tree of its own, and no host's."""
+def _roots_of(client: PlacementClient, provider: str) -> list[_Root]:
+    """Return the root above a provider; none for a storage that shares, which is a tree of its own, and no host's."""
     tree = client.tree_of(provider)
-    root = next((uuid for uuid, (_, parent) in tree.items() if parent is None), None)
-    if root is None or root in client.sharing():
-        return
-    found.names[root] = tree[root][0]
-    found.members[root] = frozenset(tree)
+    tops = (uuid for uuid, (_, parent) in tree.items() if parent is None)
+    return [_Root(uuid, tree[uuid][0], frozenset(tree)) for uuid in tops if uuid not in client.sharing()]
 
 
-def _choose(found: _Found, node: str, named: str | None, *, sure: bool, known: str | None) -> tuple[str | None, str]:
+def _choose(
+    roots: Sequence[_Root], holding: int, node: str, named: str | None, *, sure: bool, known: str | None
+) -> tuple[str | None, str]:
     """
     Return the root to adopt, and why this one; or None, and why none. Without a person, guests must tell.
 
@@ -133,23 +122,23 @@ def _choose(found: _Found, node: str, named: str | None, *, sure: bool, known: s
         if named == known:
             return known, "you named it"
         return None, f"the compute_id {known} here is another machine's: remove the file, or name it, adopt {known}"
-    by_name = next((uuid for uuid, name in found.names.items() if name == node), None)
+    by_name = next((one.uuid for one in roots if one.name == node), None)
     if named:
-        if named in found.names:
+        if any(one.uuid == named for one in roots):
             return named, "you named it"
         return (
             None,
             f"{named} is neither of this host's name nor held by its guests: see openstack resource provider list",
         )
-    if not found.names:
+    if not roots:
         return (
             None,
             f"placement has no provider {node}, and no guest of this host holds anything: run sync for a new one",
         )
-    if found.holding:
-        held = [uuid for uuid, count in found.guests.items() if count]
-        if len(held) == 1 and found.guests[held[0]] == found.holding and by_name in (None, held[0]):
-            return held[0], f"all {found.holding} guests of this host that hold anything hold it there"
+    if holding:
+        held = [one for one in roots if one.guests]
+        if len(held) == 1 and held[0].guests == holding and by_name in (None, held[0].uuid):
+            return held[0].uuid, f"all {holding} guests of this host that hold anything hold it there"
         return None, "its name and what its guests hold do not tell one tree: name the right one, adopt UUID"
     if by_name is None:
         return None, f"placement has no root provider {node}, and no guest of this host tells: name it, adopt UUID"

@@ -47,13 +47,13 @@ def status(options: argparse.Namespace) -> Report:
     named = (f"case: {case} (plan --replay repeats it)" for case in cases)
     return Report(
         data={**record_of(found), **about},
-        lines=[*_status_lines(found), *named, *told, *_process_lines(found)],
+        lines=[*_status_lines(found), *named, *told],
         exit=Exit.DONE if well else Exit.DIFFERENCES,
     )
 
 
 def _status_lines(status: ServiceStatus) -> Iterator[str]:
-    """Yield what the service last wrote about itself: a sentence, its sources with their age, outcomes and notes."""
+    """Yield what the service last wrote about itself: a sentence, sources with their age, outcomes, its last pass."""
     now, sentence = time.time(), status.sentence()
     if not status.is_running:
         sentence = f"not running; its last status: {sentence}"
@@ -70,12 +70,8 @@ def _status_lines(status: ServiceStatus) -> Iterator[str]:
     yield from columns(rows, heads=("source", "last answered", "now"))
     yield from (f"{node}: {outcome}" for node, outcome in status.outcomes.items())
     yield from (f"  {note}" for note in status.notes)
-
-
-def _process_lines(status: ServiceStatus) -> Iterator[str]:
-    """Yield when the last pass was, and which process made it."""
     if status.last_pass_s:
-        yield f"last pass {time.time() - status.last_pass_s:.0f} s ago, in {status.took_s:.2f} s"
+        yield f"last pass {now - status.last_pass_s:.0f} s ago, in {status.took_s:.2f} s"
     yield f"pid {status.process.pid}, version {status.process.version}"
 
 
