@@ -1,18 +1,14 @@
 """Reads the values of single options, finds the line that sets each, and gathers the problems with them."""
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 from oslo_config import cfg
 
-from agent.form_errors import nearest
 from agent.settings.options import MDEV_OPTIONS, OPTIONS
 
 T = TypeVar("T")
-
-_CHOICES = re.compile(r"Valid values are \[(.*)\], but found '(.*)'")  # by oslo.config
 
 
 class Values:
@@ -33,8 +29,7 @@ class Values:
             self.problem(group, name, "refers to itself")
             return _default(group, name)
         except (ValueError, cfg.Error) as error:
-            reason = plain_reason(one_line(error).rpartition("is not valid: ")[2])
-            self.problem(group, name, f"is not valid: {reason}")
+            self.problem(group, name, f"is not valid: {one_line(error).rpartition('is not valid: ')[2]}")
             return _default(group, name)
 
     def parsed(self, group: str, name: str, parse: Callable[[Any], T]) -> T | None:
@@ -66,15 +61,6 @@ class Values:
 
 def _default(group: str, name: str) -> Any:
     return next(option for option in OPTIONS.get(group, MDEV_OPTIONS) if option.name == name).default
-
-
-def plain_reason(text: str) -> str:
-    """Return Python's reason why a text is no number in words for people; any other reason as it is."""
-    for start, wanted in (("invalid literal for int()", "a whole number"), ("could not convert string to", "a number")):
-        if text.startswith(start):
-            return f"it must be {wanted}, got {text.partition(': ')[2]}"
-    choices = _CHOICES.fullmatch(text)
-    return text + nearest(choices[2], choices[1].split(", ")) if choices else text
 
 
 def one_line(error: Exception) -> str:
