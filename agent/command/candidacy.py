@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from agent.command.wording import grouped
 from reportclient.errors import few
 from reportclient.request import IN_TREE, MEMBER_OF, REQUIRED, RESOURCES, ROOT_REQUIRED, Wish
 from reportclient.tree import Inventory, ObservedProvider
@@ -177,14 +178,8 @@ def _short_of(stock: Inventory, used: int, name: str, amount: int) -> str:
 
 def _by_reason(reasons: Mapping[str, str]) -> str:
     """Say a reason by provider; the same one of several providers once."""
-    by_reason: dict[str, list[str]] = {}
-    for name, why in reasons.items():
-        by_reason.setdefault(why, []).append(name)
-    return "; ".join(f"{_named(names)} {why}" for why, names in by_reason.items())
-
-
-def _named(names: Sequence[str]) -> str:
-    return f"{'each of ' * (len(names) > 1)}{few(names)}"
+    groups = grouped((why, name) for name, why in reasons.items())
+    return "; ".join(f"{'each of ' * (len(names) > 1)}{few(names)} {reasons[names[0]]}" for names in groups)
 
 
 def _own_groups(wishes: Iterable[Wish], givers: Givers) -> list[str]:
