@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.audit.audit import witness
-from agent.command.adopt_verb import _choose, _Found
+from agent.command.adopt_verb import _choose
 from agent.state.machine import FILE, Machine, probe_machine, read_machine, tie_machine
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
@@ -165,4 +165,4 @@ def test_only_a_person_who_names_it_gives_a_machine_the_identity_of_another(
     named: str | None, chosen: str | None
 ) -> None:
     """Also where nothing stands in placement."""
-    assert _choose(_Found(), "host", named, sure=True, known=ROOT)[0] == chosen
+    assert _choose([], 0, "host", named, sure=True, known=ROOT)[0] == chosen
