@@ -55,12 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.ERROR
     except KeyboardInterrupt:
-        sent = (
-            ": writes that were sent to placement are not undone; the next pass goes on from there"
-            if verb.writes
-            else ""
-        )
-        print(f"interrupted{sent}", file=sys.stderr)
+        sent = ": writes that were sent to placement are not undone; the next pass goes on from there"
+        print(f"interrupted{sent if verb.writes else ''}", file=sys.stderr)
         return Exit.INTERRUPTED
 
 

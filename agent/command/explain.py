@@ -1,7 +1,7 @@
 """The verb ``explain``: why an inventory or a trait is reported, by fact and rule, or why a host is no candidate."""
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from agent.command.explain_request import explain_request, read_request
 from agent.command.result import Report, choice_of, open_host, settings_of
@@ -100,7 +100,7 @@ def _lines(data: Form) -> Iterator[str]:
 
 def _told(shaped: Explained, name: str) -> str:
     """Return which providers there are, and that a class comes after its provider."""
-    known = list(names(shaped))
+    known = [provider.name for provider in (*shaped.providers, *shaped.counted_in)]
     hint = f" (a class comes after its provider: explain {known[0]} {name})" if name.isupper() else ""
     return f"it reports {', '.join(known[:20])}{hint}"
 
@@ -134,11 +134,6 @@ def explain_stock(provider: Reasoned, added: Names, given: frozenset[str], what:
         for name, stock, reason in found
         if what in (None, name)
     ]
-
-
-def names(shaped: Explained) -> Iterable[str]:
-    """Return the names of all providers that ``find`` can find."""
-    return (provider.name for provider in (*shaped.providers, *shaped.counted_in))
 
 
 def _standing(settings: Settings, choice: Choice, node: str) -> tuple[ObservedTree | None, tuple[Condition, ...]]:

@@ -173,18 +173,17 @@ def reshape(options: argparse.Namespace) -> Report:
         return replace(shown, exit=Exit.REFUSED)
     if not options.approve:
         return shown
-    when = (
-        "before the service starts the next time: otherwise the service plans with the configured layout, and refuses "
-        "this plan"
-    )
-    return replace(shown, exit=Exit.DONE, remarks=[*remarks, *_to_configure(options, when)])
+    return replace(shown, exit=Exit.DONE, remarks=[*remarks, *_to_configure(options)])
 
 
-def _to_configure(options: argparse.Namespace, when: str) -> list[str]:
+def _to_configure(options: argparse.Namespace) -> list[str]:
     """Return that the layout of --to has to be configured, and when and why; empty: there is no need to."""
     if options.to in (None, configured_layout(options)):
         return []
-    return [f"set [compute] layout = {options.to} in the configuration {when}"]
+    return [
+        f"set [compute] layout = {options.to} in the configuration before the service starts, or makes its next pass: "
+        "otherwise it plans with the configured layout"
+    ]
 
 
 def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[str, str]:
@@ -240,13 +239,12 @@ def _convert(options: argparse.Namespace) -> Report:
     with open_host(options, writes=True) as one:
         outcome = act(one, wishes)
     report = _ended(outcome, options, with_plan=not options.approved)
-    too = "too: otherwise the next pass plans the old layout again"
     well = report.exit is Exit.DONE
     drawn = []
     if options.picture:
         became = Forecast.of(outcome.plan, outcome.observed, outcome.allocations, outcome.survey)
         drawn = [replace(of_conversion(became, () if well else outcome.notes), node=outcome.node)]
-    return replace(report, remarks=_to_configure(options, too) if well else (), subjects=drawn)
+    return replace(report, remarks=_to_configure(options) if well else (), subjects=drawn)
 
 
 def sync(options: argparse.Namespace) -> Report:

@@ -286,9 +286,5 @@ def _tell_reading(error: Exception) -> str:
     cause = error.__context__
     if isinstance(error, cfg.ConfigFileParseError) and isinstance(cause, cfg.ParseError):
         return f"{cause.filename}:{cause.lineno} cannot be read: {cause.msg}"
-    advice = ""
-    if isinstance(error, cfg.ConfigFilesPermissionDeniedError):
-        advice = ": run as a user that may read it, for instance with sudo"
-    elif isinstance(error, cfg.ConfigFilesNotFoundError):
-        advice = ": check the path"
-    return f"{one_line(error)}{advice}"
+    may_not = isinstance(error, cfg.ConfigFilesPermissionDeniedError)
+    return one_line(error) + (": run as a user that may read it, for instance with sudo" if may_not else "")
