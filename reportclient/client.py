@@ -1,10 +1,9 @@
 """Client that reads placement and carries out plans; all writes to placement go through it."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -51,18 +50,17 @@ class PlacementClient:
         """Number of writes that placement carried out for this client."""
         return self._transport.writes
 
-    def each(self, work: Callable[[T], R], items: Iterable[T], most: int | None = None) -> list[R]:
+    def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         """
-        Return the results of ``work`` for each item, in the order of the items; at most ``most`` items at a time.
+        Return the results of ``work`` for each item, in the order of the items, as many at a time as there are workers.
 
-        ``most`` None: as many as this client has workers. Items begin in their order. Those that have begun when an
-        error comes to light come to their end.
+        Items begin in their order. Those that have begun when an error comes to light come to their end.
 
         Raises:
             as ``work``, for the first item in order that failed; so the error does not depend on which was faster.
         """
         waiting = list(items)
-        workers = min(most or self._workers, len(waiting))
+        workers = min(self._workers, len(waiting))
         if workers < 2:
             return list(map(work, waiting))
         with ThreadPoolExecutor(workers) as pool:
@@ -154,11 +152,11 @@ class PlacementClient:
         near = f"in:{','.join(sorted(aggregates))}"
         rows, _ = self._list("the providers that share their stock", member_of=near, required=SHARES)
         rows.sort(key=lambda row: row[1])
-        return tuple(self.each(lambda row: self.read(row[0], row[1], row[3]), rows))
+        return self._read([(uuid, name, None, generation) for uuid, name, _, generation in rows], {})
 
     def read(self, uuid: str, name: str, generation: int) -> ObservedProvider:
         """Return one root as it stands, without its children. Three requests; errors as ``observe``."""
-        return self._observe_one((uuid, name, None, generation), {uuid: None}, {})
+        return self._read([(uuid, name, None, generation)], {})[0]
 
     def observe(self, root_uuid: str, since: ObservedTree | None = None, *, whole: bool = False) -> ObservedTree:
         """
@@ -185,11 +183,7 @@ class PlacementClient:
             for seen in (() if whole else since or ())
             if seen.uuid not in self._latest or seen.generation > self._latest[seen.uuid].generation
         }
-        unread = sum(uuid not in known or known[uuid].generation != at for uuid, _, _, at in rows)
-        # Few providers are read faster aspect by aspect: a claim on the root is then less likely to come in between.
-        aspects = len(ASPECTS) if unread * len(ASPECTS) <= self._workers else 1
-        read = partial(self._observe_one, parents=_parents(rows), known=known, aspects=aspects)
-        tree = ObservedTree(tuple(self.each(read, _from_the_root(rows))), modified)
+        tree = ObservedTree(self._read(_from_the_root(rows), known), modified)
         self.went_back = self.went_back or (left is not None and went_back(left, tree))
         self._latest = tree.by_uuid
         return tree
@@ -213,8 +207,7 @@ class PlacementClient:
         rows, modified = self._list_tree(root_uuid)
         stands = {} if _is_older(rows, modified, since) else since.by_uuid
         known = {uuid: replace(stands[uuid], generation=at) for uuid, _, _, at in rows if uuid in stands}
-        parents = _parents(rows)
-        return ObservedTree(tuple(self._observe_one(row, parents, known) for row in _from_the_root(rows)), modified)
+        return ObservedTree(self._read(_from_the_root(rows), known), modified)
 
     def allocations(
         self, providers: Iterable[ObservedProvider], *, as_observed: bool = False
@@ -387,41 +380,38 @@ class PlacementClient:
         _check_tree(rows, root_uuid)
         return rows, modified
 
-    def _observe_one(
-        self,
-        row: Row,
-        parents: Mapping[str, str | None],
-        known: Mapping[str, ObservedProvider],
-        aspects: int = 1,
-    ) -> ObservedProvider:
-        """Return the provider of a row; ``parents`` has the names of the parents, by the uuid of the child."""
-        uuid, name, _, generation = row
-        parent, seen = parents[uuid], known.get(uuid)
-        if seen and seen.generation == generation:
-            if (seen.name, seen.provider.parent) == (name, parent):
-                return seen
-            return replace(seen, provider=replace(seen.provider, name=name, parent=parent))
+    def _read(self, rows: Sequence[Row], known: Mapping[str, ObservedProvider]) -> tuple[ObservedProvider, ...]:
+        """Return the providers of rows; three requests for each that is not ``known`` at its generation."""
+        names = {uuid: name for uuid, name, _, _ in rows}
+        unread = [uuid for uuid, _, _, at in rows if uuid not in known or known[uuid].generation != at]
         try:
-            paths = (f"/resource_providers/{uuid}/{aspect}" for aspect in ASPECTS)
-            (stock, _), (traits, _), (aggregates, _) = self.each(self._transport.get, paths, aspects)
+            paths = (f"/resource_providers/{uuid}/{aspect}" for uuid in unread for aspect in ASPECTS)
+            bodies = iter([body for body, _ in self.each(self._transport.get, paths)])
         except Absent as error:
-            raise Conflict(f"provider {name} went away while it was read: {error}") from error
-        with payload.in_form(f"provider {name}"):
-            provider = Provider(
-                name=name,
-                parent=parent,
-                inventories=payload.decode_inventories(stock),
-                traits=payload.decode_names(traits, "traits"),
-                aggregates=payload.decode_names(aggregates, "aggregates"),
-            )
-        # The listing's generation is the lowest one: the next write or look finds any change made since the listing.
-        return ObservedProvider(uuid=uuid, generation=generation, provider=provider)
+            raise Conflict(f"a provider went away while it was read: {error}") from error
+        read = dict(zip(unread, zip(bodies, bodies, bodies, strict=True), strict=True))
+        found = []
+        for uuid, name, parent, generation in rows:
+            above = names.get(parent) if parent else None
+            if uuid in read:
+                provider = _decode(name, above, *read[uuid])
+            else:
+                provider = replace(known[uuid].provider, name=name, parent=above)
+            # The listing's generation is the lowest one: the next write or look finds any change since the listing.
+            found.append(ObservedProvider(uuid=uuid, generation=generation, provider=provider))
+        return tuple(found)
 
 
-def _parents(rows: Iterable[Row]) -> dict[str, str | None]:
-    """Return the name of each provider's parent by the provider's uuid, None for a root."""
-    names = {uuid: name for uuid, name, _, _ in rows}
-    return {uuid: names.get(parent) if parent else None for uuid, _, parent, _ in rows}
+def _decode(name: str, parent: str | None, stock: Any, traits: Any, aggregates: Any) -> Provider:
+    """Return a provider of the answers about its ``ASPECTS``."""
+    with payload.in_form(f"provider {name}"):
+        return Provider(
+            name=name,
+            parent=parent,
+            inventories=payload.decode_inventories(stock),
+            traits=payload.decode_names(traits, "traits"),
+            aggregates=payload.decode_names(aggregates, "aggregates"),
+        )
 
 
 def _check_tree(rows: list[Row], root_uuid: str) -> None:

@@ -36,7 +36,7 @@ from agent.connect.choice import open_driver, read_host
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
-from agent.sync.convert import Agreement, convert, convert_approved, sync_node
+from agent.sync.convert import Agreement, convert, convert_approved
 from agent.sync.decide.additions import add
 from agent.sync.decide.checks import Verdict, conditions_on, judge
 from agent.sync.decide.feature import Draft
@@ -49,7 +49,7 @@ from agent.sync.node import ComputeNode, conditions_left
 from agent.sync.outcome import Condition, Outcome, Status
 from agent.sync.pool_node import pool_nodes
 from agent.sync.provider_yaml import read_additions
-from agent.sync.run import foresee
+from agent.sync.run import foresee, run_pass
 from drivers.errors import DiscoveryError
 from reportclient.allocations import Observed
 from reportclient.recording import Unrecorded
@@ -255,7 +255,7 @@ def sync(options: argparse.Namespace) -> Report:
         nodes = (*pool_nodes(host), host)
         for one in nodes:
             try:
-                outcomes.append(sync_node(one, wishes))
+                outcomes.append((convert if one.settings.changes.allow_reshape else run_pass)(one, wishes))
             except USER_ERRORS as error:
                 if len(nodes) == 1:
                     raise

@@ -58,18 +58,6 @@ def _patiently(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
         time.sleep(wait_s)
 
 
-def sync_node(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
-    """
-    Run the pass of the verb ``sync``: a conversion if ``[agent] allow_reshape`` is true, else a pass without moves.
-
-    A refusal leaves the old tree, and the outcome says so.
-
-    Raises:
-        as ``convert``.
-    """
-    return convert(node, wishes) if node.settings.changes.allow_reshape else run_pass(node, wishes)
-
-
 def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
     """
     Run the conversion before a start of the service: any with ``[agent] allow_reshape``, else the approved plan only.

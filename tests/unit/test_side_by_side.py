@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -19,11 +20,15 @@ from reportclient.transport import Transport
 from reportclient.tree import Inventory, ObservedTree
 
 WORKERS = 4
-each = PlacementClient(Transport(MemoryPlacement(lambda: 0), where="placement")).each
 ROOT = "00000000-0000-4000-8000-000000000000"
 CELLS = [f"00000000-0000-4000-8000-0000000001{number:02}" for number in range(2)]
 CARDS = [f"00000000-0000-4000-8000-0000000002{number:02}" for number in range(6)]
 GUESTS = [f"00000000-0000-4000-8000-0000000003{number:02}" for number in range(6)]
+
+
+def each(work: Callable[[Any], Any], items: Iterable[Any], workers: int) -> list[Any]:
+    """What a client with these workers makes of the items."""
+    return PlacementClient(Transport(MemoryPlacement(lambda: 0), where="placement"), workers).each(work, items)
 
 
 @dataclass
