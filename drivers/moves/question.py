@@ -114,10 +114,9 @@ class Question(Change):
         for unit in holdings.units:
             self._units.setdefault((unit.consumer, unit.resource_class), []).append(unit)
         self._floats = {(one.consumer, one.resource_class): one for one in holdings.floats}
-        amounts = [(one.consumer, one.resource_class, one.amount) for one in holdings.units]
-        amounts += [(one.consumer, one.resource_class, one.amount) for one in holdings.floats]
-        for guest, name, amount in amounts:
-            self.sums.setdefault(guest, Counter())[name] += amount
+        held: tuple[Holding | Float, ...] = (*holdings.units, *holdings.floats)
+        for one in held:
+            self.sums.setdefault(one.consumer, Counter())[one.resource_class] += one.amount
         self.stand_ins = stand_ins
         self.former = former
         self._pinned_anew = pinned_anew
