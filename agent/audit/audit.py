@@ -90,7 +90,8 @@ def witness(
     snapshot = _with_nova(node, snapshot, root_uuid, young, nova)
     if findings := find_all(snapshot):
         tree, findings = _still_so(node, root_uuid, snapshot, findings, left)
-    findings, early = _by_age(findings, young)
+    early = tuple(one for one in findings if one.repair and one.repair.misplaced and one.consumers & young)
+    findings = tuple(one for one in findings if young.isdisjoint(one.consumers))
     sightings = {one.key: _seen_again(memory.sightings.get(one.key), one, now, node) for one in findings}
     return AuditResult(
         root_uuid=root_uuid,
@@ -111,13 +112,6 @@ def witness(
         names=survey.names,
         silence=snapshot.nova.silence,
     )
-
-
-def _by_age(findings: tuple[Finding, ...], young: frozenset[str]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Return the findings that concern no young consumer, and the misplaced rows of young ones."""
-    judged = tuple(finding for finding in findings if young.isdisjoint(finding.consumers))
-    moved = (finding for finding in findings if finding.repair and finding.repair.misplaced)
-    return judged, tuple(finding for finding in moved if finding not in judged)
 
 
 def _with_nova(
