@@ -177,7 +177,7 @@ def serve(metrics: Metrics, address: str, port: int, is_lively: Callable[[], boo
         good = {"/healthz": is_lively(), "/readyz": now.is_ready}.get(environ["PATH_INFO"])
         code = "404 Not Found" if good is None else "200 OK" if good else "503 Service Unavailable"
         start(code, [("Content-Type", "application/json")])
-        return [] if good is None else [json.dumps({"ok": good, "failed": now.failed}).encode()]
+        return [] if good is None else [json.dumps({"ok": good, "failed": [*now.failed]}).encode()]
 
     bound: type[_Server] = type("_Bound", (_Server,), {"address_family": family_of(address)})
     server = make_server(address, port, route, server_class=bound, handler_class=_Quiet)

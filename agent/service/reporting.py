@@ -89,7 +89,7 @@ class Reporter:
         if before.passes == 0:
             LOG.info("the first pass is done seconds=%.1f outcomes=%s", seconds, ", ".join(taken.outcomes.values()))
         if self._told:
-            LOG.info("recovered from=%s", "; ".join(before.errors[:1]))
+            LOG.info("recovered from=%s", next(iter(before.failed.values()), ""))
         self._told.clear()
         for source in (HOST, PLACEMENT, OWN):
             self._asked(source, "")

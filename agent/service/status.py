@@ -56,19 +56,14 @@ class ServiceStatus:
     sources: Mapping[str, SourceStatus] = field(default_factory=dict)  # by name of the source
 
     @property
-    def errors(self) -> list[str]:
-        """Why sources failed at the last try, the newest first; empty if all served."""
-        return [one.error for one in self.sources.values() if one.error]
-
-    @property
-    def failed(self) -> list[str]:
-        """Names of the sources that failed at the last try, the newest first; empty if all served."""
-        return [name for name, one in self.sources.items() if one.error]
+    def failed(self) -> dict[str, str]:
+        """Why sources failed at the last try, by name, the newest first; empty if all served."""
+        return {name: one.error for name, one in self.sources.items() if one.error}
 
     @property
     def is_ready(self) -> bool:
         """Whether a pass was completed (maybe refused), and all sources served at the last try."""
-        return self.last_pass_s is not None and not self.errors and Status.FAILED.value not in self.outcomes.values()
+        return self.last_pass_s is not None and not self.failed and Status.FAILED.value not in self.outcomes.values()
 
     @property
     def is_running(self) -> bool:
@@ -88,9 +83,9 @@ class ServiceStatus:
 
     def sentence(self) -> str:
         """Return one line for people, as ``systemctl status`` shows it."""
-        if self.errors:
+        if error := next(iter(self.failed.values()), ""):
             past = self.last_pass_s and f"last good pass {time.time() - self.last_pass_s:.0f} s ago"
-            return f"degraded: {self.errors[0]}; {past or 'no pass was done yet'}"
+            return f"degraded: {error}; {past or 'no pass was done yet'}"
         if self.last_pass_s is None:
             return "starting"
         found = ", ".join(f"{count} {name}" for name, count in sorted(self.findings.items()))
