@@ -14,6 +14,7 @@ from functools import partial
 from itertools import islice
 
 from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome
+from agent.state.node_records import KnownNode
 from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError
 from drivers.ironic.client import IronicClient
@@ -218,12 +219,7 @@ def _judge_remembered(
     """Judge nodes that the last pass knew; return those that Ironic has outside this agent's share."""
     absent = {uuid: known for uuid, known in look.memory.nodes.items() if uuid not in here}
     now, grace_s = bare_metal.now_s(), bare_metal.settings.ironic.node_grace_s
-    in_any_order = sorted(absent, key=lambda _: random.random())
-    asked, error = _ask(bare_metal.ironic, [uuid for uuid in in_any_order if absent[uuid].gone_s is None])
-    # An answer that never comes for one node must not keep those from going about which Ironic has answered before.
-    again = [uuid for uuid in in_any_order if absent[uuid].gone_s is not None][: _QUESTIONS - len(asked)]
-    answers, later_error = _ask(bare_metal.ironic, again)
-    asked, error = asked | answers, error or later_error
+    asked, error = _ask_of_absent(bare_metal.ironic, absent)
     elsewhere = frozenset(uuid for uuid, there in asked.items() if there)
     look.outcomes += [
         node_outcome(uuid, Status.LEFT, "Ironic has it, outside this agent's share") for uuid in sorted(elsewhere)
@@ -264,6 +260,19 @@ def _judge_remembered(
         status = Status.FAILED if error else Status.GOING
         look.outcomes.append(node_outcome(f"{unasked} nodes", status, why))
     return elsewhere
+
+
+def _ask_of_absent(ironic: IronicClient, absent: Mapping[str, KnownNode]) -> tuple[dict[str, bool], str]:
+    """
+    Ask about absent nodes in any order, those first that were here at the last pass; return and errors as ``_ask``.
+
+    An answer that never comes for one node must not keep those from going about which Ironic has answered before.
+    """
+    in_any_order = sorted(absent, key=lambda _: random.random())
+    asked, error = _ask(ironic, [uuid for uuid in in_any_order if absent[uuid].gone_s is None])
+    again = [uuid for uuid in in_any_order if absent[uuid].gone_s is not None][: _QUESTIONS - len(asked)]
+    answers, later_error = _ask(ironic, again)
+    return asked | answers, error or later_error
 
 
 def _ask(ironic: IronicClient, uuids: Iterable[str]) -> tuple[dict[str, bool], str]:

@@ -1,7 +1,7 @@
 """The verb ``adopt``: find the root provider of a host whose ``compute_id`` was lost, and write the file again."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agent.command.exits import Exit
@@ -36,24 +36,36 @@ def adopt(options: argparse.Namespace) -> Report:
     roots, holding = _look(here.client, node, [one.uuid for one in survey.facts.guests])
     chosen, why = _choose(roots, holding, node, options.uuid, sure=options.yes, known=known)
     path = folders[0] / FILE
-    data = {
-        "node": node,
-        "guests": holding,  # of this host, that hold anything in placement
-        "found": [
-            {
-                "uuid": one.uuid,
-                "name": one.name,
-                "named_alike": one.name == node,  # it has this host's name
-                "guests": one.guests,
-                "providers": len(one.members),
-            }
-            for one in roots
-        ],
-        "chosen": chosen,  # None: a person must name one
-        "why": why,
-        "path": path,  # of compute_id
-        "written": False,
-    }
+    report = _report(roots, holding, node, chosen, {"why": why, "path": path})
+    if not chosen:
+        return replace(report, exit=Exit.REFUSED, remarks=[why])
+    if not (options.yes or agreed(report.lines, f"write {chosen} into {path}?")):
+        unwritten = f"nothing was written: adopt {chosen} --yes writes it"
+        return replace(report, exit=Exit.DIFFERENCES, remarks=[unwritten])
+    if not known:
+        keep_identity(path.parent, chosen)
+    here.tie(chosen, survey, anew=True)
+    name = next((one.name for one in roots if one.uuid == chosen), node)
+    rename = f"run sync --rename-from {name}: the provider has this host's old name"
+    return Report(
+        data={**report.data, "written": True},
+        lines=[*report.lines, f"written to {path}: the next pass finds its tree"],
+        remarks=[rename] if name != node else (),
+    )
+
+
+def _report(roots: Sequence[_Root], holding: int, node: str, chosen: str | None, more: Mapping[str, object]) -> Report:
+    """Return the report while nothing is written; ``holding`` is how many guests hold anything in placement."""
+    found = [
+        {
+            "uuid": one.uuid,
+            "name": one.name,
+            "named_alike": one.name == node,  # it has this host's name
+            "guests": one.guests,
+            "providers": len(one.members),
+        }
+        for one in roots
+    ]
     rows = [
         (
             "->" if one.uuid == chosen else "",
@@ -65,23 +77,10 @@ def adopt(options: argparse.Namespace) -> Report:
         for one in roots
     ]
     lines = columns(rows, heads=("", "root provider", "name", "providers", "guests"))
-    lines += [f"{chosen}: {why}"] if chosen else []
-    report = Report(data=data, lines=lines)
-    if not chosen:
-        return replace(report, exit=Exit.REFUSED, remarks=[why])
-    if not (options.yes or agreed(lines, f"write {chosen} into {path}?")):
-        unwritten = f"nothing was written: adopt {chosen} --yes writes it"
-        return replace(report, exit=Exit.DIFFERENCES, remarks=[unwritten])
-    if not known:
-        keep_identity(path.parent, chosen)
-    here.tie(chosen, survey, anew=True)
-    name = next((one.name for one in roots if one.uuid == chosen), node)
-    rename = f"run sync --rename-from {name}: the provider has this host's old name"
-    return Report(
-        data={**data, "written": True},
-        lines=[*lines, f"written to {path}: the next pass finds its tree"],
-        remarks=[rename] if name != node else (),
-    )
+    lines += [f"{chosen}: {more['why']}"] if chosen else []
+    # ``chosen`` None: a person must name one
+    data = {"node": node, "guests": holding, "found": found, "chosen": chosen, **more, "written": False}
+    return Report(data=data, lines=lines)
 
 
 def _look(client: PlacementClient, node: str, guests: Iterable[str]) -> tuple[list[_Root], int]:

@@ -11,7 +11,7 @@ without such a place makes the whole plan ``Unplaceable``. An allocation of a de
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 
-from drivers.moves.classes import check_unallocated, convert
+from drivers.moves.classes import check_unallocated, recast
 from drivers.moves.places import decide, room_after
 from drivers.moves.question import Change, Question
 from drivers.parcels import Load, Parcel, amounts, assemble, pack
@@ -55,7 +55,7 @@ def plan_moves(
     decided: list[Parcel] = []
     floating: list[Load] = []
     for consumer, parcels in by_consumer.items():
-        sure, loads = decide(question, consumer, convert(question, consumer, parcels))
+        sure, loads = decide(question, consumer, recast(question, consumer, parcels))
         decided += sure
         floating += [loads] if loads else []
     room = room_after(question, decided)

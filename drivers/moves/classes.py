@@ -10,7 +10,7 @@ from drivers.parcels import Parcel, conversions, relabel
 from reportclient.names import BANDWIDTH, CPUS, NO_DEVICES
 
 
-def convert(question: Question, consumer: str, parcels: list[Parcel]) -> list[Parcel]:
+def recast(question: Question, consumer: str, parcels: list[Parcel]) -> list[Parcel]:
     """Return the parcels, with the class that the guest really has, or with the new name of their class."""
     guest = question.stand_ins.get(consumer, consumer)
     if guest not in question.holdings.guests:

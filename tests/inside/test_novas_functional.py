@@ -28,6 +28,7 @@ from oslo_config import cfg
 from drivers.base import Survey
 from drivers.facts import DiskSpace, SevKernel
 from drivers.host.archive import Document
+from drivers.libvirt.connection import LiveConnection
 from drivers.libvirt.driver import OLDEST_LIBVIRT
 from inside_nova import driver as ours
 from inside_nova.host import Host, open_host
@@ -169,8 +170,7 @@ class Tested(ours.LibvirtDriver):
         file = Path(CONF.instances_path) / "flags.conf"
         file.parent.mkdir(exist_ok=True)
         file.write_text("\n".join(flags()) + "\n")
-        with mock.patch("inside_nova.host.read_namespaces", list_namespaces):
-            host = open_host([str(file)], (), self._lend, added)
+        host = open_host([str(file)], (), self._lend, added)
         host._driver = Reading(host._driver, self)
         return host
 
@@ -238,6 +238,7 @@ CASES = cases()
 @pytest.mark.parametrize("name", CASES, ids=ascii)
 def test_nova_s_own_test(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nova.virt.libvirt.LibvirtDriver", Tested)
+    monkeypatch.setattr(LiveConnection, "namespaces", staticmethod(list_namespaces))
     result = unittest.TestResult()  # pytest's own runner does not suit testtools
 
     CASES[name](result)

@@ -64,6 +64,7 @@ class Agent:
 
     def __init__(self, one: World, *, lists_all: bool) -> None:
         self.world, self.memories, self.told = one, [""], set[str]()
+        self.named = set[str]()
         one.nodes.lists_all = lists_all
         one.bare_metal = replace(
             one.bare_metal, settings=changed(one.bare_metal.settings, changes={"shrink_fraction": 1.0})
@@ -91,6 +92,7 @@ class Agent:
             done = self.world.sync()
             self.memories.append((self.world.folder / MEMORY_NAME).read_text())
         self.told = {one.node for one in done.outcomes if one.status in TOLD}
+        self.named = {one.node for one in done.outcomes}
 
     def provider(self, number: int) -> Provider | None:
         root = self.world.client.observe(uuid_of(number)).root
@@ -127,10 +129,11 @@ def carry_out(steps: list[Step], *, shards: bool) -> None:
                 agent.pass_twice(waits=step.waits)
             misfits = {number for number, text in nodes.classes.items() if not text}
             told = set().union(*(agent.told for agent in active))
+            told |= {uuid_of(number) for number in misfits} & set().union(*(agent.named for agent in active))
             for number in NODES:
                 found, expected = agents[0].provider(number), reference.provider(number)
-                # A misfit is named too. An agent of a shard looks for unknown providers only when it reads all.
-                lingers = number in misfits or (number not in nodes.classes and shards and not step.waits)
+                # An agent of a shard looks for unknown providers only when it reads all.
+                lingers = number not in nodes.classes and shards and not step.waits
                 if found and not expected:
                     lingered.add(number)
                 if number in lingered:  # what was made by hand is on it still when the node is enrolled again
