@@ -96,13 +96,18 @@ def run_command(verb: Verb, options: argparse.Namespace) -> int:
             raise
 
 
+def _show(text: str) -> None:
+    """Write to the terminal; one that went away ends no write to placement in its middle, and hides no error."""
+    with suppress(OSError):
+        print(text, end="", file=sys.stderr, flush=True)
+
+
 class _LastLine(logging.Handler):
     """Shows the last record in a line that the next one replaces; one that is also logged ends that line."""
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()[: shutil.get_terminal_size().columns - 1]
-        with suppress(OSError):  # a terminal that went away ends no write to placement in its middle
-            print("" if record.levelno >= logging.WARNING else text, end="\033[K\r", file=sys.stderr, flush=True)
+        _show(f"{'' if record.levelno >= logging.WARNING else text}\033[K\r")
 
 
 @contextmanager
@@ -119,11 +124,11 @@ def _working(verb: Verb, options: argparse.Namespace) -> Iterator[None]:
     shown.addFilter(clean)
     root.handlers.insert(0, shown)
     try:
-        print(f"{verb.name} is under way\r", end="", file=sys.stderr, flush=True)
+        _show(f"{verb.name} is under way\r")
         yield
     finally:
         root.removeHandler(shown)
-        print("\033[K", end="", file=sys.stderr, flush=True)
+        _show("\033[K")
 
 
 def _print(verb: Verb, options: argparse.Namespace, report: Report, unwritten: list[str]) -> int:
