@@ -1,6 +1,6 @@
 """Finds the traits of a libvirt host's root: what its CPU, emulators and versions let a guest have."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from drivers.facts import HostFacts
 from drivers.policy import GuestPolicy
@@ -41,16 +41,26 @@ CPU_FEATURES = {  # libvirt's feature -> traits, without HW_CPU_X86_; tools/cpu_
 IMAGE_TYPES = frozenset({"aki", "ami", "ari", "iso", "qcow2", "raw"})
 DISK_BUSES = frozenset({"fdc", "ide", "sata", "scsi", "usb", "virtio"})
 VIDEO_MODELS = frozenset({"bochs", "cirrus", "gop", "none", "qxl", "vga", "virtio", "vmvga", "xen"})
-SOUND_MODELS = frozenset({"ac97", "es1370", "ich6", "ich9", "pcspk", "sb16", "usb"})
-VIF_MODELS = frozenset({"e1000", "e1000e", "ne2k-pci", "pcnet", "rtl8139", "spapr-vlan", "virtio", "vmxnet3"})
+TPMS = frozenset({"tis", "crb", "1.2", "2.0"})
+OF_ALL_RELEASES = frozenset({  # of libvirt and QEMU that this agent supports
+    "COMPUTE_ADDRESS_SPACE_PASSTHROUGH", "COMPUTE_ADDRESS_SPACE_EMULATED", "COMPUTE_SECURITY_STATELESS_FIRMWARE",
+    *(f"COMPUTE_SOUND_MODEL_{name}" for name in ("AC97", "ES1370", "ICH6", "ICH9", "PCSPK", "SB16", "USB")),
+    *(f"COMPUTE_NET_VIF_MODEL_{name}" for name in ("E1000", "E1000E", "NE2K_PCI", "PCNET", "RTL8139", "SPAPR_VLAN")),
+    "COMPUTE_NET_VIF_MODEL_VIRTIO", "COMPUTE_NET_VIF_MODEL_VMXNET3", "COMPUTE_VIOMMU_MODEL_AUTO",
+    "COMPUTE_VIOMMU_MODEL_VIRTIO",
+})  # fmt: skip
+SINCE = {  # the first libvirt and QEMU with it, as these count: major * 1,000,000 + minor * 1,000 + release
+    "COMPUTE_NET_VIF_MODEL_IGB": (9_003_000, 8_000_000),
+    "COMPUTE_SOUND_MODEL_VIRTIO": (10_004_000, 8_002_000),
+    "COMPUTE_STORAGE_VIRTIO_FS": (0, 6_002_000),
+}
+VIOMMU_BY_ARCH = {"aarch64": "COMPUTE_VIOMMU_MODEL_SMMUV3", "x86_64": "COMPUTE_VIOMMU_MODEL_INTEL"}
+PACKED, VIFS = "COMPUTE_NET_VIRTIO_PACKED", "COMPUTE_NET_VIF_MODEL_"
+ONLY_QEMU = "COMPUTE_NET_VIF_MODEL_LAN9118"  # of guests without KVM
 ALWAYS = "reported on every host that has it, as nova does"
 _OFFERS = "libvirt's domain capabilities"
-VIOMMU_BY_ARCH = {"aarch64": "smmuv3", "x86_64": "intel"}
 
-# libvirt and QEMU count versions as major * 1,000,000 + minor * 1,000 + release
-LIBVIRT_IGB, QEMU_IGB = 9_003_000, 8_000_000
-LIBVIRT_SOUND_VIRTIO, QEMU_SOUND_VIRTIO = 10_004_000, 8_002_000
-QEMU_VIRTIO_FS = 6_002_000
+_Ground = tuple[str, str, Iterable[str]]  # a fact, a rule, and the traits that these give
 
 
 def emitted_traits() -> frozenset[str]:
@@ -59,46 +69,63 @@ def emitted_traits() -> frozenset[str]:
         *_named("COMPUTE_STORAGE_BUS_", DISK_BUSES),
         *_named("COMPUTE_GRAPHICS_MODEL_", VIDEO_MODELS),
         *_named("COMPUTE_IMAGE_TYPE_", IMAGE_TYPES),
-        *_named("COMPUTE_NET_VIF_MODEL_", VIF_MODELS | {"igb", "lan9118"}),
-        *_named("COMPUTE_SOUND_MODEL_", SOUND_MODELS | {"virtio"}),
-        *_named("COMPUTE_VIOMMU_MODEL_", {"auto", "intel", "smmuv3", "virtio"}),
         *_named("COMPUTE_SECURITY_TPM_SECRET_SECURITY_", {"user", "host", "deployment"}),
-        *(f"HW_CPU_X86_{name}" for names in CPU_FEATURES.values() for name in names),
+        *_named("COMPUTE_SECURITY_TPM_", TPMS),
+        *_named("HW_CPU_X86_", (name for names in CPU_FEATURES.values() for name in names)),
     )
-    single = {
-        "COMPUTE_NODE", "HW_CPU_HYPERTHREADING", "COMPUTE_NET_VIRTIO_PACKED", "COMPUTE_SECURITY_UEFI_SECURE_BOOT",
-        "COMPUTE_STORAGE_VIRTIO_FS", "COMPUTE_ADDRESS_SPACE_PASSTHROUGH", "COMPUTE_ADDRESS_SPACE_EMULATED",
-        "COMPUTE_SECURITY_STATELESS_FIRMWARE", "COMPUTE_SECURITY_TPM_TIS", "COMPUTE_SECURITY_TPM_CRB",
-        "COMPUTE_SECURITY_TPM_1_2", "COMPUTE_SECURITY_TPM_2_0",
-    }  # fmt: skip
+    single = {"COMPUTE_NODE", PACKED, "HW_CPU_HYPERTHREADING", "COMPUTE_SECURITY_UEFI_SECURE_BOOT"}
+    of_versions = {*OF_ALL_RELEASES, *SINCE, *VIOMMU_BY_ARCH.values(), ONLY_QEMU}
     archs = standard_traits("HW_ARCH_") | standard_traits("COMPUTE_ARCH_")
-    return archs | single | frozenset(filter(is_standard_trait, models))
+    return archs.union(filter(is_standard_trait, (*models, *single, *of_versions)))
 
 
 def root_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
     """Return the traits of a host's root with their reasons; leaves out names that the installed os-traits lacks."""
-    archs = {offer.arch for offer in facts.hypervisor.domain_capabilities}
-    found = {
-        **_all("this is a compute node", ALWAYS, ["COMPUTE_NODE"]),
-        **_all("every supported release of libvirt and QEMU can do this", ALWAYS, ["COMPUTE_NET_VIRTIO_PACKED"]),
-        **_all(f"libvirt's capabilities: the host is {facts.cpu.arch}", ALWAYS, [f"HW_ARCH_{facts.cpu.arch.upper()}"]),
-        **_all(f"{_OFFERS}: guests of {', '.join(sorted(archs))}", ALWAYS, _named("COMPUTE_ARCH_", archs)),
-        **_all(
-            "the formats that nova's libvirt driver takes",
-            "[compute] image_type_exclude_list",
-            _named("COMPUTE_IMAGE_TYPE_", IMAGE_TYPES - policy.excluded_image_types),
-        ),
-        **_cpu_traits(facts, policy),
-        **_model_traits(facts, policy, archs),
-        **_version_traits(facts),
-        **_firmware_traits(facts, policy),
-    }
+    grounds = (*_of_host(facts, policy), *_of_emulators(facts, policy))
+    found = {name: Reason(fact, rule) for fact, rule, names in grounds for name in names} | _cpu_traits(facts, policy)
     return {name: reason for name, reason in found.items() if is_standard_trait(name)}
+
+
+def _of_host(facts: HostFacts, policy: GuestPolicy) -> Iterator[_Ground]:
+    """Yield the grounds but for domain capabilities: formats of images, the kind of CPU, and versions."""
+    libvirt, qemu = facts.hypervisor.versions.libvirt, facts.hypervisor.versions.hypervisor
+    known = {name for name, first in SINCE.items() if libvirt >= first[0] and qemu >= first[1]} | OF_ALL_RELEASES
+    known |= {VIOMMU_BY_ARCH[one.arch] for one in facts.hypervisor.domain_capabilities if one.arch in VIOMMU_BY_ARCH}
+    vifs = {name for name in known if name.startswith(VIFS)} | ({ONLY_QEMU} if policy.virt_type == "qemu" else set())
+    versions = f"libvirt {_version(libvirt)} with QEMU {_version(qemu)}"
+    images = _named("COMPUTE_IMAGE_TYPE_", IMAGE_TYPES - policy.excluded_image_types)
+    siblings = any(cell.has_siblings for cell in facts.cells)
+    yield "this is a compute node", ALWAYS, ["COMPUTE_NODE"]
+    yield "every supported release of libvirt and QEMU can do this", ALWAYS, [PACKED]
+    yield "the formats that nova's libvirt driver takes", "[compute] image_type_exclude_list", images
+    yield f"libvirt's capabilities: the host is {facts.cpu.arch}", ALWAYS, _named("HW_ARCH_", [facts.cpu.arch])
+    yield "libvirt's capabilities: CPUs with siblings", ALWAYS, ["HW_CPU_HYPERTHREADING"] if siblings else []
+    yield versions, ALWAYS, known - vifs
+    yield versions, f"[libvirt] virt_type is {policy.virt_type}", vifs
+
+
+def _of_emulators(facts: HostFacts, policy: GuestPolicy) -> Iterator[_Ground]:
+    """Yield the grounds in the domain capabilities; secure boot and TPM as guests of the host's architecture have."""
+    offered = facts.hypervisor.domain_capabilities
+    native = [one for one in offered if one.arch == facts.cpu.arch]
+    archs = sorted({one.arch for one in offered})
+    buses = DISK_BUSES & {bus for one in offered for bus in one.disk_buses}
+    videos = VIDEO_MODELS & {model for one in offered for model in one.video_models}
+    secure = ["COMPUTE_SECURITY_UEFI_SECURE_BOOT"] if any(one.secure_boot for one in native) else []
+    yield f"{_OFFERS}: guests of {', '.join(archs)}", ALWAYS, _named("COMPUTE_ARCH_", archs)
+    yield f"{_OFFERS}: disk buses", ALWAYS, _named("COMPUTE_STORAGE_BUS_", buses)
+    yield f"{_OFFERS}: video models", ALWAYS, _named("COMPUTE_GRAPHICS_MODEL_", videos)
+    yield f"{_OFFERS}: a loader with secure boot", ALWAYS, secure
+    if policy.tpm:
+        kinds = {one.removeprefix("tpm-") for offer in native for one in offer.tpm_models | offer.tpm_versions}
+        secrets = _named("COMPUTE_SECURITY_TPM_SECRET_SECURITY_", policy.tpm_secret_security)
+        yield f"{_OFFERS}: TPM", "[libvirt] swtpm_enabled", _named("COMPUTE_SECURITY_TPM_", TPMS & kinds)
+        yield "configured by the operator", "[libvirt] supported_tpm_secret_security", secrets
 
 
 def _cpu_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
     """
-    Return the traits for CPU features that guests can have under ``cpu_mode``, and for hyperthreading.
+    Return the traits for CPU features that guests can have under ``cpu_mode``.
 
     A flag that ``cpu_model_extra_flags`` takes away (``-flag``) gives no trait here, unlike in nova.
     """
@@ -108,7 +135,7 @@ def _cpu_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
     if policy.cpu_mode == "none" and policy.virt_type == "kvm":
         features -= {"svm"}  # QEMU's default CPU has it, and KVM's defaults take it away (target/i386/kvm/kvm-cpu.c)
     mode = f"[libvirt] cpu_mode is {policy.cpu_mode or 'unset, so host-model'}"
-    traits = {
+    return {
         f"HW_CPU_X86_{name}": Reason(
             f"a guest's CPU has {feature}"
             + (" by cpu_model_extra_flags" if flags.get(feature) else ", as libvirt expands it"),
@@ -117,9 +144,6 @@ def _cpu_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
         for feature in sorted(features)
         for name in _traits_of(feature, features, facts.cpu.vendor)
     }
-    if any(cell.has_siblings for cell in facts.cells):
-        traits |= _all("libvirt's capabilities: CPUs with siblings", ALWAYS, ["HW_CPU_HYPERTHREADING"])
-    return traits
 
 
 def _withheld(facts: HostFacts, policy: GuestPolicy) -> frozenset[str]:
@@ -147,62 +171,9 @@ def _traits_of(feature: str, features: Collection[str], vendor: str) -> tuple[st
     return tuple(name for name in CPU_FEATURES.get(feature, ()) if not name.startswith((other, lacks)))
 
 
-def _model_traits(facts: HostFacts, policy: GuestPolicy, archs: set[str]) -> dict[str, Reason]:
-    """Return the traits for models and buses of guests' devices, from the emulators, else from versions."""
-    buses = {bus for offer in facts.hypervisor.domain_capabilities for bus in offer.disk_buses}
-    videos = {model for offer in facts.hypervisor.domain_capabilities for model in offer.video_models}
-    libvirt, qemu = facts.hypervisor.versions.libvirt, facts.hypervisor.versions.hypervisor
-    vifs = VIF_MODELS | ({"lan9118"} if policy.virt_type == "qemu" else frozenset())
-    vifs |= {"igb"} if libvirt >= LIBVIRT_IGB and qemu >= QEMU_IGB else frozenset()
-    sounds = SOUND_MODELS
-    sounds |= {"virtio"} if libvirt >= LIBVIRT_SOUND_VIRTIO and qemu >= QEMU_SOUND_VIRTIO else frozenset()
-    viommus = {"auto", "virtio"} | {model for arch, model in VIOMMU_BY_ARCH.items() if arch in archs}
-    versions = _versions(facts)
-    return {
-        **_all(f"{_OFFERS}: disk buses", ALWAYS, _named("COMPUTE_STORAGE_BUS_", DISK_BUSES & buses)),
-        **_all(f"{_OFFERS}: video models", ALWAYS, _named("COMPUTE_GRAPHICS_MODEL_", VIDEO_MODELS & videos)),
-        **_all(versions, f"[libvirt] virt_type is {policy.virt_type}", _named("COMPUTE_NET_VIF_MODEL_", vifs)),
-        **_all(versions, ALWAYS, _named("COMPUTE_SOUND_MODEL_", sounds)),
-        **_all(versions, ALWAYS, _named("COMPUTE_VIOMMU_MODEL_", viommus)),
-    }
-
-
-def _version_traits(facts: HostFacts) -> dict[str, Reason]:
-    """Return the traits of every libvirt that this agent supports, and that of QEMU's version."""
-    traits = {
-        "COMPUTE_ADDRESS_SPACE_PASSTHROUGH",
-        "COMPUTE_ADDRESS_SPACE_EMULATED",
-        "COMPUTE_SECURITY_STATELESS_FIRMWARE",
-    }
-    if facts.hypervisor.versions.hypervisor >= QEMU_VIRTIO_FS:
-        traits.add("COMPUTE_STORAGE_VIRTIO_FS")
-    return _all(_versions(facts), ALWAYS, traits)
-
-
-def _firmware_traits(facts: HostFacts, policy: GuestPolicy) -> dict[str, Reason]:
-    """Return the traits for secure boot and TPM; only for guests of the host's own architecture."""
-    native = [offer for offer in facts.hypervisor.domain_capabilities if offer.arch == facts.cpu.arch]
-    secure = ["COMPUTE_SECURITY_UEFI_SECURE_BOOT"] if any(offer.secure_boot for offer in native) else []
-    traits = _all(f"{_OFFERS}: a loader with secure boot", ALWAYS, secure)
-    if not policy.tpm:
-        return traits
-    models = {model for offer in native for model in offer.tpm_models}
-    names = {name for name, model in (("TIS", "tpm-tis"), ("CRB", "tpm-crb")) if model in models}
-    names |= {name.replace(".", "_") for offer in native for name in offer.tpm_versions & {"1.2", "2.0"}}
-    traits |= _all(f"{_OFFERS}: TPM", "[libvirt] swtpm_enabled", _named("COMPUTE_SECURITY_TPM_", names))
-    secrets = _named("COMPUTE_SECURITY_TPM_SECRET_SECURITY_", policy.tpm_secret_security)
-    return traits | _all("configured by the operator", "[libvirt] supported_tpm_secret_security", secrets)
-
-
-def _all(fact: str, rule: str, names: Iterable[str]) -> dict[str, Reason]:
-    return dict.fromkeys(names, Reason(fact, rule))
-
-
-def _versions(facts: HostFacts) -> str:
-    numbers = (facts.hypervisor.versions.libvirt, facts.hypervisor.versions.hypervisor)
-    libvirt, qemu = (f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}" for number in numbers)
-    return f"libvirt {libvirt} with QEMU {qemu}"
+def _version(number: int) -> str:
+    return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
 
 
 def _named(prefix: str, names: Iterable[str]) -> list[str]:
-    return [prefix + name.replace("-", "_").upper() for name in names]
+    return [prefix + name.replace("-", "_").replace(".", "_").upper() for name in names]
