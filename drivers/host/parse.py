@@ -1,9 +1,5 @@
-"""Parses sets of CPUs in nova's, libvirt's and the kernel's form, and the kernel's lists of routes and addresses."""
+"""Parses sets of CPUs in nova's, libvirt's and the kernel's form."""
 
-from drivers.errors import MalformedFact
-from drivers.host.archive import Document
-
-LINK_SCOPE = "20"  # scope of the IPv6 address that every interface gives itself while it is up
 HIGHEST_CPU = 0xFFFF  # far above any kernel's NR_CPUS; a typing error must not make a set that fills the memory
 
 
@@ -22,36 +18,6 @@ def parse_cpu_set(text: str) -> frozenset[int]:
     if not wanted - unwanted:
         raise ValueError(f"{text!r} names no CPU")
     return frozenset(wanted - unwanted)
-
-
-def parse_routes(document: Document) -> frozenset[str]:
-    """
-    Return the interfaces that have an IPv4 route, from ``/proc/net/route``: a line of titles, then a line per route.
-
-    Raises:
-        MalformedFact: the line of titles is missing.
-    """
-    lines = document.text.splitlines()
-    if lines and not lines[0].startswith("Iface"):
-        raise MalformedFact(f"{document.source} does not begin with Iface, as /proc/net/route does")
-    return frozenset(line.split()[0] for line in lines[1:] if line.strip())
-
-
-def parse_inet6(document: Document) -> frozenset[str]:
-    """
-    Return the interfaces with an IPv6 address beyond link scope, from ``/proc/net/if_inet6``.
-
-    Raises:
-        MalformedFact: a line does not have six fields.
-    """
-    found = set()
-    for line in document.text.splitlines():
-        fields = line.split()
-        if len(fields) != 6:
-            raise MalformedFact(f"{document.source} has a line of {len(fields)} fields where six belong")
-        if fields[3] != LINK_SCOPE:
-            found.add(fields[5])
-    return frozenset(found)
 
 
 def format_cpu_set(cpus: frozenset[int]) -> str:

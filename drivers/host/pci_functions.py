@@ -8,10 +8,10 @@ from drivers.devices.odd import set_apart
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
 from drivers.facts import Devices, NetDevice, OddDevice, PciFunction
 from drivers.host.archive import MAX_TABLE_BYTES, Document, KernelFiles
-from drivers.host.parse import parse_inet6, parse_routes
 from drivers.host.routes import ROUTED, list_routed
 
 REPRESENTOR = re.compile(r"(c\d+)?pf\d+\w*")  # devlink's names: "pf0vf1", "c1pf0sf2"; not an uplink's, "p0"
+LINK_SCOPE = "20"  # scope of the IPv6 address that every interface gives itself while it is up
 LONGEST_TYPE = 9  # digits
 POWER_STATES = frozenset({"D0", "D1", "D2", "D3hot", "D3cold", "unknown", "error"})  # sysfs-bus-pci, power_state
 
@@ -48,15 +48,15 @@ def _complete(
     numbers = ((name, files.read(f"{folder}/{name}")) for name in sorted(attributes))
     return replace(
         function,
-        power_state=parse_power_state(power_state) if power_state else None,
-        attributes=tuple((name, parse_type(text)) for name, text in numbers if text),
+        power_state=_parse_power_state(power_state) if power_state else None,
+        attributes=tuple((name, _parse_type(text)) for name, text in numbers if text),
         net_devices=tuple(
             _complete_net(files, one, host_interfaces, port=several and function.is_pf) for one in function.net_devices
         ),
     )
 
 
-def parse_power_state(document: Document) -> str:
+def _parse_power_state(document: Document) -> str:
     """Return the power state of a function, one of POWER_STATES; MalformedFact for another text."""
     state = document.text.strip()
     if state not in POWER_STATES:
@@ -93,12 +93,7 @@ def _represented(files: KernelFiles, folder: str) -> str | None:
     if number := files.read(f"{folder}/device/sfnum"):  # the drivers mlx5_core and ice
         return f"sf{number.text.strip()}"
     port = files.read(f"{folder}/phys_port_name")
-    return parse_represented(port) if port else None
-
-
-def parse_represented(document: Document) -> str | None:
-    """Return the port of another function that an interface represents (phys_port_name); None where it does not."""
-    name = document.text.strip()
+    name = port.text.strip() if port else ""
     return name if REPRESENTOR.fullmatch(name) else None
 
 
@@ -106,20 +101,23 @@ def _probe_host_interfaces(files: KernelFiles) -> frozenset[str] | None:
     """
     Return the interfaces with an address or a route, but for IPv6's of link scope; None where that is unreadable.
 
-    An archive of an older agent has the IPv4 routes of the table main alone, each with one next hop.
+    An archive of an older agent has the kernel's tables: IPv6's addresses, and the IPv4 routes of the table main alone,
+    each with one next hop.
     """
     try:
         if routed := files.ask(ROUTED, list_routed):
             return frozenset(routed.text.split())
-        routes, addresses = (files.read(f"proc/net/{name}", MAX_TABLE_BYTES) for name in ("route", "if_inet6"))
-        return (parse_routes(routes) if routes else frozenset()) | (
-            parse_inet6(addresses) if addresses else frozenset()
-        )
+        tables = (files.read(f"proc/net/{name}", MAX_TABLE_BYTES) for name in ("route", "if_inet6"))
+        routes, addresses = ([line.split() for line in one.text.splitlines()] if one else [] for one in tables)
     except DiscoveryError:
         return None
+    if (routes and routes[0][:1] != ["Iface"]) or any(len(line) != 6 for line in addresses):
+        return None
+    with_address = {line[5] for line in addresses if line[3] != LINK_SCOPE}
+    return frozenset(with_address.union(*(line[:1] for line in routes[1:])))
 
 
-def parse_type(document: Document) -> str:
+def _parse_type(document: Document) -> str:
     """Return the first line of a driver's file that gives the class, a number; MalformedFact for another text."""
     line = document.text.partition("\n")[0].strip()
     if not (line.isdecimal() and line.isascii() and len(line) <= LONGEST_TYPE):

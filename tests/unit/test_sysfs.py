@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import CpuMap, Devices, NetDevice, PciFunction, SevKernel
-from drivers.host.archive import MAX_FILE_BYTES, MAX_TABLE_BYTES, Document, KernelFiles
+from drivers.host.archive import MAX_FILE_BYTES, MAX_TABLE_BYTES, KernelFiles
 from drivers.host.kernel import probe_offline, probe_sev, probe_tdx
-from drivers.host.parse import parse_inet6, parse_routes
 from drivers.host.pci_functions import complete
 from drivers.host.routes import ROUTED, list_routed
 from hardware import card, plain
@@ -311,10 +310,14 @@ def test_a_kernel_that_does_not_answer_is_recorded_as_one_that_cannot_be_read(tm
 
 
 @pytest.mark.parametrize("name", ["route", "if_inet6"])
+@pytest.mark.parametrize("text", [None, "garbage\n", "a b\n", "\n"])
 def test_tables_that_cannot_be_read_leave_only_open_whether_an_interface_is_the_hosts(
-    tmp_path: Path, name: str
+    tmp_path: Path, name: str, text: str | None
 ) -> None:
-    (tmp_path / "proc/net" / name).mkdir(parents=True)
+    if text is None:
+        (tmp_path / "proc/net" / name).mkdir(parents=True)
+    else:
+        write(tmp_path, f"proc/net/{name}", text)
     write(tmp_path, "sys/class/net/ens1/master/ifindex", "7\n")
 
     found, quiet = probe(tmp_path, plain(net_devices=(NetDevice("ens1"), NetDevice("ens2"))), plain("0000:06:00.0"))
@@ -333,14 +336,6 @@ def test_tables_of_thousands_of_routes_and_addresses_are_read_up_to_a_limit(tmp_
 
     write(tmp_path, "proc/net/route", b"Iface\n" + b"\n" * MAX_TABLE_BYTES)
     assert {net.carries_host_traffic for net in probe(tmp_path, function)[0].net_devices} == {None}
-
-
-def test_tables_of_another_form_are_errors() -> None:
-    with pytest.raises(MalformedFact, match="does not begin"):
-        parse_routes(Document("garbage\n", "route"))
-    assert parse_routes(Document("", "route")) == parse_routes(Document("Iface\n\n", "route")) == frozenset()
-    with pytest.raises(MalformedFact, match="2 fields where six belong"):
-        parse_inet6(Document("a b\n", "if_inet6"))
 
 
 def test_the_kernel_tells_the_cell_of_a_cpu_that_is_off(tmp_path: Path) -> None:
