@@ -23,8 +23,7 @@ from drivers.host.archive import Document, KernelFiles
 from drivers.host.commands import read_namespaces
 from drivers.host.disk import probe_disk
 from drivers.libvirt.capabilities import Offer
-from drivers.libvirt.library import OPENING_S, aside, libvirt, open_connection
-from drivers.libvirt.listener import listen
+from drivers.libvirt.library import OPENING_S, aside, libvirt, listen, open_connection
 from drivers.libvirt.xml import unread
 from reportclient.errors import mask
 

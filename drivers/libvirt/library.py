@@ -1,5 +1,5 @@
 """
-The Python package of libvirt: opens and closes connections with a time limit, and runs the event loop that they need.
+The Python package of libvirt: opens, watches and closes connections, and runs the event loop that they need.
 
 libvirt itself has no limit: its calls wait without end for a libvirtd that accepts a connection and then hangs.
 """
@@ -9,12 +9,14 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cache
 from typing import Any
 
+from drivers.base import Event, Wake
 from drivers.errors import DiscoveryError
 from reportclient.errors import mask
+from reportclient.names import device_address
 
 try:
     import libvirt as _installed
@@ -28,6 +30,12 @@ AGAIN_S = 5.0  # between two turns of an event loop that fails
 SETTLING_S = 2.0  # how long to wait for running callbacks
 OPENING_S = 20.0  # keep-alive gives up an open connection after the same time
 CLOSING_S = 3.0
+DELETED = 1  # VIR_NODE_DEVICE_EVENT_DELETED
+NODE_DEVICE = {0: "created", 1: "deleted"}  # virNodeDeviceEventLifecycleType
+DOMAIN = {  # virDomainEventType
+    0: "defined", 1: "undefined", 2: "started", 3: "suspended", 4: "resumed", 5: "stopped", 6: "shut down",
+    7: "suspended by power management", 8: "crashed",
+}  # fmt: skip
 
 
 def open_connection(uri: str, *, seconds: float = OPENING_S) -> Any:
@@ -61,6 +69,48 @@ def aside(close: Callable[[], object]) -> None:
     thread.join(CLOSING_S)
 
 
+def listen(connection: Any, wake: Wake) -> ExitStack:
+    """
+    Call ``wake`` for each event on a connection, and when it breaks; return what ends that and closes the connection.
+
+    While a callback is registered, libvirt keeps a connection open, even a broken one.
+
+    Raises:
+        libvirt.libvirtError: libvirt cannot be reached any more.
+    """
+
+    def on_device(_connection: object, device: Any, kind: int, *_: object) -> None:
+        wake(device_event(device.name(), kind))
+
+    def on_update(_connection: object, device: Any, _opaque: object) -> None:
+        wake(Event("libvirt", f"node device {device.name()} updated"))
+
+    def on_domain(_connection: object, domain: Any, kind: int, *_: object) -> None:
+        """Report a guest's new state; a migration stops it at the source and resumes it at the target."""
+        wake(Event("libvirt", f"domain {domain.name()} {DOMAIN.get(kind, f'event {kind}')}"))
+
+    with ExitStack() as made:
+        made.callback(_quietly, connection.close)
+        made.callback(_settle)  # a running callback also refers to the connection, and would close it
+        connection.registerCloseCallback(lambda *_: wake(Event("libvirt", "connection lost")), None)
+        made.callback(_quietly, connection.unregisterCloseCallback)
+        devices, no_devices = connection.nodeDeviceEventRegisterAny, connection.nodeDeviceEventDeregisterAny
+        domains, no_domains = connection.domainEventRegisterAny, connection.domainEventDeregisterAny
+        for register, deregister, event, callback in (
+            (devices, no_devices, libvirt.VIR_NODE_DEVICE_EVENT_ID_LIFECYCLE, on_device),
+            (devices, no_devices, libvirt.VIR_NODE_DEVICE_EVENT_ID_UPDATE, on_update),
+            (domains, no_domains, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, on_domain),
+        ):
+            made.callback(_quietly, deregister, register(None, event, callback, None))
+        return made.pop_all()
+
+
+def device_event(name: str, kind: int) -> Event:
+    """Return the event that a node device was created or deleted; ``gone`` is the address of a deleted PCI function."""
+    gone = device_address(name) if kind == DELETED and name.startswith("pci_") else None
+    return Event("libvirt", f"node device {name} {NODE_DEVICE.get(kind, f'event {kind}')}", gone or "")
+
+
 @cache
 def _late() -> dict[str, "Future[Any]"]:
     """Return the attempts of this process that no call waits for any more, by URI."""
@@ -79,7 +129,7 @@ def _begin(uri: str) -> "Future[Any]":
     return opening
 
 
-def quietly(close: Callable[..., object], *arguments: object) -> None:
+def _quietly(close: Callable[..., object], *arguments: object) -> None:
     """Call what closes something of libvirt; ignore its error, as that is given up anyway."""
     with suppress(libvirt.libvirtError):
         close(*arguments)
@@ -116,7 +166,7 @@ def start_event_loop() -> None:
     threading.Thread(target=_turn, name="libvirt", daemon=True).start()
 
 
-def settle() -> None:
+def _settle() -> None:
     """Wait until the callbacks that run now have ended, SETTLING_S at most; a callback must not call this."""
     turned = threading.Event()
     timer = libvirt.virEventAddTimeout(0, lambda *_: turned.set(), None)

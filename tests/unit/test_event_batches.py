@@ -7,7 +7,7 @@ import pytest
 from agent.service import pace as batches
 from beds.one_host import default_settings
 from drivers.base import Event
-from drivers.libvirt.listener import device_event
+from drivers.libvirt.library import device_event
 
 ADD, REMOVE = Event("udev", "add pci 0000:81:10.0"), device_event("pci_0000_81_10_0", 1)
 

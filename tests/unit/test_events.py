@@ -3,7 +3,7 @@
 import pytest
 
 from drivers.base import Event
-from drivers.libvirt.listener import device_event
+from drivers.libvirt.library import device_event
 
 
 @pytest.mark.parametrize(
