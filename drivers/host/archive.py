@@ -22,6 +22,7 @@ from reportclient.json_text import decode_json
 
 FORMAT = 1
 DISK = "disk.json"
+NOWHERE = Path("/nonexistent")  # has no files, as those of another machine are not here
 MAX_ARCHIVE_BYTES = 16 * 1024 * 1024  # limit for one file; libvirt's largest answers are below 1 MiB
 MAX_FILE_BYTES = 64 * 1024  # the kernel writes attributes of one page
 MAX_TABLE_BYTES = 16 * 1024 * 1024  # 131,071 lines of /proc/net/route

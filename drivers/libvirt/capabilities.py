@@ -38,12 +38,11 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Arguments of one call of virConnectGetDomainCapabilities."""
+    """Arguments of one call of virConnectGetDomainCapabilities, beside the virt type."""
 
     emulator: str  # path of the program
     arch: str
     machine: str | None  # None: libvirt chooses
-    virt_type: str
 
 
 def parse_capabilities(document: Document) -> Capabilities:
@@ -147,7 +146,7 @@ def offers(guests: tuple[GuestArch, ...], virt_type: str, machine_types: Mapping
             default = machine_types.get(guest.name) or DEFAULT_MACHINES.get(guest.name)
             machines: set[str | None] = {default, *guest.machine_aliases}
             there = {*(guest.machines or machines), None}
-            found += [Offer(emulator, guest.name, name, virt_type) for name in sorted(machines & there, key=str)]
+            found += [Offer(emulator, guest.name, name) for name in sorted(machines & there, key=str)]
     return tuple(found)
 
 

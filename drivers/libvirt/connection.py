@@ -19,7 +19,7 @@ from drivers.base import OnOperation, Wake, untold
 from drivers.errors import DiscoveryError, Vanished
 from drivers.facts import CpuMap, Versions
 from drivers.host import udev
-from drivers.host.archive import Document, KernelFiles
+from drivers.host.archive import NOWHERE, Document, KernelFiles
 from drivers.host.commands import read_namespaces
 from drivers.host.disk import probe_disk
 from drivers.libvirt.capabilities import Offer
@@ -72,7 +72,7 @@ class LiveConnection:
         the caller, whose process runs libvirt's event loop; None: open one.
         """
         self.uri = uri
-        self.files = KernelFiles(Path("/"), live=True) if _is_local(uri) else None  # the kernel's, of the same host
+        self.files = KernelFiles(Path("/"), live=True) if _is_local(uri) else KernelFiles(NOWHERE)  # the kernel's
         self._completed: tuple[str, str] | None = None  # the kernel's host name, and libvirt's; None: not known
         self._told = told
         self._opening_s = opening_s
@@ -124,14 +124,13 @@ class LiveConnection:
             return self._document("capabilities", self._libvirt.getCapabilities())
 
     def domain_capabilities(self, virt_type: str, offers: tuple[Offer, ...]) -> tuple[tuple[str, Document], ...]:
-        """Return (ARCH-MACHINE-VIRTTYPE, XML of the domain capabilities) for each offer, all of this ``virt_type``."""
-        return tuple((f"{one.arch}-{one.machine}-{one.virt_type}", self._offered(one)) for one in offers)
+        """Return (ARCH-MACHINE-VIRTTYPE, XML of the domain capabilities) for each offer."""
+        return tuple((f"{one.arch}-{one.machine}-{virt_type}", self._offered(one, virt_type)) for one in offers)
 
-    def _offered(self, offer: Offer) -> Document:
-        what = f"the capabilities of {offer.virt_type} guests of {offer.arch} {offer.machine}"
-        with self._explained(what):
+    def _offered(self, offer: Offer, virt_type: str) -> Document:
+        with self._explained(f"the capabilities of {virt_type} guests of {offer.arch} {offer.machine}"):
             connection = self._libvirt
-            text = connection.getDomainCapabilities(offer.emulator, offer.arch, offer.machine, offer.virt_type, 0)
+            text = connection.getDomainCapabilities(offer.emulator, offer.arch, offer.machine, virt_type, 0)
         return self._document(f"domain capabilities of {offer.arch} {offer.machine}", text)
 
     def cpu_models(self, arch: str) -> tuple[str, ...]:
@@ -231,7 +230,7 @@ class LiveConnection:
         try:
             with self._explained("events"):
                 _ = self._libvirt
-            with udev.watching(wake) if self.files else nullcontext():
+            with udev.watching(wake) if self.files.live else nullcontext():
                 yield
         finally:
             self._wake = None

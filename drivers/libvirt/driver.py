@@ -41,6 +41,11 @@ OLDEST_LIBVIRT = 9_000_000  # 9.0; as libvirt counts: major * 1,000,000 + minor 
 DEFAULT_MODELS = {"i686": "qemu32", "ppc64le": "POWER8", "aarch64": "max"}  # QEMU's defaults, for cpu_mode none
 
 
+def _shape(survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
+    shaped = shape.shape(survey.facts, policy, observed)
+    return shaped.tree, shaped.holdings
+
+
 @dataclass
 class LibvirtDriver:
     """Driver for one host, live or recorded; nothing is read before a method is called."""
@@ -57,7 +62,7 @@ class LibvirtDriver:
 
     def survey(self, name: str) -> Survey:
         texts: dict[str, str] = {}
-        files = self.connection.files.recording(texts) if self.connection.files else None
+        files = self.connection.files.recording(texts)
         disk, identity = self.connection.disk(self.storage), self.connection.compute_id()
         facts = _Look(self.connection, files, self.policy, texts).facts(name, disk)
         self._check_odd(facts.devices)
@@ -80,8 +85,7 @@ class LibvirtDriver:
         if passing and self.connection.live:
             raise Vanished(f"{passing[0].name}: {passing[0].because}: did it come or go while the host was read?")
 
-    def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
-        return _shape(survey, policy, observed)
+    shape = staticmethod(_shape)
 
     def watching(self, wake: Wake) -> AbstractContextManager[None]:
         return self.connection.watching(wake)
@@ -97,13 +101,7 @@ class SurveyedElsewhere:
     survey: Callable[[str], Survey]
     watching: Callable[[Wake], AbstractContextManager[None]]
 
-    def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
-        return _shape(survey, policy, observed)
-
-
-def _shape(survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
-    shaped = shape.shape(survey.facts, policy, observed)
-    return shaped.tree, shaped.holdings
+    shape = staticmethod(_shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ class _Look:
     """One look at a host."""
 
     connection: Connection
-    files: KernelFiles | None  # the kernel's; None: only libvirt can be read
+    files: KernelFiles  # the kernel's; of another machine it has none, and only libvirt can be read
     policy: Policy
     texts: dict[str, str]  # what is read, as the files of a host archive: path -> text
 
@@ -139,19 +137,19 @@ class _Look:
                 capabilities.arch,
                 features or self._listed(capabilities),
                 capabilities.vendor,
-                sev=probe_sev(self.files) if self.files else None,
-                tdx_guests=probe_tdx(self.files) if self.files else None,
+                sev=probe_sev(self.files),
+                tdx_guests=probe_tdx(self.files),
             ),
             cpu_map=cpu_map,
             cells=capabilities.cells,
             whole_memory_mib=whole_memory_mib,
             disk=disk,
-            devices=self._devices(devices),
+            devices=complete(self.files, parse_devices(devices), rule_attributes(self.policy.devices)),
             guests=tuple(
                 parse_guest(one.document, one.uuid, one.state, self._residency(one.document), migrating=one.migrating)
                 for one in domains
             ),
-            boot=probe_boot(self.files) if self.files else None,
+            boot=probe_boot(self.files),
             product=capabilities.uuid,
             offline_cpus=self._homes(capabilities, cpu_map),
         )
@@ -165,20 +163,15 @@ class _Look:
         """
         placed = _placed(capabilities)
         cells = (cell.id for cell in capabilities.cells)
-        homes = probe_offline(self.files, cpu_map, cells, unplaced=cpu_map.online - placed) if self.files else ()
+        homes = probe_offline(self.files, cpu_map, cells, unplaced=cpu_map.online - placed)
         homeless = cpu_map.online - placed - {cpu for cpu, _ in homes}
         if homeless and _placed(parse_capabilities(self.connection.capabilities())) != placed:
             raise Vanished(f"CPU {format_cpu_set(homeless)} came online while the host was read")
         return homes
 
-    def _devices(self, documents: tuple[tuple[str, Document], ...]) -> Devices:
-        """Return all PCI functions and mediated devices, with what the kernel's files say where they can be read."""
-        found = parse_devices(documents)
-        return complete(self.files, found, rule_attributes(self.policy.devices)) if self.files else found
-
     def _residency(self, domain: Document) -> tuple[tuple[int, int], ...]:
-        machine = machine_of(domain) if self.files and self.policy.layout in OF_CELLS else None
-        return probe_residency(self.files, *machine) if self.files and machine else ()
+        machine = machine_of(domain) if self.policy.layout in OF_CELLS else None
+        return probe_residency(self.files, *machine) if machine else ()
 
     def _features(self, capabilities: Capabilities, offered: tuple[DomainCapabilities, ...]) -> frozenset[str]:
         """

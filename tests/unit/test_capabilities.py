@@ -79,8 +79,8 @@ def test_offers_are_the_current_machines_and_the_default_of_what_runs_the_virt_t
 
     assert offers((half, *guests), "kvm", {}) == offers(guests, "kvm", {})  # the 32-bit half tells nothing new
     alone = GuestArch("x86_64", (("qemu", "q"),), ())
-    assert offers((half, alone), "kvm", {}) == (Offer("k32", "i686", "pc", "kvm"),)
-    assert offers(guests, "kvm", {}) == (Offer("k", "x86_64", "pc", "kvm"), Offer("k", "x86_64", "q35", "kvm"))
+    assert offers((half, alone), "kvm", {}) == (Offer("k32", "i686", "pc"),)
+    assert offers(guests, "kvm", {}) == (Offer("k", "x86_64", "pc"), Offer("k", "x86_64", "q35"))
     assert [(one.arch, one.machine) for one in offers(guests[1:], "qemu", {})] == [
         ("aarch64", "virt"),
         ("riscv64", None),
