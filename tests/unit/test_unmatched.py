@@ -139,7 +139,7 @@ def test_an_entry_matches_by_any_name_that_a_provider_has_or_is_to_have() -> Non
     child = child_uuid(ROOT_UUID, "host", "host_card")
     matching = ("$COMPUTE_NODE", ROOT_UUID, "host", "host_card", child, "old", "of-old")
 
-    found = unmatched(map(entry, (*matching, "elsewhere")), ROOT_UUID, DESIRED, (standing,))
+    found = unmatched(map(entry, (*matching, "elsewhere")), ROOT_UUID, DESIRED, standing)
 
     assert [one.provider for one in found] == ["elsewhere"]
 

@@ -1,6 +1,5 @@
 """What the operator's files add to providers, ours and those of others, and what they withdraw."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from agent.sync.decide.additions import (
     Addition,
     add,
     add_to_others,
-    check_names,
     now_named,
     still_named,
     without,
@@ -124,34 +122,6 @@ def test_an_entry_for_every_root_is_for_the_root_alone_and_what_it_still_names_s
 
     assert now == {"host": names("A", "B", "t", "u"), "host_c": names("C"), "host_d": names("D")}
     assert still == {"host": names("A", "t"), "host_c": names()}
-
-
-@pytest.mark.parametrize(
-    ("entries", "formerly", "refused"),
-    [
-        (["old"], None, "provider old will be renamed to new"),
-        (["old_c"], None, "provider old_c will be renamed to new_c"),
-        (["older"], "older", "provider older will be renamed to new"),
-        (["old_c", "new_c"], None, ""),
-        (["old_c", "uuid of c"], None, ""),
-        (["old_c", "new"], None, "provider old_c will be renamed to new_c"),
-        (["new", "elsewhere"], "old", ""),
-    ],
-)
-def test_an_entry_with_a_name_before_a_renaming_is_refused(
-    entries: list[str], formerly: str | None, refused: str
-) -> None:
-    def tree(root: str) -> ObservedTree:
-        both = (("r", root), ("c", f"{root}_c"))
-        return ObservedTree(tuple(replace(seen(name), uuid=f"uuid of {uuid}") for uuid, name in both))
-
-    check_names(map(entry, ["new", "older"]), tree("new"), tree("new"), None)
-    check_names(map(entry, entries), ObservedTree(), ObservedTree(), formerly)
-    if refused:
-        with pytest.raises(ConfigError, match=refused):
-            check_names(map(entry, entries), tree("old"), tree("new"), formerly)
-    else:
-        check_names(map(entry, entries), tree("old"), tree("new"), formerly)
 
 
 def test_a_driver_does_not_see_what_the_files_put_on_a_provider() -> None:

@@ -139,29 +139,6 @@ def entries_on(observed: ObservedTree, additions: Iterable[Addition]) -> dict[st
     return {name: addition for name, addition in found if addition}
 
 
-def check_names(
-    additions: Iterable[Addition], found: ObservedTree, observed: ObservedTree, formerly: str | None
-) -> None:
-    """
-    Refuse entries that name a provider by its name before a renaming: what they add would be withdrawn.
-
-    ``observed`` is the tree ``found`` with the names after the renaming; ``formerly`` is the host's former name.
-
-    Raises:
-        ConfigError: an entry has a former name, and no entry has the new name or the uuid.
-    """
-    by_provider = {addition.provider: addition for addition in additions}
-    pairs = [(before.name, observed.by_uuid[before.uuid]) for before in found]
-    pairs += [(formerly, observed.root)] if formerly and observed.root else []
-    for old, after in pairs:
-        entry = by_provider.get(old)
-        if entry and not by_provider.keys() & {after.name, after.uuid}:
-            raise ConfigError(
-                f"{entry.source}: provider {old} will be renamed to {after.name}, and this entry would then match no "
-                f"provider of this host: in this entry, replace {old} by name {after.name} or uuid {after.uuid}"
-            )
-
-
 def without(observed: ObservedTree, named: Mapping[str, Names]) -> ObservedTree:
     """
     Return the tree without what the files name, and without our reservation marks for that.

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from agent.errors import ConfigError
 from agent.state.memory import NodeState
-from agent.sync.decide.additions import check_names, still_named, without_taken
+from agent.sync.decide.additions import still_named, without_taken
 from agent.sync.decide.beside import Side, own_side
 from agent.sync.decide.feature import Draft, Feature, Way
 from agent.sync.decide.features import FEATURES, Features
@@ -112,7 +112,6 @@ def _decide(view: View, shaper: Shaper, kinds: Features) -> Draft:
     standing, read = stand(view), view
     features, view = _look(view, standing, kinds)
     features, shaped = _shape(features, view, shaper, standing)
-    check_names(view.additions, view.observed, standing.observed, standing.formerly)
     wanted = want(view, shaper, shaped)
     _check_strays(view, standing, wanted)
     unseen = unseen_traits(standing, wanted)
@@ -146,12 +145,17 @@ def _decide(view: View, shaper: Shaper, kinds: Features) -> Draft:
 
 
 def _check_strays(view: View, standing: Standing, wanted: Wanted) -> None:
-    """Refuse entries of the operator's files that match nothing, where what they add would be withdrawn by that."""
+    """
+    Refuse entries of the operator's files that match nothing, where what they add would be withdrawn by that.
+
+    A name that a provider here has until this pass renames it is no other host's.
+    """
     suspects = lost_entries(wanted.strays, standing.memory.configured, standing.observed, view.additions)
-    if unknown := suspects.keys() - view.readings.providers.keys():
+    others = suspects.keys() - view.observed.by_name.keys()
+    if unknown := others - view.readings.providers.keys():
         raise Unread(providers=frozenset(unknown))
     for name, why in suspects.items():
-        if not view.readings.providers[name]:
+        if name not in others or not view.readings.providers[name]:
             raise ConfigError(why)
 
 

@@ -39,7 +39,7 @@ def want(view: View, shaper: Shaper, shaped: Shaped) -> Wanted:
     """Return the host's tree with what the operator's files add."""
     standing, host = shaped.standing, ProviderTree(tuple(map(with_left, shaped.tree)))
     tree, added = add(host, view.root_uuid, view.additions, observed=standing.observed)
-    strays = unmatched(view.additions, view.root_uuid, tree, (view.observed, standing.observed))
+    strays = unmatched(view.additions, view.root_uuid, tree, standing.observed)
     before = standing.memory.configured
     reported = _without_kept(_beyond(shaped.tree, shaper.emitted), shaped.tree, standing)
     configured = joined(joined(shaped.ours.configured, reported), added)
@@ -98,14 +98,13 @@ def lacked_traits(standing: Standing) -> frozenset[str]:
 
 
 def unmatched(
-    additions: Iterable[Addition], root_uuid: str, desired: ProviderTree, standing: Iterable[ObservedTree]
+    additions: Iterable[Addition], root_uuid: str, desired: ProviderTree, standing: ObservedTree
 ) -> tuple[Addition, ...]:
-    """Return the entries that match neither a wanted nor a standing provider of this host, by any of its names."""
+    """Return the entries that match neither a wanted nor a standing provider of this host, by the wanted names."""
     known = {COMPUTE_NODE, root_uuid}
     for provider in desired:
         known |= {provider.name, child_uuid(root_uuid, desired.root.name, provider.name)}
-    for tree in standing:
-        known |= {key for seen in tree for key in (seen.name, seen.uuid)}
+    known |= {key for seen in standing for key in (seen.name, seen.uuid)}
     return tuple(entry for entry in additions if entry.provider not in known)
 
 
@@ -126,7 +125,7 @@ def lost_entries(
         both = {name: names & (entry.inventories.keys() | entry.traits) for name, names in lost.items()}
         if name := next((name for name, names in both.items() if names), None):
             found[entry.provider] = (
-                f"{entry.source}: placement has no provider {entry.provider}. Provider {name} has no "
+                f"{entry.source}: there will be no provider {entry.provider}. Provider {name} has no "
                 f"entry any more, so {', '.join(sorted(both[name]))} would be removed from {name}. To prevent this, "
                 f"write name {name} in this entry. To allow this, remove this entry. Nothing was changed"
             )
