@@ -2,19 +2,42 @@
 One pass over all bare-metal nodes of this agent: each is a root provider of its own, and most of them need nothing.
 
 A quiet pass costs one listing of Ironic and one of placement. Only nodes with something new in one of the two are
-planned and written, several at a time; a node that fails does not stop the others.
+planned and written, several at a time; a node that fails does not stop the others. Once placement does not answer, the
+nodes that are left wait for the next pass.
 """
 
-from collections.abc import Iterable
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from agent.bare_metal.compare import look_at_nodes
-from agent.bare_metal.context import BareMetalNodes
-from agent.bare_metal.write import Writing, learn_names, settle_all
-from agent.state.node_records import write_nodes
+from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome
+from agent.state.node_records import KnownNode, write_nodes
+from agent.sync.decide.laws import Given, lawful
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
+from drivers.errors import DiscoveryError
+from drivers.ironic.shape import MARKS, given_traits, node_classes, on_offer, single_classes
+from reportclient.client import PlacementClient
+from reportclient.diff import diff
+from reportclient.errors import Conflict, PlacementError, Rejected, Unavailable, Unlawful
 from reportclient.forecast import forecast
+from reportclient.names import is_custom, unknown_standard
+from reportclient.ownership import MARKER, OWNER_NOVA, Names, Ownership, others_marks
+from reportclient.plan import Delete, EnsureClasses, Plan, SetInventories
+from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
+
+_SILENCES = 5  # nodes without an answer of placement's, after which placement is taken to be down
+_ATTEMPTS = 3  # at one node whose provider others write too
+
+Execute = Callable[[Plan, ObservedTree], ObservedTree]  # carries out a plan, or forecasts the tree after it
+Settled = tuple[Outcome, KnownNode | None]  # how a node's pass ended, and what to remember of it (None: nothing)
+
+
+class Contested(Exception):
+    """Another agent writes on a provider, or it has something that may not be ours; the message says what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +51,15 @@ class NodesOutcome:
         """Return how many nodes ended with this status."""
         return self.unchanged if status is Status.UNCHANGED else sum(one.status is status for one in self.outcomes)
 
-    @classmethod
-    def of(cls, outcomes: Iterable[Outcome], unchanged: int) -> "NodesOutcome":
-        """Return the outcome of a pass; nodes that were read and found as they should be become part of the count."""
-        everybody = tuple(outcomes)
-        changed = tuple(one for one in everybody if one.status is not Status.UNCHANGED)
-        return cls(changed, unchanged + len(everybody) - len(changed))
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How one pass writes its nodes, or foresees what that does."""
+
+    bare_metal: BareMetalNodes
+    names: set[str]  # classes and traits that placement has, so that no node has to make them; written nodes add theirs
+    wishes: Wishes
+    execute: Execute
 
 
 def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), *, dry: bool = False) -> NodesOutcome:
@@ -47,13 +73,15 @@ def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), *, dry: boo
         as ``look_at_nodes``, and then nothing was written. StateError: what was done cannot be remembered.
     """
     look = look_at_nodes(bare_metal, force=wishes.force)
-    vocabulary = learn_names(bare_metal.client, look)
+    names, lacked = _learn_names(bare_metal.client, look)
     execute = forecast if dry else bare_metal.client.execute
-    settled = settle_all(Writing(bare_metal, vocabulary, wishes, execute), look.tasks)
-    outcome = NodesOutcome.of((*look.outcomes, *(one for one, _ in settled)), look.unchanged)
+    settled = _settle_all(Writing(bare_metal, names, wishes, execute), look.tasks)
+    told = [*look.outcomes, *(one for one, _ in settled)]
+    changed = tuple(one for one in told if one.status is not Status.UNCHANGED)
+    outcome = NodesOutcome(changed, look.unchanged + len(told) - len(changed))
     after = replace(
         look.memory,
-        lacked=vocabulary.lacked,
+        lacked=lacked,
         nodes=look.nodes | {one.node: known for one, known in settled if known},
         left=look.left,
         behind=look.behind,
@@ -65,3 +93,251 @@ def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), *, dry: boo
     if not dry and not other_placement and (look.tasks or after != replace(look.memory, elsewhere=None)):
         write_nodes(bare_metal.settings.folders.state, after, clock=bare_metal.clock)
     return outcome
+
+
+def _settle(writing: Writing, task: Task) -> Settled:
+    """Write one node; read it and plan again where others write on it too, unless its provider goes."""
+    uuid, generations = task.provider.name, writing.bare_metal.client.generations
+    try:
+        for _ in range(0 if task.does == "delete" else _ATTEMPTS - 1):
+            with suppress(Conflict):
+                return _settle_once(writing, task)
+            task = replace(task, seen=None, generation=generations(uuid=uuid).get(uuid))
+        return _settle_once(writing, task)
+    except Contested as error:
+        return node_outcome(uuid, Status.CONTESTED, str(error)), task.known
+    except (Conflict, Rejected) as error:
+        held = _held(writing, task) if isinstance(error, Conflict) else None
+        return held or (node_outcome(uuid, Status.FAILED, str(error)), task.known)
+    except Unlawful as error:
+        return replace(node_outcome(uuid, Status.UNSAFE, str(error)), broken=error.laws), task.known
+    except DiscoveryError as error:
+        return node_outcome(uuid, Status.UNFINISHED, str(error)), task.known
+
+
+def _settle_once(writing: Writing, task: Task) -> Settled:
+    uuid, bare_metal, goes = task.provider.name, writing.bare_metal, task.does == "delete"
+    if goes and bare_metal.ironic.is_there(uuid):  # it came back while this pass was writing
+        return node_outcome(uuid, Status.LEFT, "Ironic has it again"), task.known
+    seen = task.seen
+    if seen is None and task.generation is not None:
+        seen = bare_metal.client.read(uuid, uuid, task.generation)
+    plan = _plan_node(task, seen, frozenset(writing.names), writing.wishes)
+    stands = writing.execute(plan, ObservedTree((seen,) if seen else ())).root
+    if stands is None:
+        gone = (Status.DELETED, "") if goes else (Status.FAILED, "its provider is gone")
+        return node_outcome(uuid, *gone, plan), None
+    status = Status.CREATED if seen is None else Status.CHANGED if plan.operations else Status.UNCHANGED
+    outcome = node_outcome(uuid, task.status or status, _note_on(task, plan), plan, seen)
+    writing.names.update(_custom_names(task))
+    known = KnownNode(stands, spelling=task.spelling)
+    if task.known and task.does == "reserve":
+        known = replace(task.known, seen=stands)
+    if task.status is Status.GOING and plan.operations:  # it was on offer, so the node may have been back
+        known = replace(known, gone_s=bare_metal.now_s(), may_go=False)
+    return outcome, known
+
+
+def _settle_all(writing: Writing, tasks: list[Task]) -> list[Settled]:
+    """
+    Settle all tasks, as many at a time as the client sends requests, after those that make names for others.
+
+    Tasks that are not begun when placement stops answering are unfinished.
+    """
+    down = threading.Event()
+    counted = threading.Lock()
+    silences = 0
+
+    def guarded(task: Task) -> Settled:
+        nonlocal silences
+        uuid = task.provider.name
+        if down.is_set():
+            return node_outcome(uuid, Status.UNFINISHED, "placement does not answer"), task.known
+        try:
+            return _settle(writing, task)
+        except Unavailable as error:
+            with counted:
+                silences += 1
+            if silences < _SILENCES and _still_answers(writing.bare_metal.client, uuid):
+                return node_outcome(uuid, Status.FAILED, str(error)), task.known
+            down.set()
+            return node_outcome(uuid, Status.UNFINISHED, str(error)), task.known
+
+    first, rest = _split(tasks, writing.names)
+    return [*map(guarded, first), *writing.bare_metal.client.each(guarded, rest)]
+
+
+def _split(tasks: list[Task], names: Collection[str]) -> tuple[list[Task], list[Task]]:
+    """
+    Return the tasks that make names for others, which are to be done one after the other, and all other tasks.
+
+    Each new class is among the former: placement can lose one of two classes that are made at once.
+    """
+    times = Counter(name for task in tasks for name in _custom_names(task))
+    known, first, rest = set(names), list[Task](), list[Task]()
+    for task in tasks:
+        new = _custom_names(task) - known
+        is_first = any(times[name] > 1 or name in task.provider.inventories for name in new)
+        (first if is_first else rest).append(task)
+        known |= new
+    return first, rest
+
+
+def _still_answers(client: PlacementClient, uuid: str) -> bool:
+    """Return whether placement answers a read of one provider, so that an error concerns that provider only."""
+    try:
+        client.generations(uuid=uuid)
+    except PlacementError:
+        return False
+    return True
+
+
+def _plan_node(task: Task, seen: ObservedProvider | None, known_names: frozenset[str], wishes: Wishes) -> Plan:
+    """
+    Plan what the task wants of its provider, ``seen`` before (None: not in placement); errors as ``_former``.
+
+    ``known_names`` are classes and traits that placement has: the plan makes the others that it needs.
+
+    Raises:
+        Unlawful: the plan breaks a law; placement itself guards what consumers hold.
+    """
+    tree = ObservedTree((seen,) if seen else ())
+    if task.does == "report":
+        plan, names = _report(task, seen, known_names, wishes)
+    elif seen is None:
+        plan, names = Plan(()), Names()
+    elif task.does == "reserve":
+        plan, names = _reserve(seen, task.only)
+    else:
+        plan, names = _delete(seen), Names()
+    return lawful(plan, Given(observed=tree, emitted=names, ends=task.does == "delete"))
+
+
+def _report(
+    task: Task, seen: ObservedProvider | None, known_names: frozenset[str], wishes: Wishes
+) -> tuple[Plan, Names]:
+    """Plan to report a node; return what of its provider is ours too."""
+    wanted = task.provider
+    classes, traits = frozenset(wanted.inventories), wanted.traits
+    if seen:
+        classes |= _former(task, seen, wishes)
+        traits |= given_traits(seen.provider.traits)
+    names = Names(classes=classes, traits=traits)
+    tree, ours = ObservedTree((seen,) if seen else ()), Ownership(emitted=names)
+    plan = diff(tree, ProviderTree((wanted,)), ours, root_uuid=wanted.name, known_traits=known_names)
+    steps = (
+        one for one in plan.operations if not isinstance(one, EnsureClasses) or not known_names.issuperset(one.names)
+    )
+    return replace(plan, operations=tuple(steps)), names
+
+
+def _reserve(seen: ObservedProvider, only: str = "") -> tuple[Plan, Names]:
+    """Plan to take a node off offer, unless its provider has another service's mark; ``only`` as in ``Task``."""
+    if _marks_of_others(seen):
+        return Plan(()), Names()
+    stock = seen.provider.inventories
+    names = on_offer(seen.provider) & ({only} if only else stock.keys())
+    after = {**stock, **{name: replace(stock[name], reserved=stock[name].total) for name in names}}
+    return Plan((SetInventories(seen.uuid, seen.name, after),) if names else ()), Names(classes=names)
+
+
+def _delete(seen: ObservedProvider) -> Plan:
+    """Plan to delete the provider of a node that is gone, if it still has our marks and no others'."""
+    if not seen.provider.traits >= MARKS:
+        raise Contested("its node is gone, and another agent removed our mark from its provider")
+    if marks := _marks_of_others(seen):
+        raise Contested(f"its node is gone, and {_claimed(marks)}")
+    return Plan((Delete(seen.uuid, seen.name),))
+
+
+def _marks_of_others(seen: ObservedProvider) -> frozenset[str]:
+    return others_marks(seen) - given_traits(seen.provider.traits)
+
+
+def _former(task: Task, seen: ObservedProvider, wishes: Wishes) -> frozenset[str]:
+    """
+    Return the classes on a provider that its node had before.
+
+    On a provider that nova made: the class that nova reported. Under our marks: the classes in the form in which this
+    agent reports a node, as a node has one class only.
+
+    Raises:
+        Contested: another agent writes there, or other stock there would offer the node a second time.
+    """
+    is_ours, is_novas = MARKER in seen.provider.traits, OWNER_NOVA in seen.provider.traits
+    if task.known and not is_ours and not wishes.take_over:
+        raise Contested(
+            "another agent removed our mark from its provider: stop that agent (nova-compute?), then run "
+            "sync --take-over"
+        )
+    wanted = task.provider.inventories.keys()
+    if marks := _marks_of_others(seen) - task.provider.traits:
+        raise Contested(_claimed(marks))
+    others, stands = single_classes(seen.provider) - wanted, bool(wanted & seen.provider.inventories.keys())
+    novas = is_novas or not is_ours  # nova reports one class of a node, so others added the rest
+    if novas and stands:
+        return frozenset()
+    former = others if wishes.force else node_classes(seen.provider) - wanted
+    if others and not stands and (not former or (novas and len(others) > 1 and not wishes.force)):
+        classes = ", ".join(sorted(others))
+        raise Contested(
+            f"its provider has {classes} instead of {', '.join(wanted)}, and the agent cannot tell the former class of "
+            f"the node from what another writer added: remove the former class by hand, or run sync --force to remove "
+            f"all of {classes}"
+        )
+    return former
+
+
+def _claimed(marks: frozenset[str]) -> str:
+    """Return why nothing is written on a provider with these marks of other services."""
+    return (
+        f"its provider carries {', '.join(sorted(marks))}, the mark of another service: nothing is written there until "
+        f"that trait is removed from the provider (openstack resource provider trait list)"
+    )
+
+
+def _held(writing: Writing, task: Task) -> Settled | None:
+    """
+    Return the outcome of a node that consumers hold, None if there are none.
+
+    The class that they hold stays, and is reserved if the node no longer has it.
+    """
+    uuid, client = task.provider.name, writing.bare_metal.client
+    try:
+        root = client.observe(uuid).root
+        holders = client.allocations((root,)) if root else ()
+        if root is None or not holders:
+            return None
+        held = {one.resource_class for one in holders}
+        off = replace(task, does="reserve", only="")
+        is_ours = held & _former(task, root, writing.wishes)
+        plan = _plan_node(off, root, frozenset(), writing.wishes) if is_ours else Plan(())
+        stands = writing.execute(plan, ObservedTree((root,))).root
+    except (PlacementError, Contested):
+        return None  # the caller reports the first error instead
+    why = f"consumer {holders[0].consumer} holds {holders[0].resource_class}, which stays until it is released"
+    known = replace(task.known, seen=stands) if task.known and stands else task.known
+    return node_outcome(uuid, Status.HELD, why, plan, root), known
+
+
+def _note_on(task: Task, plan: Plan) -> str:
+    """Return why the node is reserved, and which of its traits placement is too old for; empty for neither."""
+    old = f"this placement is too old to know {', '.join(sorted(plan.left_out))}" if plan.left_out else ""
+    return "; ".join(filter(None, (f"reserved: {task.because}" if task.because else "", old)))
+
+
+def _learn_names(client: PlacementClient, look: Look) -> tuple[set[str], frozenset[str]]:
+    """
+    Return the names that placement has of all tasks, and the standard traits that it is too old to know.
+
+    One request for 100 names. Names that stand on a provider as remembered need none; other memory may be of a
+    placement before this one.
+    """
+    known = {name for one in look.believed for name in (*one.seen.provider.traits, *one.seen.provider.inventories)}
+    unread = frozenset[str]().union(*(task.provider.traits for task in look.tasks)) - known
+    found = client.known_traits(unread)
+    return known | found, look.lacked | unknown_standard(unread, found)
+
+
+def _custom_names(task: Task) -> frozenset[str]:
+    return frozenset(filter(is_custom, (*task.provider.traits, *task.provider.inventories)))
