@@ -56,51 +56,21 @@ def inherit(devices: Iterable[DeviceStock], standing: BySuffix) -> tuple[DeviceS
     Return devices that move below a root that had their total, with what an operator reserved of that total.
 
     A reservation goes to the only new device of its class, or to all of them if it covers the whole total. A total does
-    not show to which device any other reservation belongs, so ``reportclient.settings`` refuses these. Devices with an
-    unknown amount share the rest of the total, all reserved until the amount is known.
+    not show to which device any other reservation belongs, so ``reportclient.settings`` refuses these; nor whether one
+    belongs to a device with an unknown amount of the class.
     """
-    stood = standing.stock("")
-    found = _with_shares_of_rest(list(devices), stood, standing)
+    stood, found = standing.stock(""), list(devices)
     for name, amount in sorted(standing.reserved("").items()):
         new = [number for number, one in enumerate(found) if name in one.inventories and not _has(one, name, standing)]
         whole = sum(found[number].inventories[name][0].total for number in new)
-        told = not any(name in found[number].untold for number in new)
-        if name not in stood:
-            continue
-        if len(new) != 1 and not (told and stood[name].total <= amount == whole):
+        untold = any(name in one.untold and not _has(one, name, standing) for one in found)
+        sure = len(new) == 1 and not untold
+        if name not in stood or not (sure or stood[name].total <= amount == whole):
             continue
         for number in new:
             device = found[number]
             found[number] = _with_reserved(device, name, amount if len(new) == 1 else device.inventories[name][0].total)
     return tuple(found)
-
-
-def _with_shares_of_rest(
-    devices: list[DeviceStock], stood: Mapping[str, Inventory], standing: BySuffix
-) -> list[DeviceStock]:
-    """Return the devices; those with an unknown amount get equal parts of the rest of the total."""
-    for name, stock in sorted(stood.items()):
-        silent = [number for number, one in enumerate(devices) if name in one.untold and not _has(one, name, standing)]
-        shown = sum(one.inventories[name][0].total for one in devices if name in one.inventories)
-        rest = max(0, stock.total - shown)
-        for place, number in enumerate(silent):
-            if part := rest // len(silent) + (place < rest % len(silent)):
-                devices[number] = _with_reserved_part(devices[number], name, part)
-    return devices
-
-
-def _with_reserved_part(device: DeviceStock, name: str, part: int) -> DeviceStock:
-    why = f"{device.suffix} does not show its {name} now"
-    stock = (
-        Inventory(total=part, max_unit=part, reserved=part),
-        Reason(
-            f"{why}: the rest of the root's earlier total is divided equally among such devices, and this is the part "
-            f"of this device",
-            RULE,
-        ),
-    )
-    traits = {**marks(why, {}), **device.traits}  # an earlier reason stays
-    return replace(device, inventories={**device.inventories, name: stock}, traits=traits)
 
 
 def _has(device: DeviceStock, name: str, standing: BySuffix) -> bool:

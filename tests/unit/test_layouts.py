@@ -351,34 +351,26 @@ def test_a_provider_whose_name_is_too_long_for_placement_is_refused(length: int,
 
 
 @pytest.mark.parametrize(
-    ("before", "shares"),
+    ("before", "reserved", "kept"),
     [
-        pytest.param(15_000_001, [2_500_001, 2_500_000], id="one has a unit more"),
-        pytest.param(10_000_001, [1, None], id="one unit"),
-        pytest.param(10_000_000, [None, None], id="nothing is left"),
-        pytest.param(9_000_000, [None, None], id="less stood than is there"),
+        pytest.param(15_000_000, 7, 0, id="of which card is not known"),
+        pytest.param(10_000_000, 10_000_000, 10_000_000, id="all that is there"),
     ],
 )
-def test_links_without_a_speed_share_the_rest_of_a_total_equally_and_reserved(
-    before: int, shares: list[int | None]
+def test_a_link_without_a_speed_gets_nothing_of_a_total_and_what_is_reserved_may_be_its_own(
+    before: int, reserved: int, kept: int
 ) -> None:
-    stock = {"NET_BW_EGR_KILOBIT_PER_SEC": Inventory(total=before)}
-    root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=stock))
-    states = ((3, "down"), (4, "up"))
-    silent = [card(f"0000:8{n}:00.0", net_devices=(NetDevice(f"ens{n}", state),)) for n, state in states]
-    policy = Policy(layout="devices", devices=DevicePolicy(discover_all=True, link_bandwidth=True))
-    facts = host(*card("0000:81:00.0"), *silent[0], *silent[1])
+    total = {"NET_BW_EGR_KILOBIT_PER_SEC": Inventory(total=before, reserved=reserved)}
+    root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=total))
+    silent = card("0000:83:00.0", net_devices=(NetDevice("ens3", "up"),))
+    devices = DevicePolicy(discover_all=True, link_bandwidth=True)
 
-    shaped = {one.name: one for one in shape(facts, policy, ObservedTree((root,))).providers}
-    cards = [shaped[f"host_0000:8{n}:00.0"] for n in (3, 4)]
-    each = [one.provider.inventories.get("NET_BW_EGR_KILOBIT_PER_SEC") for one in cards]
+    found = tree(host(*card("0000:81:00.0"), *silent), "devices", ObservedTree((root,)), devices=devices)
+    stock = {one.name: one.inventories for one in found}
+    shown, mute = stock["host_0000:81:00.0"], stock["host_0000:83:00.0"]
 
-    assert [one and (one.total, one.max_unit, one.reserved) for one in each] == [one and (one,) * 3 for one in shares]
-    assert [one.provider.inventories["SRIOV_NET_VF"].total for one in cards] == [2, 2]
-    down, up = (one.traits.get(UNHEALTHY) for one in cards)
-    assert down is not None
-    assert "does not show" not in down.fact
-    assert (up is not None) == (shares[1] is not None)
+    assert shown["NET_BW_EGR_KILOBIT_PER_SEC"].reserved == kept
+    assert "NET_BW_EGR_KILOBIT_PER_SEC" not in mute
 
 
 def test_a_reservation_that_the_root_remembers_of_a_class_without_inventory_is_no_cards() -> None:
