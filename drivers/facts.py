@@ -291,6 +291,7 @@ class Guest:
     uuid: str
     state: str  # libvirt's: "running", "paused", "shutoff" ...
     name: str = field(default="", compare=False)  # nova's for its user, else libvirt's (an archive has this); may be ""
+    machine: tuple[int, str] | None = field(default=None, compare=False)  # libvirt's id and name; None: it does not run
     devices: GuestDevices = GuestDevices()
     vcpus: tuple[frozenset[int], ...] = ()  # host CPUs that each vCPU may run on, empty: any; (): unknown
     some_off: bool = False  # whether some of ``vcpus`` are switched off (virsh setvcpus)

@@ -20,27 +20,25 @@ DAX = "/dev/dax"  # begins the paths of namespaces of persistent memory in the m
 SEV_ES_POLICY = 0x4  # the bit for SEV-ES in a guest's policy (AMD's SEV API)
 
 
-def parse_guest(
-    document: Document, uuid: str, state: str, resident: tuple[tuple[int, int], ...] = (), *, migrating: bool = False
-) -> Guest:
+def parse_guest(document: Document, uuid: str, state: str, *, migrating: bool = False) -> Guest:
     """
-    Parse one domain.
+    Parse one domain, but for where its memory is.
 
-    ``document`` is the live XML of a running domain, else the XML that it will start with. ``resident`` is (cell, KiB)
-    of its memory, as the kernel counts it; empty where not known. Of a guest whose CPUs, memory or encryption are not
-    understood, its devices alone are known.
+    ``document`` is the live XML of a running domain, else the XML that it will start with. Of a guest whose CPUs,
+    memory or encryption are not understood, its devices alone are known.
 
     Raises:
         MalformedFact: not in libvirt's form, or a device of the host that the guest has is not understood.
     """
     domain = parse_xml(document, "domain")
+    id_, name = domain.get("id", ""), domain.findtext("name")
     with located(document.source):
         guest = Guest(
             uuid=uuid,
             state=state,
             name=_name(domain),
+            machine=(int(id_), name) if is_number(id_) and name else None,
             devices=_parse_devices(domain),
-            resident=resident,
             migrating=migrating,
             tenant=_parse_tenant(domain),
         )
@@ -103,18 +101,6 @@ def _pmem(domain: Element) -> frozenset[str]:
     """Return the namespaces that a guest has whole; other memory of this kind is in files."""
     paths = (one.findtext("source/path", "") for one in domain.iterfind("devices/memory[@model='nvdimm']"))
     return frozenset(path for path in paths if path.startswith(DAX))
-
-
-def machine_of(document: Document) -> tuple[int, str] | None:
-    """
-    Return id and name of a running domain, which its control group is named after; None for one that does not run.
-
-    Raises:
-        MalformedFact: not in libvirt's form.
-    """
-    domain = parse_xml(document, "domain")
-    id_, name = domain.get("id"), domain.findtext("name")
-    return (int(id_), name) if id_ is not None and is_number(id_) and name else None
 
 
 def _parse_tenant(domain: Element) -> Tenant | None:

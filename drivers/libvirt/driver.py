@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from drivers.base import Survey, Wake
 from drivers.errors import DiscoveryError, Vanished
-from drivers.facts import Cpu, CpuMap, Devices, DiskFacts, DomainCapabilities, HostFacts, Hypervisor
-from drivers.host.archive import DISK, Document, KernelFiles, encode_disk
+from drivers.facts import Cpu, CpuMap, Devices, DiskFacts, DomainCapabilities, Guest, HostFacts, Hypervisor
+from drivers.host.archive import DISK, KernelFiles, encode_disk
 from drivers.host.commands import NAMESPACES, parse_namespaces
 from drivers.host.kernel import probe_boot, probe_offline, probe_residency, probe_sev, probe_tdx
 from drivers.host.parse import format_cpu_set
@@ -25,8 +25,8 @@ from drivers.libvirt.capabilities import (
     refusals,
     unusable_models,
 )
-from drivers.libvirt.connection import HOST_CPU, LiveConnection
-from drivers.libvirt.domains import machine_of, parse_guest
+from drivers.libvirt.connection import HOST_CPU, Domain, LiveConnection
+from drivers.libvirt.domains import parse_guest
 from drivers.libvirt.nodedev import parse_devices
 from drivers.libvirt.recorded import RecordedConnection, expanded_file, recorded_files
 from drivers.policy import OF_CELLS, DiskPlace, Policy
@@ -121,7 +121,6 @@ class _Look:
         wanted = offers(capabilities.guests, self.policy.guests.virt_type, self.policy.guests.machine_types)
         documents = self.connection.domain_capabilities(self.policy.guests.virt_type, wanted)
         offered = tuple(parse_domain_capabilities(text) for _, text in documents)
-        features = self._features(capabilities, offered)
         versions, cpu_map = self.connection.versions(), self.connection.cpu_map()
         if versions.libvirt < OLDEST_LIBVIRT:
             raise DiscoveryError(
@@ -135,7 +134,7 @@ class _Look:
             hypervisor=Hypervisor(versions, offered, refusals(self.policy.guests, capabilities, offered)),
             cpu=Cpu(
                 capabilities.arch,
-                features or self._listed(capabilities),
+                self._features(capabilities, offered),
                 capabilities.vendor,
                 sev=probe_sev(self.files),
                 tdx_guests=probe_tdx(self.files),
@@ -145,10 +144,7 @@ class _Look:
             whole_memory_mib=whole_memory_mib,
             disk=disk,
             devices=complete(self.files, parse_devices(devices), rule_attributes(self.policy.devices)),
-            guests=tuple(
-                parse_guest(one.document, one.uuid, one.state, self._residency(one.document), migrating=one.migrating)
-                for one in domains
-            ),
+            guests=tuple(map(self._guest, domains)),
             boot=probe_boot(self.files),
             product=capabilities.uuid,
             offline_cpus=self._homes(capabilities, cpu_map),
@@ -169,13 +165,15 @@ class _Look:
             raise Vanished(f"CPU {format_cpu_set(homeless)} came online while the host was read")
         return homes
 
-    def _residency(self, domain: Document) -> tuple[tuple[int, int], ...]:
-        machine = machine_of(domain) if self.policy.layout in OF_CELLS else None
-        return probe_residency(self.files, *machine) if machine else ()
+    def _guest(self, domain: Domain) -> Guest:
+        guest = parse_guest(domain.document, domain.uuid, domain.state, migrating=domain.migrating)
+        if guest.machine is None or self.policy.layout not in OF_CELLS:
+            return guest
+        return replace(guest, resident=probe_residency(self.files, *guest.machine))
 
     def _features(self, capabilities: Capabilities, offered: tuple[DomainCapabilities, ...]) -> frozenset[str]:
         """
-        Return the CPU features that guests can have; empty where libvirt expands no CPU.
+        Return the CPU features that guests can have; where libvirt expands no CPU, what the capabilities list.
 
         With KVM no guest starts with a model that this host cannot run (qemu_process.c, qemuProcessUpdateGuestCPU).
         Without it QEMU leaves out what it does not emulate.
@@ -191,7 +189,7 @@ class _Look:
                 found |= self._expanded(name, cpu)
             elif emulated:
                 found |= self._expanded(name, cpu) & emulated
-        return found
+        return found or (frozenset() if self.policy.guests.cpu_mode in ("custom", "none") else capabilities.features)
 
     def _emulated(self, arch: str, offered: tuple[DomainCapabilities, ...]) -> frozenset[str]:
         """Return what QEMU emulates, which is the host-model of guests without KVM; empty: it is not told."""
@@ -209,7 +207,7 @@ class _Look:
         """
         Return the ``<cpu>`` elements that decide which features guests can have under ``cpu_mode``, by name.
 
-        Empty where libvirt expands no CPU; then ``_listed`` has the features.
+        Empty where libvirt expands no CPU.
 
         Raises:
             PolicyError: libvirt does not know a configured model.
@@ -225,10 +223,6 @@ class _Look:
         else:
             return {}  # only features of x86 have traits, and libvirt can expand few other CPUs
         return {f"{arch}-{model}": _model(arch, model) for model in models}
-
-    def _listed(self, capabilities: Capabilities) -> frozenset[str]:
-        """Return the features in the capabilities' ``<cpu>``; empty where guests get another CPU than the host's."""
-        return frozenset() if self.policy.guests.cpu_mode in ("custom", "none") else capabilities.features
 
 
 def _model(arch: str, name: str) -> str:

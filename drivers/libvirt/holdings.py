@@ -31,12 +31,12 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
     facts = replace(facts, guests=tuple(_with_netdevs(guest, facts) for guest in facts.guests))
     cells = _Cells(facts, policy.layout) if policy.layout in OF_CELLS else None
     dedicated = policy.cpus.dedicated or frozenset()
-    named = guest_cpus(facts.cpu_map, policy.cpus).shared.union(policy.cpus.shared or (), dedicated)
+    named = guest_cpus(facts.cpu_map, policy.cpus)["VCPU"].union(policy.cpus.shared or (), dedicated)
     owners = _Owners(facts.hostname, policy, devices)
     units: list[Holding] = []
     floats: list[Float] = []
-    ports = {guest.uuid: _ports(guest, devices, owners) for guest in facts.guests}
-    undecided = {guest.uuid: found for guest in facts.guests if (found := _undecided(guest, devices, owners))}
+    ports = {guest.uuid: owners.ports(guest) for guest in facts.guests}
+    undecided = {guest.uuid: found for guest in facts.guests if (found := owners.undecided(guest))}
     for guest in facts.guests:
         units += owners.units(guest.uuid, _devices_of(guest))
         cpus = _cpus_by_class(guest, dedicated)
@@ -155,29 +155,6 @@ def _known(guest: Guest, of_devices: Set[str], ports: Iterable[Holding], named_c
     )
 
 
-def _ports(guest: Guest, devices: Iterable[DeviceStock], owners: "_Owners") -> list[Holding]:
-    """
-    Return the units that a guest has through ports of networks.
-
-    These are devices of its interfaces, and devices of rules with a physical network: nova attaches a port with the
-    vnic_type direct-physical like a device of a flavor's alias.
-    """
-    of_networks = {
-        unit for device in devices for unit in device.members if any(name.startswith(PHYSNET) for name in device.traits)
-    }
-    ports = set(map(str, guest.devices.ports)) | (set(map(str, guest.devices.pci)) & of_networks)
-    return owners.units(guest.uuid, ports)
-
-
-def _undecided(guest: Guest, devices: Iterable[DeviceStock], owners: "_Owners") -> tuple[str, ...]:
-    """Return the guest's devices whose class and provider are not known; netdevs and vDPA devices have no function."""
-    has = guest.devices
-    unreported = frozenset[str]() if any(device.of_root for device in devices) else has.pmem
-    found = [one for one in _devices_of(guest) if one not in owners and one not in unreported]
-    unread = ["what is not understood of it"] if guest.unread else []
-    return *found, *sorted(has.netdevs), *sorted(has.vdpa), *unread
-
-
 def _devices_of(guest: Guest) -> tuple[str, ...]:
     """Return the devices that a guest has whole, and its kind of memory encryption, as ``DeviceStock.members``."""
     has = guest.devices
@@ -188,15 +165,15 @@ def _devices_of(guest: Guest) -> tuple[str, ...]:
 class _Owners:
     """The provider and the class of each device, by PCI address, uuid of a mediated device, or path of a namespace."""
 
-    def __init__(self, root: str, policy: Policy, devices: Iterable[DeviceStock]) -> None:
+    def __init__(self, root: str, policy: Policy, devices: tuple[DeviceStock, ...]) -> None:
         self._slots = {
             unit: (root if policy.layout == "flat" or device.of_root else f"{root}_{device.suffix}", name)
             for device in devices
             for unit, name in device.members.items()
         }
-
-    def __contains__(self, device: str) -> bool:
-        return device in self._slots
+        of_networks = [one for one in devices if any(name.startswith(PHYSNET) for name in one.traits)]
+        self._of_networks = frozenset(unit for device in of_networks for unit in device.members)
+        self._has_namespaces = any(device.of_root for device in devices)
 
     def units(self, guest: str, devices: Iterable[str]) -> list[Holding]:
         """Return the units that a guest has by these devices; none for a device without an owner."""
@@ -208,6 +185,24 @@ class _Owners:
             Holding(guest, provider, name, len(those), f"has {few(sorted(those), 3)}")
             for (provider, name), those in sorted(held.items())
         ]
+
+    def ports(self, guest: Guest) -> list[Holding]:
+        """
+        Return the units that a guest has through ports of networks.
+
+        These are devices of its interfaces, and devices of rules with a physical network: nova attaches a port with the
+        vnic_type direct-physical like a device of a flavor's alias.
+        """
+        of_networks = self._of_networks.intersection(map(str, guest.devices.pci))
+        return self.units(guest.uuid, of_networks.union(map(str, guest.devices.ports)))
+
+    def undecided(self, guest: Guest) -> tuple[str, ...]:
+        """Return the guest's devices of unknown class and provider; netdevs and vDPA devices have no function."""
+        has = guest.devices
+        unreported = frozenset[str]() if self._has_namespaces else has.pmem
+        found = [one for one in _devices_of(guest) if one not in self._slots and one not in unreported]
+        unread = ["what is not understood of it"] if guest.unread else []
+        return *found, *sorted(has.netdevs), *sorted(has.vdpa), *unread
 
 
 class _Cells:

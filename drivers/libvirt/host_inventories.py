@@ -6,7 +6,7 @@ cells the small pages are stock of the cell itself, and only huge pages have pro
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from drivers.by_suffix import BySuffix
 from drivers.cells import apportion, cpus_by_cell, page_mib, reserved_cells, reserved_mib, small_page_kib
@@ -33,18 +33,9 @@ RESERVE_OPTIONS = {
 Entry = tuple[Inventory, Reason]
 
 
-@dataclass(frozen=True, slots=True)
-class GuestCpus:
-    """The CPUs that guests may use, and the reasons."""
-
-    shared: frozenset[int]  # for floating vCPUs: VCPU
-    dedicated: frozenset[int]  # for pinned vCPUs: PCPU
-    because: Mapping[str, Reason]  # by resource class
-
-
-def guest_cpus(cpu_map: CpuMap, policy: CpuPolicy) -> GuestCpus:
+def guest_cpus(cpu_map: CpuMap, policy: CpuPolicy) -> dict[str, frozenset[int]]:
     """
-    Return the CPUs for floating vCPUs (VCPU) and for pinned vCPUs (PCPU).
+    Return the CPUs that guests may use, by class: VCPU for floating vCPUs, PCPU for pinned ones.
 
     Without any configured set all online CPUs are shared; with a dedicated set alone no CPU is shared. CPUs that are
     off do not count, but for dedicated ones with power management.
@@ -52,17 +43,15 @@ def guest_cpus(cpu_map: CpuMap, policy: CpuPolicy) -> GuestCpus:
     Raises:
         PolicyError: a set names a CPU that does not exist.
     """
-    shared, rule = policy.shared, policy.shared_option
+    shared = policy.shared
     if shared is None:
         shared = cpu_map.online if policy.dedicated is None else frozenset()
-        rule = "no CPU set is configured, so all online CPUs are shared"
     exists = frozenset(range(cpu_map.total))
-    shared = _counted(shared, exists, cpu_map.online, policy.shared_option)
     switched = exists if policy.power_management else cpu_map.online
-    dedicated = _counted(policy.dedicated or frozenset(), exists, switched, DEDICATED_OPTION)
-    online = f"libvirt's CPU map: {format_cpu_set(cpu_map.online)} online"
-    because = {"VCPU": Reason(online, rule), "PCPU": Reason(online, DEDICATED_OPTION)}
-    return GuestCpus(shared, dedicated, because)
+    return {
+        "VCPU": _counted(shared, exists, cpu_map.online, policy.shared_option),
+        "PCPU": _counted(policy.dedicated or frozenset(), exists, switched, DEDICATED_OPTION),
+    }
 
 
 def _counted(named: frozenset[int], exists: frozenset[int], online: frozenset[int], option: str) -> frozenset[int]:
@@ -132,11 +121,6 @@ def _refuse_reserve(name: str, total: int, reserved: int) -> None:
     """
     option = RESERVE_OPTIONS.get(name, "what is reserved")
     raise PolicyError(f"{reserved} {name} are to be reserved for the host, and it has {total}: lower {option}")
-
-
-def _with_cpus(reason: Reason, cpus: frozenset[int]) -> Reason:
-    """Return the reason with the counted CPUs added."""
-    return replace(reason, fact=f"{reason.fact}; counted here: {format_cpu_set(cpus)}")
 
 
 def kept_text(amount: int, option: str) -> str:
@@ -262,11 +246,15 @@ def cpu_stock(
         PolicyError: as ``guest_cpus`` and ``one_class``, or a CPU that is off is in none of the cells.
     """
     cpus = guest_cpus(facts.cpu_map, policy.cpus)
+    online = f"libvirt's CPU map: {format_cpu_set(facts.cpu_map.online)} online"
+    unset = "no CPU set is configured, so all online CPUs are shared"
+    shared_rule = unset if policy.cpus.shared is None else policy.cpus.shared_option
     found: dict[int | None, dict[str, Entry]] = {None: {}, **{id_: {} for id_ in cells}}
-    for name, wanted, reserved, ratio in (
-        ("VCPU", cpus.shared, policy.cpus.reserved, policy.ratios.cpu),
-        ("PCPU", cpus.dedicated, 0, FIXED),
+    for name, reserved, ratio, rule in (
+        ("VCPU", policy.cpus.reserved, policy.ratios.cpu, shared_rule),
+        ("PCPU", 0, FIXED, DEDICATED_OPTION),
     ):
+        wanted = cpus[name]
         placed = {id_: wanted & every for id_, every in cells.items()}
         homeless = wanted - frozenset().union(*placed.values())
         off = homeless - facts.cpu_map.online
@@ -281,6 +269,6 @@ def cpu_stock(
         shares = apportion(reserved, {-1: len(homeless), **{id_: len(ids) for id_, ids in placed.items()}})
         for id_, ids in [(None, homeless), *placed.items()]:
             suffix, share = ("", shares[-1]) if id_ is None else (f"NUMA{id_}", shares[id_])
-            reason = _with_cpus(cpus.because[name], ids)
+            reason = Reason(f"{online}; counted here: {format_cpu_set(ids)}", rule)
             found[id_] |= one_class(name, len(ids), share, ratio, standing, suffix, reason=reason)
     return found

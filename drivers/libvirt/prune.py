@@ -32,7 +32,7 @@ _TYPES = {"hostdev": ("pci", "mdev"), "disk": ("nvme",)}  # of other types nothi
 
 def prune_domain(document: Document) -> str:
     """
-    Return a domain's XML that ``parse_guest`` and ``machine_of`` read alike, with nothing else in it.
+    Return a domain's XML that ``parse_guest`` reads alike, with nothing else in it.
 
     Raises:
         MalformedFact: not in libvirt's form, or with elements nested too deeply.

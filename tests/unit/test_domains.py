@@ -7,7 +7,7 @@ import pytest
 from drivers.errors import MalformedFact
 from drivers.facts import Guest, GuestDevices, GuestMemory, Tenant
 from drivers.host.archive import Document
-from drivers.libvirt.domains import NOVA, machine_of, parse_guest
+from drivers.libvirt.domains import NOVA, parse_guest
 from drivers.libvirt.prune import prune_domain
 
 FLAVOR = "<n:flavor><n:disk>20</n:disk><n:ephemeral>5</n:ephemeral><n:swap>1025</n:swap></n:flavor>"
@@ -112,7 +112,9 @@ def test_a_flavor_names_the_classes_of_its_resources() -> None:
     ],
 )
 def test_a_running_domain_has_an_id_and_a_name(attributes: str, name: str, machine: tuple[int, str] | None) -> None:
-    assert machine_of(Document(f"<domain {attributes}>{name}</domain>", "guest.xml")) == machine
+    document = Document(f"<domain {attributes}>{name}</domain>", "guest.xml")
+
+    assert parse_guest(document, "u", "running").machine == machine
 
 
 @pytest.mark.parametrize(
@@ -194,10 +196,10 @@ def test_vfs_come_to_guests_in_other_ways_than_as_host_devices() -> None:
     assert set(map(str, guest.devices.pci)) == {"0000:41:00.0"}
 
 
-def test_a_guest_has_what_its_document_says_and_what_libvirt_and_the_kernel_say_of_it_at_this_moment() -> None:
+def test_a_guest_has_what_its_document_says_and_what_libvirt_says_of_it_at_this_moment() -> None:
     assert guest_of("") == guest_of("<vcpu/>") == Guest(uuid="u", state="running")
-    guest = parse_guest(Document("<domain/>", "guest.xml"), "u", "paused", ((0, 5),), migrating=True)
-    assert guest == Guest(uuid="u", state="paused", resident=((0, 5),), migrating=True)
+    guest = parse_guest(Document("<domain/>", "guest.xml"), "u", "paused", migrating=True)
+    assert guest == Guest(uuid="u", state="paused", migrating=True)
 
 
 PIN = "<vcpupin vcpu='{0}' cpuset='0-65535,^{0}'/>"

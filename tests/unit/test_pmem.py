@@ -186,7 +186,7 @@ def test_of_a_domain_the_namespaces_are_read_and_files_are_not() -> None:
     )
     xml = f"<domain><uuid>g</uuid><memory unit='MiB'>64</memory><devices>{devices}</devices></domain>"
 
-    assert parse_guest(Document(xml, "domain"), "g", "running", ()).devices.pmem == {"/dev/dax0.0"}
+    assert parse_guest(Document(xml, "domain"), "g", "running").devices.pmem == {"/dev/dax0.0"}
 
 
 def test_a_recorded_host_has_what_ndctl_answered(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from drivers.errors import MalformedFact
 from drivers.host.archive import Document
-from drivers.libvirt.domains import machine_of, parse_guest
+from drivers.libvirt.domains import parse_guest
 from drivers.libvirt.prune import prune_domain
 
 REAL = sorted(Path(__file__).parents[1].glob("hosts/*/archive/libvirt/domains/*.xml"))
@@ -48,9 +48,9 @@ def test_a_pruned_guest_is_the_same_guest(text: str) -> None:
 
     pruned = Document(prune_domain(whole), "guest.xml")
 
-    assert parse_guest(pruned, "u", "running") == parse_guest(whole, "u", "running")
-    assert machine_of(pruned) == machine_of(whole)
-    assert parse_guest(pruned, "u", "running").name == fromstring(text).findtext("name")
+    one, other = (parse_guest(document, "u", "running") for document in (pruned, whole))
+    assert (one, one.machine) == (other, other.machine)
+    assert one.name == fromstring(text).findtext("name")
     assert prune_domain(pruned) == pruned.text
 
 

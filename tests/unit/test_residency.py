@@ -1,13 +1,18 @@
 """Where a guest's memory is, by the kernel's control groups."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from drivers.errors import MalformedFact
-from drivers.host.archive import KernelFiles
+from drivers.host.archive import HostArchive, KernelFiles
 from drivers.host.kernel import probe_residency
+from drivers.libvirt.driver import LibvirtDriver
+from drivers.libvirt.recorded import RecordedConnection
+from drivers.policy import GuestPolicy, InstancesFolder, Layout, Policy
 
+HOST = Path(__file__).parents[1] / "hosts/full-guest/archive"
 GROUPS = "sys/fs/cgroup"
 MACHINED = "machine.slice/machine-qemu\\x2d7\\x2dinstance\\x2d1.scope"
 OWN = "machine/qemu-7-instance-1.libvirt-qemu"
@@ -38,3 +43,19 @@ def test_a_kernel_that_does_not_tell_is_no_guess(tmp_path: Path) -> None:
 def test_what_is_no_count_of_a_cell_is_an_error_that_names_the_file(count: str, tmp_path: Path) -> None:
     with pytest.raises(MalformedFact, match=f"memory.numa_stat holds '{count}' where an amount like N0=123 belongs"):
         probe(tmp_path, OWN, f"anon {count}\n")
+
+
+@pytest.mark.parametrize(("layout", "resident"), [("cells", ((1, 1024), (0, 3))), ("devices", ())])
+def test_the_memory_of_running_guests_is_read_where_cells_count(
+    layout: Layout, resident: tuple[tuple[int, int], ...], tmp_path: Path
+) -> None:
+    shutil.copytree(HOST, tmp_path / "host")
+    group = tmp_path / "host" / GROUPS / "machine.slice/machine-qemu\\x2d1\\x2don\\x2da\\x2dvf.scope"
+    group.mkdir(parents=True)
+    (group / "memory.numa_stat").write_text(STAT)
+    policy = Policy(layout=layout, guests=GuestPolicy(virt_type="qemu"))
+    driver = LibvirtDriver(
+        RecordedConnection(HostArchive(tmp_path / "host")), policy, InstancesFolder(instances=tmp_path)
+    )
+
+    assert [guest.resident for guest in driver.survey("host").facts.guests] == [resident]
