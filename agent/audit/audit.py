@@ -1,9 +1,7 @@
 """One audit of a node: look at host and placement, find what does not agree, and look at both once more."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import get_args
 
 from agent.audit.decide.findings import Finding, Kind
 from agent.audit.decide.guests import find_all
@@ -20,7 +18,6 @@ from agent.sync.decide.shaped import ownership
 from agent.sync.node import ComputeNode
 from drivers.base import Survey
 from drivers.errors import PolicyError
-from drivers.policy import Layout
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Absent
 from reportclient.ownership import OWNER_NOVA
@@ -199,8 +196,6 @@ def _snapshot(
         present |= tree.by_name.keys()
     ours = ownership(node.driver, survey, desired, tree, left)
     present |= {provider.name for provider in desired}
-    if any(ours.writes(seen) and seen.name not in present for seen in tree):
-        present |= _of_any_layout(node, survey, tree)
     novas = left_to_nova(tree, holdings.backing.novas) if node.settings.beside_nova else ()
     # A root of ours is put right by a pass.
     differing = {} if node.settings.reports_root else disputed((seen.provider for seen in tree), desired)
@@ -220,16 +215,6 @@ def _snapshot(
         standing=layout,
         disputed=differing,
     )
-
-
-def _of_any_layout(node: ComputeNode, survey: Survey, tree: ObservedTree) -> frozenset[str]:
-    """Return the providers that this host has in any layout, such as cells of a conversion that was cut off."""
-    names: set[str] = set()
-    for layout in get_args(Layout):
-        with suppress(PolicyError):  # the policy fits no tree in that layout
-            desired, _ = node.driver.shape(survey, replace(node.settings.policy, layout=layout), tree)
-            names |= {provider.name for provider in desired}
-    return frozenset(names)
 
 
 def _verified(node: ComputeNode, snapshot: Snapshot) -> Snapshot:
