@@ -13,9 +13,10 @@ from inside_nova.provider_tree import plan_provider_tree
 from inside_nova.trees import rows_of
 from reportclient.allocations import Allocation, Consumer, Observed
 from reportclient.diff import diff
+from reportclient.forecast import check_use, lessened
 from reportclient.hold import hold, is_of_the_host
 from reportclient.ownership import Names
-from reportclient.plan import Plan, check_use, lessened
+from reportclient.plan import Plan
 from reportclient.reserve import with_left
 from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
 

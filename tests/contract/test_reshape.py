@@ -18,8 +18,8 @@ from reportclient.allocations import Allocation, Holding, Holdings, Observed, ap
 from reportclient.client import PlacementClient
 from reportclient.diff import diff
 from reportclient.errors import Rejected, UnsafePlan
+from reportclient.forecast import check_use
 from reportclient.ownership import MARKER, Names, Ownership
-from reportclient.plan import check_use
 from reportclient.transport import Transport
 from reportclient.tree import Inventory, ObservedTree, Provider, ProviderTree
 

@@ -32,10 +32,10 @@ from reportclient.allocations import (
 )
 from reportclient.diff import diff, rewrites
 from reportclient.errors import Conflict, Unplaceable, UnsafePlan
-from reportclient.forecast import forecast
+from reportclient.forecast import check_use, forecast
 from reportclient.names import BANDWIDTH, HUGE, NO_DEVICES
 from reportclient.ownership import MARKER, Names, Ownership
-from reportclient.plan import Create, Delete, EnsureTraits, Plan, Reshape, SetTraits, check_use
+from reportclient.plan import Create, Delete, EnsureTraits, Plan, Reshape, SetTraits
 from reportclient.reserve import HELD
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 from strategies import ROOT_UUID

@@ -6,21 +6,17 @@ import pytest
 
 from reportclient.allocations import Allocation, Move, usages
 from reportclient.errors import UnsafePlan
+from reportclient.forecast import Limits, check_use, lessened, losses, shrinkage
 from reportclient.plan import (
     Create,
     Delete,
     EnsureClasses,
     EnsureTraits,
-    Limits,
     Plan,
     Reshape,
     Rewrite,
     SetInventories,
     SetTraits,
-    check_use,
-    lessened,
-    losses,
-    shrinkage,
 )
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
@@ -88,16 +84,9 @@ def test_a_cpu_that_becomes_dedicated_is_not_lost() -> None:
 
 
 def test_stock_that_moves_from_one_provider_to_another_is_not_gone() -> None:
-    plan = Plan(
-        (
-            Reshape(
-                (
-                    SetInventories("r", "host", {"MEMORY_MB": STOCK["MEMORY_MB"]}),
-                    SetInventories("new", "cell0", {"VCPU": Inventory(total=10)}),
-                )
-            ),
-        )
-    )
+    less = SetInventories("r", "host", {"MEMORY_MB": STOCK["MEMORY_MB"]})
+    more = SetInventories("new", "cell0", {"VCPU": Inventory(total=10)})
+    plan = Plan((Create("new", "cell0", "r"), Reshape((less, more))))
 
     assert shrinkage(plan, TREE, Limits(fraction=0)) == ()
 

@@ -13,8 +13,9 @@ from agent.sync.decide.undoing import Conversion, not_as_before
 from agent.sync.decide.wanted import ignored
 from agent.sync.outcome import Condition, Status
 from reportclient.errors import UnsafePlan
+from reportclient.forecast import Limits, check_use, losses, shrinkage
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, Names, is_marked, is_novas
-from reportclient.plan import Delete, Limits, Plan, Reparent, check_use, losses, shrinkage
+from reportclient.plan import Delete, Plan, Reparent
 from reportclient.reserve import HELD, is_mark, reserved_by_operator
 from reportclient.settings import lost_settings, set_back
 from reportclient.tree import ObservedProvider

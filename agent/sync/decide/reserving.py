@@ -14,9 +14,10 @@ from agent.sync.decide.feature import Feature, Reservation
 from agent.sync.decide.shaped import Shaped, missing_of, sides_of, with_stock
 from agent.sync.decide.view import View
 from agent.sync.decide.way import reservations, with_reserved
+from reportclient.forecast import stock_after
 from reportclient.names import CPUS, NO_DEVICES, ONE_TIME
 from reportclient.ownership import MARKER, SET, is_marked, set_on
-from reportclient.plan import Plan, stock_writes
+from reportclient.plan import Plan
 from reportclient.reserve import (
     HELD,
     RESERVED,
@@ -181,7 +182,7 @@ def _reserved(
 
 def reservation_notes(plan: Plan, observed: ObservedTree) -> tuple[str, ...]:
     """Return a sentence on each amount that such a plan reserves or gives back."""
-    after = stock_writes(plan.operations)
+    after = stock_after(plan, observed)
     amounts = [
         (seen.name, name, stock.reserved - seen.provider.inventories[name].reserved)
         for seen in observed

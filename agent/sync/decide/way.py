@@ -17,10 +17,11 @@ from drivers.moves.question import find_stand_ins, without_host_classes
 from reportclient.allocations import Allocation, Consumer, Holdings, Move, Observed, apply_moves, usages
 from reportclient.diff import diff
 from reportclient.errors import Unplaceable
+from reportclient.forecast import lessened
 from reportclient.hold import hold
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import joined
-from reportclient.plan import Plan, lessened
+from reportclient.plan import Plan
 from reportclient.reserve import with_least, with_left
 from reportclient.tree import ObservedTree, ProviderTree, total_of
 
