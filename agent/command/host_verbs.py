@@ -292,7 +292,7 @@ def _look(
         node.check_name(draft)
     agreeing = replace(draft.view, wishes=replace(wishes, agreed=draft.plan.digest))
     verdict = judge(replace(draft, view=agreeing) if agreed else draft)
-    notes = (one.text for one in conditions_on(draft) if one.text not in verdict.notes)
+    notes = dict.fromkeys(one.text for one in conditions_on(draft) if one.text not in verdict.notes)
     return draft, verdict, [*doubts(node.settings, draft.view.survey), *notes]
 
 

@@ -31,7 +31,7 @@ _GAUGES: Mapping[str, tuple[str, ...]] = {  # what each says, and its labels
     f"{NAME}_source_up": ("Whether a source answered at the last attempt.", "source"),
     f"{NAME}_source_last_success_timestamp_seconds": ("Time at which a source last answered without error.", "source"),
     f"{NAME}_findings": ("Findings of the last audit.", "kind"),
-    f"{NAME}_conditions": ("What the last pass said of its hosts, as status shows it.", "kind"),
+    f"{NAME}_conditions": ("What the last pass said of its hosts, as status shows it.", "kind", "text"),
     f"{NAME}_last_pass_timestamp_seconds": ("Time at which the last pass ended that no error stopped.",),
     # with the names of openstack-exporter, for its dashboards
     f"{EXPORTER}_total": ("Total of a class of a provider.", "hostname", "resourcetype"),
@@ -88,14 +88,14 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield what is no counter, as it is now."""
         now, taken = self.status(), self._taken
-        said = Tally(one.kind for each in now.conditions.values() for one in each)
+        said = Tally((one.kind, one.text) for each in now.conditions.values() for one in each)
         rows: dict[str, Mapping[tuple[str, ...], float]] = {  # numbers by the values of the labels
             "source_up": {(name,): not one.error for name, one in now.sources.items()},
             "source_last_success_timestamp_seconds": {
                 (name,): one.ok_s for name, one in now.sources.items() if one.ok_s is not None
             },
             "findings": {(kind.value,): taken.findings.get(kind.value, 0) for kind in Kind if taken.outcomes},
-            "conditions": {(kind,): count for kind, count in said.items()},
+            "conditions": said,
             "last_pass_timestamp_seconds": {(): now.last_pass_s or 0},
         }
         rows = {f"{NAME}_{name}": each for name, each in rows.items()}

@@ -57,7 +57,7 @@ class Service:
         self.wait(lambda: self.passes() >= wanted)
 
     def status(self) -> Any:
-        """What it last wrote of itself."""
+        """What a service last wrote of itself here; after a restart the one before, until the first pass."""
         with suppress(FileNotFoundError):
             return json.loads((self.state / "status.json").read_text(encoding="utf-8"))
         return {"passes": 0, "ready": False, "sources": {}, "sentence": ""}

@@ -231,5 +231,7 @@ def test_a_condition_is_a_metric_until_a_pass_that_did_not_fail_ends_it(tmp_path
         taken = RoundResult(outcomes={"host": outcome, "pool": "unchanged"}, conditions=conditions)
         reporter.done(taken, 1.0, again=False)
 
-        found = metrics.registry.get_sample_value("compute_node_agent_conditions", {"kind": "lost-root"})
+        found = metrics.registry.get_sample_value(
+            "compute_node_agent_conditions", {"kind": "lost-root", "text": "placement had it"}
+        )
         assert found == told

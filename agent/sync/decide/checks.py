@@ -168,7 +168,7 @@ def conditions_on(draft: Draft) -> tuple[Condition, ...]:
         found.append(Condition(kind="older-placement", text=text))
     for feature in draft.features:
         found += feature.conditions(draft)
-    found += [each.condition for one in draft.features for each in one.reserve(draft.desired)]
+    found += [each.condition for one in draft.features for each in one.reserve(draft.desired) if each.kind]
     found += draft.held
     found += [Condition(kind="lost-names", text=text) for text in _lost_names(draft)]
     found += [Condition(kind="set-back", text=text) for text in set_back(draft.said, draft.desired)]
