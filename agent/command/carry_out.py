@@ -33,7 +33,6 @@ from agent.connect.choice import HypervisorNeeded, lists_nodes
 from agent.connect.senders import Trace
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.records import clean
-from agent.sync.case import check_folder
 from agent.sync.json_form import encode
 from drivers.errors import PolicyError
 from reportclient.errors import printable
@@ -78,8 +77,6 @@ def run_command(verb: Verb, options: argparse.Namespace) -> int:
         try:
             if getattr(options, "replay", None):
                 verb = opened.enter_context(replaying(options))
-            if picture := getattr(options, "picture", None):
-                check_folder(picture, "picture")
             options.trace = Trace()
             act: Act = (OF_NODES if verb.name in OF_NODES and _is_bare_metal(options) else ACTS)[verb.name]
             with saving(verb, options) as unwritten, _working(verb, options):

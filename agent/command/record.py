@@ -19,7 +19,7 @@ from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.state.identity import read_identity
 from agent.state.rights import owners_rights
-from agent.sync.case import check_folder, pack_case, write_packed
+from agent.sync.case import pack_case, write_packed
 from agent.sync.json_form import Form, encode
 from agent.sync.recorder import archive_files
 from drivers import FAKE
@@ -90,7 +90,6 @@ def bundle(options: argparse.Namespace) -> Report:
     path: Path = options.file
     if path.exists():
         raise StateError(f"{path} exists: name a new file")
-    check_folder(path, _TOP)
     settings = settings_for(replace(choice_of(options), service=True))
     check_hypervisor(settings)  # a driver of bare-metal nodes has no host to record
     secrets = secrets_of(settings)

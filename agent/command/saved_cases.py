@@ -8,7 +8,7 @@ from agent.command.result import settings_of
 from agent.command.verb_options import Option
 from agent.command.verbs import VERBS, Verb
 from agent.errors import StateError
-from agent.sync.case import check_folder, open_case, write_packed
+from agent.sync.case import open_case, write_packed
 from agent.sync.recorder import Recorder, keep_state, packed_case
 from drivers.errors import DiscoveryError
 
@@ -21,16 +21,12 @@ def saving(verb: Verb, options: argparse.Namespace) -> Iterator[list[str]]:
     Keep what a verb reads inside the block in the file ``options.save``, also when it fails (None: nowhere).
 
     After the block the list has why the case could not be written after all; an error of the block has it as a note.
-
-    Raises:
-        StateError: no file can be made in the folder of ``options.save``: nothing was read.
     """
     unsaved: list[str] = []
     if not getattr(options, "save", None):
         yield unsaved
         return
     settings = settings_of(options)
-    check_folder(options.save)
     options.recorder = Recorder()
     keep_state(options.recorder, settings)
 

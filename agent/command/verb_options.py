@@ -88,18 +88,20 @@ def parse_digest(text: str) -> str:
 
 
 def parse_new_file(text: str) -> Path:
-    """Parse the name of a file to write: it must be free, or that of a regular file, which is replaced."""
+    """Parse the name of a file to write in a folder that is there: free, or of a regular file, which is replaced."""
     path = Path(text)
-    if text[-1:] in ("", "/") or (os.path.lexists(path) and (path.is_symlink() or not path.is_file())):
+    taken = os.path.lexists(path) and (path.is_symlink() or not path.is_file())
+    if text[-1:] in ("", "/") or taken or not os.path.isdir(path.parent):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not the name of a regular file: name a new file, for instance case.tar.gz"
+            f"{text!r} is not the name of a regular file in a folder that exists: name a new file, for instance "
+            f"case.tar.gz"
         )
     return path
 
 
 def parse_picture(text: str) -> Path:
     """Parse the name of a picture to write."""
-    if Path(text).suffix != ".html" or Path(text).is_dir():
+    if Path(text).suffix != ".html":
         raise argparse.ArgumentTypeError(f"{text!r} is not the name of a picture: name a file, for instance plan.html")
     return parse_new_file(text)
 

@@ -21,12 +21,11 @@ from agent.settings.read import Folders, OperatorFiles, Settings
 from agent.settings.saved import check_options
 from agent.state.clock import Clock, StoppedClock
 from agent.state.files import replace_file
-from agent.state.rights import owners_rights
 from drivers.base import Survey, Watchable
 from drivers.errors import DiscoveryError
 from drivers.facts import ServiceSigns
-from drivers.host.archive import MAX_ARCHIVE_BYTES, HostArchive
-from drivers.host.unpack import MAX_MEMBERS, MAX_TOTAL_BYTES, unpack
+from drivers.host.archive import HostArchive
+from drivers.host.unpack import unpack
 from drivers.libvirt.driver import SurveyedElsewhere
 from drivers.libvirt.recorded import unwatched
 from reportclient.json_text import decode_as, decode_json
@@ -35,7 +34,6 @@ from reportclient.recording import Exchange, RecordedSender, Unrecorded, decode_
 CASE_FORMAT = 1
 MAX_MEMBER_BYTES = 256 << 20  # limit for one file: the answers about 10,000 nodes have about 50 MiB
 SERVICES = ("placement", "ironic", "nova")  # the requests to each with their answers are in NAME.jsonl
-_HOSTS = "hosts/"  # host archives, whose files have the limit MAX_ARCHIVE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +132,7 @@ class Case:
 
     def driver(self, load: Callable[[HostArchive], Watchable]) -> Watchable:
         """Return a driver that gives the saved looks in their order; ``load`` makes a driver from a host archive."""
-        hosts = [load(HostArchive(self.folder / f"{_HOSTS}{number}")) for number in range(len(self.saved.looks))]
+        hosts = [load(HostArchive(self.folder / f"hosts/{number}")) for number in range(len(self.saved.looks))]
         why = "the command that saved it could not read the host; see what that command printed"
 
         def name() -> str:
@@ -183,33 +181,8 @@ def _read(folder: Path) -> Case:
     return Case(folder, saved, around, exchanges)
 
 
-def check_folder(path: Path, what: str = "case") -> None:
-    """
-    Test that a case can be written to ``path``; leaves no file there.
-
-    Raises:
-        StateError: no file can be made in its folder.
-    """
-    try:
-        with owners_rights(path), tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise _unwritten(path, error, what) from error
-
-
 def pack_case(files: Mapping[str, bytes], top: str = "case") -> bytes:
-    """
-    Return a ``.tar.gz`` with these files, by their names in the case; all are in one folder, ``top``.
-
-    Raises:
-        StateError: a file is too large, or all files are, or they are too many: the case could not be unpacked.
-    """
-    large = [name for name, data in files.items() if len(data) > _limit(name)]
-    if large or sum(map(len, files.values())) > MAX_TOTAL_BYTES or len(files) > MAX_MEMBERS:
-        raise StateError(
-            f"no {top} is saved, because {large[0] if large else 'it'} would be larger than a replay accepts: "
-            f"send the log of the verb with -vv instead"
-        )
+    """Return a ``.tar.gz`` with these files, by their names in the case; all are in one folder, ``top``."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         for name, data in sorted(files.items()):
@@ -217,10 +190,6 @@ def pack_case(files: Mapping[str, bytes], top: str = "case") -> bytes:
             member.size, member.mode = len(data), 0o600
             tar.addfile(member, io.BytesIO(data))
     return packed.getvalue()
-
-
-def _limit(name: str) -> int:
-    return MAX_ARCHIVE_BYTES if name.startswith(_HOSTS) else MAX_MEMBER_BYTES
 
 
 def write_packed(path: Path, data: bytes, what: str = "case", *, named: bool = True) -> None:
@@ -233,8 +202,4 @@ def write_packed(path: Path, data: bytes, what: str = "case", *, named: bool = T
     try:
         replace_file(path, data, 0o600, named=named)
     except OSError as error:
-        raise _unwritten(path, error, what) from error
-
-
-def _unwritten(path: Path, error: OSError, what: str = "case") -> StateError:
-    return StateError(f"cannot write the {what} {path}: {error.strerror}: name another file")
+        raise StateError(f"cannot write the {what} {path}: {error.strerror}: name another file") from error

@@ -111,7 +111,7 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
     ``options`` are the verb's options that affect decisions, as JSON values.
 
     Raises:
-        StateError: a provider.yaml file cannot be read, or the case is too large.
+        StateError: a provider.yaml file cannot be read.
     """
     files = {f"state/{name}": data for name, data in kept.state.items()}
     files |= _files_of_operators(settings)

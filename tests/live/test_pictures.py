@@ -55,8 +55,8 @@ def test_a_picture_that_cannot_be_written_is_told_before_anything_is_done(lab: U
 
     refused = lab.run("reshape", "--apply", "--picture", tmp_path / "none/x.html")
 
-    assert refused.code == 1
-    assert "none/x.html" in refused.json["error"]["message"]
+    assert refused.code == 2
+    assert "none/x.html" in refused.err
     assert lab.stands() == before
 
 
