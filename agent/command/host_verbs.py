@@ -140,7 +140,7 @@ def plan(options: argparse.Namespace) -> Report:
                 *(f"sync would {doing}: {note}" for note in verdict.notes),
                 *(f"sync would do this all the same: {note}" for note in reserved),
             ]
-            if not draft.identified:
+            if draft.root_uuid == planned_identity(one.name) and not one.settings.recorded:
                 remarks.append(f"{one.name} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
             reports.append(_foreseen(one.name, draft, verdict, options, remarks))
     return _together(reports, "plans")

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from agent.state.files import remove_state
 from agent.state.locks import locked
 from agent.sync.decide.checks import judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.owner import only_audits
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import find_approval, forget_approval
+from agent.sync.journal import approval_path, find_approval
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import Agree, foresee, outcome_of, run_pass
@@ -81,7 +82,7 @@ def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
     if not draft.plan.moves and not draft.way.unplaceable:
         if approval and approval.begun:  # its conversion was done, and cut off before the approval was removed
             with locked(node.settings.folders.state):
-                forget_approval(node, draft.root_uuid)
+                remove_state(approval_path(node, draft.root_uuid))
         left = ("no allocation has to move: the next pass carries out the plan",) if draft.plan.operations else ()
         return outcome_of(node, draft, Status.UNCHANGED, left)
     if verdict.refused is not Status.RESHAPE_NEEDED:

@@ -99,16 +99,6 @@ def read_approval(path: Path) -> Approval | None:
     )
 
 
-def forget_approval(node: ComputeNode, root_uuid: str) -> None:
-    """
-    Remove the approval for a node, damaged or not; the caller holds the lock (``locked``).
-
-    Raises:
-        StateError: it cannot be removed.
-    """
-    remove_state(approval_path(node, root_uuid))
-
-
 def withdraw(directory: Path) -> tuple[tuple[Path, ...], tuple[tuple[Path, Approval], ...]]:
     """
     Remove all approvals of a state directory but those whose conversion was begun: these are to be completed.
@@ -194,7 +184,7 @@ def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
         with suppress(OSError, StateError):
             for old in state_files(folder, ".json")[:-_KEPT]:
                 remove(old)
-    forget_approval(node, draft.root_uuid)
+    remove_state(approval_path(node, draft.root_uuid))
 
 
 def read_journal(folder: Path, where: str) -> tuple[Conversion, ...]:

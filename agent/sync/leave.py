@@ -7,7 +7,6 @@ anything that a consumer holds, or that this agent did not write.
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
-from types import MappingProxyType
 
 from agent.state.locks import locked, serving
 from agent.state.memory import NodeState
@@ -27,7 +26,6 @@ from reportclient.plan import Delete, Plan, Reshape, SetInventories, SetTraits
 from reportclient.reserve import given_back, is_mark, with_marks_of, with_reservations
 from reportclient.tree import ObservedTree, same_stock
 
-_NONE: Mapping[str, Names] = MappingProxyType({})
 _STOPPED = "leave the service stopped, because it reports this host again when it starts"
 _BESIDE = "start nova-compute now, and then this service"
 _SHARING = (
@@ -107,9 +105,7 @@ def plan_retirement(observed: ObservedTree) -> Plan:
     return Plan((*((Reshape(stocked),) if stocked else ()), *deletes))
 
 
-def plan_hand_over(
-    observed: ObservedTree, configured: Mapping[str, Names] = _NONE, *, kept: Collection[str] = ()
-) -> Plan:
+def plan_hand_over(observed: ObservedTree, configured: Mapping[str, Names], *, kept: Collection[str] = ()) -> Plan:
     """
     Return the plan that gives back what we reserved and removes our marks, the root's last.
 

@@ -86,8 +86,7 @@ class ComputeNode:
         tree that need not be planned.
         """
         survey = survey or self.survey()
-        known = self.known_uuid(survey, identity)
-        root_uuid = known or planned_identity(self.name)
+        root_uuid = self.known_uuid(survey, identity) or planned_identity(self.name)
         memory = left or self.state_file(root_uuid).read(self.where)
         memory = memory if any_role else self._in_this_role(memory)
         before_s = memory.whole_s
@@ -113,7 +112,6 @@ class ComputeNode:
             wishes=wishes,
             changes=settings.changes,
             terms=Terms(
-                identified=known is not None or settings.recorded,
                 recorded=settings.recorded,
                 audits_only=settings.audits_only,
                 now_s=clock.now_s(),
@@ -161,7 +159,8 @@ class ComputeNode:
             TreeMismatch: the name is taken.
         """
         if draft.observed.root is None and (standing := self.client.find(self.name)):
-            raise self.unlike(standing, draft.root_uuid if draft.identified else None)
+            known = draft.root_uuid if draft.root_uuid != planned_identity(self.name) else None
+            raise self.unlike(standing, known)
 
     def unlike(self, standing: str, known: str | None) -> TreeMismatch:
         """Return the error for a root of our name with the uuid ``standing`` instead of ``known`` (None: none yet)."""

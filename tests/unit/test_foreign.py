@@ -103,7 +103,7 @@ def test_a_pass_leaves_alone_what_is_foreign(observed: ObservedTree, desired: Pr
 def test_a_hand_over_takes_our_marks_off_and_nothing_else(observed: ObservedTree, force: bool) -> None:
     if against_hand_over(observed, "devices", force=force):
         return
-    after = forecast(plan_hand_over(observed), observed).by_uuid
+    after = forecast(plan_hand_over(observed, {}), observed).by_uuid
 
     for seen in observed:
         stands = after[seen.uuid].provider

@@ -182,10 +182,6 @@ class Draft:
         return self.view.root_uuid
 
     @property
-    def identified(self) -> bool:
-        return self.view.identified
-
-    @property
     def layout(self) -> Layout:
         """The layout of the wanted tree."""
         return self.view.policy.layout

@@ -106,13 +106,10 @@ def disputed(standing: Iterable[Provider], wanted: Iterable[Provider]) -> dict[s
 
     By class, over the whole tree; empty where both agree. What the agent says of guests rests on its options.
     """
-    sums: list[Counter[str]] = []
-    for side in (standing, wanted):
-        counted: Counter[str] = Counter()
+    stands, given = Counter[str](), Counter[str]()
+    for counted, side in ((stands, standing), (given, wanted)):
         for provider in side:
             counted.update({name: stock.total for name, stock in provider.inventories.items()})
-        sums.append(counted)
-    stands, given = sums
     return {name: (stands[name], given[name]) for name in _OF_GUESTS if stands[name] != given[name]}
 
 

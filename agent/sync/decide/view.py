@@ -84,7 +84,6 @@ class SeenTree:
 class Terms:
     """Terms on which a plan may be carried out, from the configuration, this machine and this placement."""
 
-    identified: bool = True  # False: the root's uuid is a stand-in for the one that sync will make
     recorded: bool = False  # True: the host is an archive, and its processes cannot be seen
 
     audits_only: bool = False  # True: nothing is written on this host but repairs of audits
@@ -99,7 +98,7 @@ class View:
     """Everything that was seen of one node and of its tree in placement, and the requests for this pass."""
 
     node: str  # name of the root that it is to have
-    root_uuid: str
+    root_uuid: str  # without an identity a stand-in for the one that sync will make: ``planned_identity``
     policy: Policy
     additions: tuple[Addition, ...]  # the operator's files
     survey: Survey
@@ -114,11 +113,6 @@ class View:
     @property
     def observed(self) -> ObservedTree:
         return self.seen.tree
-
-    @property
-    def identified(self) -> bool:
-        """False: ``root_uuid`` is a stand-in for the one that sync will make."""
-        return self.terms.identified
 
     def rows_on(self, uuids: Iterable[str], observed: ObservedTree) -> tuple[Allocation, ...]:
         """Return what is allocated on these providers, by the names of ``observed``; Unread: not of all of them."""
