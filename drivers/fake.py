@@ -5,18 +5,23 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from drivers.devices.inventories import libvirt_name
 from drivers.host.archive import HostArchive, with_index, write_files
-from drivers.pci import parse_pci_address
+from drivers.pci import PciAddress
 
 NAMESPACE = uuid.UUID("5b2f0c3e-8f0c-4c57-9d0f-6a52a6f2a7b1")
 HUGE_KIB = 2048
 MDEV_TYPE = "nvidia-222"  # that each GPU can make
 FEATURES = ("aes", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "sse4.1", "sse4.2", "ssse3")
 PARTS = 8  # VFs or mediated devices of a card
-CardKind = Literal["nic", "gpu"]
+DOMAIN_CAPABILITIES = (
+    "<domainCapabilities><domain>kvm</domain><machine>pc-i440fx-7.2</machine><arch>x86_64</arch><devices>"
+    '<disk supported="yes"><enum name="bus"><value>ide</value><value>fdc</value><value>scsi</value>'
+    '<value>virtio</value><value>usb</value><value>sata</value></enum></disk><video supported="yes">'
+    '<enum name="modelType"><value>vga</value><value>cirrus</value><value>virtio</value><value>none</value></enum>'
+    "</video></devices></domainCapabilities>"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +36,6 @@ class Shape:
     nics: int = 0  # cards with VFs
     gpus: int = 0  # cards that make mediated devices
 
-    @property
-    def cpus(self) -> tuple[range, ...]:
-        """The CPUs of each cell."""
-        return tuple(range(cell * self.cores, (cell + 1) * self.cores) for cell in range(self.cells))
-
 
 SHAPES = {
     "small": Shape(cells=1, cores=4, memory_gib=16, disk_gib=200),
@@ -47,30 +47,24 @@ SHAPES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """An SR-IOV NIC or a GPU; its slot decides its address and its cell."""
+    """An SR-IOV NIC or a GPU; its slot decides its address."""
 
-    kind: CardKind
+    is_gpu: bool
     slot: int
     cell: int
     parts: int  # VFs of a NIC, or mediated devices that a GPU can make
 
     @property
-    def address(self) -> str:
-        """The PCI address of the card, of a NIC that of its PF."""
-        return f"0000:{0x10 + self.slot:02x}:00.0"
-
-    @property
-    def vfs(self) -> tuple[str, ...]:
-        """The addresses of a NIC's VFs."""
-        count = self.parts if self.kind == "nic" else 0
-        return tuple(f"0000:{0x10 + self.slot:02x}:{2 + number // 8:02x}.{number % 8}" for number in range(count))
+    def address(self) -> PciAddress:
+        """The address of the card, of a NIC that of its PF."""
+        return PciAddress(0, 0x10 + self.slot, 0, 0)
 
     @property
     def libvirt_name(self) -> str:
         """libvirt's name of the device."""
-        return libvirt_name(self.address)
+        return libvirt_name(str(self.address))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +91,10 @@ def write_host(folder: Path, *, seed: int, shape: str) -> HostArchive:
         OSError: the folder cannot be written.
     """
     of = SHAPES[shape]
-    numbers: tuple[tuple[CardKind, int], ...] = (("nic", of.nics), ("gpu", of.gpus))
-    kinds = [kind for kind, count in numbers for _ in range(count)]
-    cards = tuple(Card(kind, slot, slot % of.cells, PARTS) for slot, kind in enumerate(kinds))
-    host = FakeHost(name=f"fake-{seed}-{shape}", shape=of, cards=cards)
+    cards = (
+        Card(is_gpu=slot >= of.nics, slot=slot, cell=slot % of.cells, parts=PARTS) for slot in range(of.nics + of.gpus)
+    )
+    host = FakeHost(name=f"fake-{seed}-{shape}", shape=of, cards=tuple(cards))
     return write_files(folder / host.name, files_of(host))
 
 
@@ -114,7 +108,7 @@ def files_of(host: FakeHost) -> dict[str, str]:
         "libvirt/version.json": json.dumps({"libvirt": 9_000_000, "hypervisor": 7_002_000, "type": "QEMU"}),
         "libvirt/cpumap.json": json.dumps({"total": cpus, "online": list(range(cpus))}),
         "libvirt/capabilities.xml": _capabilities(host),
-        "libvirt/domcapabilities/x86_64-pc-kvm.xml": _domain_capabilities(),
+        "libvirt/domcapabilities/x86_64-pc-kvm.xml": DOMAIN_CAPABILITIES,
         **{f"libvirt/nodedevs/{name}.xml": text for card in host.cards for name, text in _devices(card)},
     }
     return with_index(files, host.name)
@@ -122,7 +116,7 @@ def files_of(host: FakeHost) -> dict[str, str]:
 
 def _capabilities(host: FakeHost) -> str:
     features = "".join(f'<feature name="{feature}" />' for feature in FEATURES)
-    cells = "".join(_cell(host, number, cpus) for number, cpus in enumerate(host.shape.cpus))
+    cells = "".join(_cell(host.shape, number) for number in range(host.shape.cells))
     return (
         f'<capabilities><host><cpu><arch>x86_64</arch>{features}</cpu><topology><cells num="{host.shape.cells}">{cells}'
         f'</cells></topology></host><guest><arch name="x86_64"><emulator>/usr/bin/qemu-system-x86_64</emulator>'
@@ -131,8 +125,9 @@ def _capabilities(host: FakeHost) -> str:
     )
 
 
-def _cell(host: FakeHost, number: int, cpus: range) -> str:
-    memory_kib, huge_kib = host.shape.memory_gib * 1024**2, host.shape.huge_gib * 1024**2
+def _cell(of: Shape, number: int) -> str:
+    memory_kib, huge_kib = of.memory_gib * 1024**2, of.huge_gib * 1024**2
+    cpus = range(number * of.cores, (number + 1) * of.cores)
     pages = ((4, (memory_kib - huge_kib) // 4), (HUGE_KIB, huge_kib // HUGE_KIB)) if huge_kib else ()
     listed = "".join(f'<pages unit="KiB" size="{size_kib}">{count}</pages>' for size_kib, count in pages)
     every = "".join(f'<cpu id="{cpu}" socket_id="{number}" core_id="{cpu}" siblings="{cpu}" />' for cpu in cpus)
@@ -142,30 +137,19 @@ def _cell(host: FakeHost, number: int, cpus: range) -> str:
     )
 
 
-def _domain_capabilities() -> str:
-    buses, videos = (
-        "".join(f"<value>{name}</value>" for name in names)
-        for names in (("ide", "fdc", "scsi", "virtio", "usb", "sata"), ("vga", "cirrus", "virtio", "none"))
-    )
-    return (
-        f"<domainCapabilities><domain>kvm</domain><machine>pc-i440fx-7.2</machine><arch>x86_64</arch><devices>"
-        f'<disk supported="yes"><enum name="bus">{buses}</enum></disk>'
-        f'<video supported="yes"><enum name="modelType">{videos}</enum></video></devices></domainCapabilities>'
-    )
-
-
 def _devices(card: Card) -> Iterator[tuple[str, str]]:
     """Yield (name, XML) of each node device of a card."""
-    if card.kind == "gpu":
+    if card.is_gpu:
         kind = (
             f"<type id='{MDEV_TYPE}'><name>GRID {MDEV_TYPE}</name><deviceAPI>vfio-pci</deviceAPI>"
             f"<availableInstances>{card.parts}</availableInstances></type>"
         )
         types = f"<capability type='mdev_types'>{kind}</capability>"
-        yield card.libvirt_name, _pci(card.address, card.cell, "nvidia", "10de", "1eb8", types, 0x030200)
+        yield _pci(card.address, card.cell, "nvidia", "10de", "1eb8", types, 0x030200)
         return
-    vfs = f"<capability type='virt_functions' maxCount='63'>{''.join(map(_address, card.vfs))}</capability>"
-    yield card.libvirt_name, _pci(card.address, card.cell, "ixgbe", "8086", "10fb", vfs)
+    vfs = [PciAddress(0, card.address.bus, 2 + number // 8, number % 8) for number in range(card.parts)]
+    of_vfs = f"<capability type='virt_functions' maxCount='63'>{''.join(map(_address, vfs))}</capability>"
+    yield _pci(card.address, card.cell, "ixgbe", "8086", "10fb", of_vfs)
     name = f"ens{card.slot}"
     yield (
         f"net_{name}",
@@ -173,20 +157,21 @@ def _devices(card: Card) -> Iterator[tuple[str, str]]:
         f"<interface>{name}</interface><link speed='10000' state='up'/></capability></device>",
     )
     of_pf = f"<capability type='phys_function'>{_address(card.address)}</capability>"
-    for vf in card.vfs:
-        yield libvirt_name(vf), _pci(vf, card.cell, "ixgbevf", "8086", "10ed", of_pf)
+    yield from (_pci(vf, card.cell, "ixgbevf", "8086", "10ed", of_pf) for vf in vfs)
 
 
-def _pci(address: str, cell: int, driver: str, vendor: str, product: str, more: str, of: int = 0x020000) -> str:
-    at = parse_pci_address(address)
-    return (
-        f"<device><name>{libvirt_name(address)}</name><parent>computer</parent><driver><name>{driver}</name></driver>"
+def _pci(
+    at: PciAddress, cell: int, driver: str, vendor: str, product: str, more: str, of: int = 0x020000
+) -> tuple[str, str]:
+    """Return (name, XML) of a PCI function; ``of`` is its class, ``more`` its further capabilities."""
+    name = libvirt_name(str(at))
+    return name, (
+        f"<device><name>{name}</name><parent>computer</parent><driver><name>{driver}</name></driver>"
         f"<capability type='pci'><class>0x{of:06x}</class><domain>{at.domain}</domain><bus>{at.bus}</bus>"
         f"<slot>{at.slot}</slot><function>{at.function}</function><product id='0x{product}'/>"
         f"<vendor id='0x{vendor}'/>{more}<numa node='{cell}'/></capability></device>"
     )
 
 
-def _address(text: str) -> str:
-    at = parse_pci_address(text)
+def _address(at: PciAddress) -> str:
     return f"<address domain='{at.domain}' bus='{at.bus}' slot='{at.slot}' function='{at.function}'/>"

@@ -44,7 +44,7 @@ def make_host(name: str, gpus: int = 8, guests: int = 40, room: int = 16) -> Gpu
     return GpuHost(
         name=name,
         shape=SHAPE,
-        cards=tuple(Card("gpu", slot, slot % SHAPE.cells, room) for slot in range(gpus)),
+        cards=tuple(Card(is_gpu=True, slot=slot, cell=slot % SHAPE.cells, parts=room) for slot in range(gpus)),
         guests=tuple(_guest(name, number, number % gpus) for number in range(guests)),
     )
 
