@@ -18,11 +18,12 @@ from agent.state.node_records import KnownNode
 from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError
 from drivers.ironic.client import IronicClient
-from drivers.ironic.nodes import Misfit, Node
 from drivers.ironic.shape import (
     BARE_METAL,
     GAVE,
     SET_CLASS,
+    Misfit,
+    Node,
     Share,
     node_classes,
     shape_share,

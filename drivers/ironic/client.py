@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
-from drivers.ironic.nodes import CLASS_FIELDS, FIELDS, Misfit, Node, parse_class, parse_node
+from drivers.ironic.shape import CLASS_FIELDS, FIELDS, Misfit, Node, parse_class, parse_node
 from reportclient.keystone import FAILURES, Sender, explain
 
 PAGE = 1000  # nodes for each request; Ironic cuts it down to its own [api] max_limit

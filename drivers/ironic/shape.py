@@ -1,5 +1,5 @@
 """
-Shape the provider of each bare-metal node, by the rules of nova's Ironic driver.
+Parse the nodes of Ironic's API, and shape the provider of each by the rules of nova's Ironic driver.
 
 Name and uuid of the provider are the node's uuid. It has one unit of one class: CUSTOM_ and the node's resource class.
 That unit is reserved while the node cannot be deployed or is in use.
@@ -11,14 +11,16 @@ unit, and traits by a mark with their hashes.
 from base64 import b32encode
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from hashlib import sha256
 from types import MappingProxyType
+from typing import Any
+from uuid import UUID
 
 import os_resource_classes
 
-from drivers.ironic.nodes import Misfit, Node
+from reportclient.json_text import decode_as
 from reportclient.names import LONGEST, is_custom, is_name
 from reportclient.ownership import MARKER
 from reportclient.tree import Inventory, Provider
@@ -33,7 +35,35 @@ MOST_TRAITS = 50  # of a node, in Ironic's API
 AVAILABLE = ("available", None)  # provision states; Ironic before Kilo had None for available
 NO_POWER = ("error", None)
 SET_CLASS = "openstack baremetal node set --resource-class"
+CLASS_FIELDS = ("uuid", "resource_class")  # of the nodes of other agents
 NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One bare-metal node (Ironic's API reference, "Nodes")."""
+
+    uuid: str
+    resource_class: str | None  # as the operator wrote it; None: not set
+    traits: frozenset[str]
+    maintenance: bool
+    power_state: str | None  # None: Ironic has not read it from the node yet
+    provision_state: str | None  # None: available, in Ironic before Kilo
+    instance_uuid: str | None  # None: no instance
+
+
+FIELDS = tuple(one.name for one in fields(Node))
+"""The fields that a listing asks for: everything that decides about a node's provider."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A node that cannot be reported; its provider in placement stays as it is."""
+
+    uuid: str  # "" if the record has no valid uuid
+    why: str
+    node: Node | None = None  # None: the record is no node in Ironic's documented form
+    collides: str = ""  # the class in placement that another resource class already has; empty: another kind of misfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +74,27 @@ class Share:
     misfits: Mapping[str, Misfit]
     reserved: Mapping[str, str] = field(default_factory=dict)  # why a node is reserved, by uuid; no free nodes
     spellings: Mapping[str, str] = field(default_factory=dict)  # resource classes of ``providers``, as Ironic has them
+
+
+def parse_node(record: Any) -> Node | Misfit:
+    """Parse one element of ``nodes`` in a listing; any other content becomes a misfit that says why."""
+    uuid = ""
+    try:
+        uuid = str(UUID(record["uuid"]))
+        return replace(decode_as(Node, record), uuid=uuid)
+    except KeyError as error:
+        return Misfit(uuid, f"Ironic's record of it lacks the field {error.args[0]}")
+    except (TypeError, ValueError, AttributeError) as error:
+        return Misfit(uuid, f"Ironic's record of it is not in its documented form: {error}")
+
+
+def parse_class(record: Any) -> tuple[str, str] | None:
+    """Parse one element of a listing of ``CLASS_FIELDS``: uuid and resource class; None: it is no node."""
+    try:
+        text = record["resource_class"] or ""
+        return (str(UUID(record["uuid"])), text) if isinstance(text, str) else None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None  # no agent reports such a node: it is a misfit
 
 
 def shape_share(

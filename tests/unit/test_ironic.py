@@ -12,14 +12,17 @@ from keystoneauth1 import exceptions
 
 from drivers.errors import DiscoveryError
 from drivers.ironic.client import BUSY, PAGE, REQUEST_TRIES, IronicClient
-from drivers.ironic.nodes import Misfit, Node, parse_class, parse_node
 from drivers.ironic.shape import (
     GAVE,
     MARKS,
+    Misfit,
+    Node,
     given_marks,
     given_traits,
     node_classes,
     on_offer,
+    parse_class,
+    parse_node,
     shape_share,
     single_classes,
 )
