@@ -74,25 +74,16 @@ def _shared_disk(values: Values) -> str:
         return ""
     refuse = partial(values.problem, "agent", "shared_disk")
     refuse("= sharing does not fit [libvirt] images_type = lvm: a volume group is one host's own", when=kind == "lvm")
-    refuse(
-        "sharing has no use for [workarounds] reserve_disk_resource_for_image_cache: reserve of the storage's own "
-        "provider in placement",
-        when=kind != "rbd" and values.value("workarounds", "reserve_disk_resource_for_image_cache"),
-    )
-    refuse(
-        "sharing has no use for [DEFAULT] disk_allocation_ratio: set the ratio of the storage's own provider in "
-        "placement",
-        when=kind != "rbd" and values.value("DEFAULT", "disk_allocation_ratio"),
-    )
+    roots = [("DEFAULT", "reserved_host_disk_mb")]  # options of a root's DISK_GB
+    if kind != "rbd":
+        roots += [("workarounds", "reserve_disk_resource_for_image_cache"), ("DEFAULT", "disk_allocation_ratio")]
+    for group, name in roots:
+        text = f"sharing has no use for [{group}] {name}: set it on the storage's own provider in placement"
+        refuse(text, when=values.value(group, name))
     inside = values.value("DEFAULT", "compute_driver") == INSIDE
     refuse("sharing does not fit nova-compute, which reports DISK_GB on the root", when=inside)
     novas = values.value("agent", "role") in ("beside", "audit")
     refuse("sharing needs [agent] role = sole: nova reports DISK_GB on its root", when=novas)
-    refuse(
-        "sharing has no use for [DEFAULT] reserved_host_disk_mb, as the pool is not this host's: reserve of the "
-        "pool's own provider in placement",
-        when=values.value("DEFAULT", "reserved_host_disk_mb"),
-    )
     return asked
 
 
