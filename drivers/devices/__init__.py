@@ -15,7 +15,7 @@ from drivers.devices.memory import encryption_stock, pmem_stock
 from drivers.devices.odd import undecided_units
 from drivers.devices.pci_cards import pci_stock
 from drivers.errors import PolicyError
-from drivers.facts import HIGHEST_DOMAIN, HostFacts, PciFunction
+from drivers.facts import HIGHEST_DOMAIN, HostFacts
 from drivers.policy import DevicePolicy, DeviceRule
 from drivers.rules import matches
 
@@ -71,8 +71,7 @@ def _unused_rules(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
     used, ignored = {rule.number for rule in ruled.rules.values()}, policy.rules and not policy.report
     return (
         *(
-            f"[pci] device_spec rule {rule.number} applies to no device of this host: "
-            f"{'; '.join(_reasons(rule, ruled))}"
+            f"[pci] device_spec rule {rule.number} applies to no device of this host: {_reason(rule, ruled)}"
             for rule in policy.rules
             if rule.number not in used
         ),
@@ -82,24 +81,19 @@ def _unused_rules(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
     )
 
 
-def _reasons(rule: DeviceRule, ruled: Ruled) -> list[str]:
-    """Return each reason once, with the first of the devices that it applies to."""
-    meant = [one for one in ruled.functions.values() if matches(rule, one)]
-    found = {_reason(one, ruled): one.address for one in reversed(meant)}
-    reasons = [why.format(address=address) for why, address in reversed(found.items())]
-    return reasons or ["no device fits its devname, address, vendor_id and product_id"]
-
-
-def _reason(one: PciFunction, ruled: Ruled) -> str:
-    """Return why a function that matches does not count for a rule, with a place for its address."""
+def _reason(rule: DeviceRule, ruled: Ruled) -> str:
+    """Return why a rule counts for nothing, by the first of the devices that it matches."""
+    one = next((one for one in ruled.functions.values() if matches(rule, one)), None)
+    if one is None:
+        return "no device fits its devname, address, vendor_id and product_id"
     if not one.can_be_given:
         why = "is a bridge" if one.ids.is_bridge else f"has a PCI domain above {HIGHEST_DOMAIN:x}"
-        return f"{{address}} {why}, which cannot be offered"
+        return f"{one.address} {why}, which cannot be offered"
     if one.address in ruled.rules:
-        return f"rule {ruled.rules[one.address].number} matches {{address}} first"
+        return f"rule {ruled.rules[one.address].number} matches {one.address} first"
     return (
         f"remote_managed needs the serial number of the card, and libvirt shows none in the vital product data (VPD) "
-        f"of {one.counted_on} and of its VF {{address}}: look at virsh nodedev-dumpxml"
+        f"of {one.counted_on} and of its VF {one.address}: look at virsh nodedev-dumpxml"
     )
 
 

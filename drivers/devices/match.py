@@ -238,10 +238,12 @@ def _refusal(address: PciAddress, matched: list[Match]) -> str:
     """Return why these functions cannot be offered by one provider; empty: they can."""
     whole, parts = _forms(address, matched)
     if whole and parts:
+        pf, vf = whole[0].function, parts[0].function
         return (
-            f"[pci] device_spec, rule {_numbers(matched)}, offers both {address} and its VF "
-            f"{parts[0].function.address}: a PF is offered whole or as its VFs, never both: "
-            f"{_tell_apart(whole[0].function, parts[0].function)}"
+            f"[pci] device_spec, rule {_numbers(matched)}, offers both {address} and its VF {vf.address}: a PF is "
+            f'offered whole or as its VFs, never both: to offer only its VFs, give that rule "product_id": '
+            f'"{vf.ids.product}"; to offer only the PF, "product_id": "{pf.ids.product}". If both have the same, name '
+            f"each VF by its own address, or set sriov_numvfs of the PF to 0"
         )
     for match in parts:
         if match.rule.one_time_use is not None:
@@ -308,21 +310,6 @@ def listed(matched: list[Match]) -> str:
 def rule_text(match: Match) -> str:
     """Name the rule or option that offers a function, for people."""
     return "[pci] discover = all" if match.by_itself else f"[pci] device_spec, rule {match.rule.number}"
-
-
-def _tell_apart(pf: PciFunction, vf: PciFunction) -> str:
-    """Return what to write into a rule so that it matches either a PF or its VFs."""
-    if pf.ids.product == vf.ids.product:
-        return (
-            f"the PF and its VFs have the same product_id {pf.ids.product}: to offer only the VFs, write one rule for "
-            f'each VF, with the address of the VF, as "address": "{vf.address}"; to offer only the PF, set '
-            f"sriov_numvfs of the PF to 0"
-        )
-    return (
-        f'to offer only its VFs, give that rule "product_id": "{vf.ids.product}"; to offer only the PF, '
-        f'"product_id": "{pf.ids.product}"; to match this card alone, add "address": "{pf.address}" (an address '
-        f"without a product_id matches the PF and its VFs)"
-    )
 
 
 def _numbers(matched: Iterable[Match]) -> str:
