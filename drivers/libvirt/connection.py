@@ -23,7 +23,7 @@ from drivers.host.archive import NOWHERE, Document, KernelFiles
 from drivers.host.commands import read_namespaces
 from drivers.host.disk import probe_disk
 from drivers.libvirt.capabilities import Offer
-from drivers.libvirt.library import OPENING_S, aside, libvirt, listen, open_connection
+from drivers.libvirt.library import aside, libvirt, listen, open_connection
 from drivers.libvirt.xml import unread
 from reportclient.errors import mask
 
@@ -57,25 +57,17 @@ class LiveConnection:
     disk = staticmethod(probe_disk)
     namespaces = staticmethod(read_namespaces)
 
-    def __init__(
-        self,
-        uri: str,
-        told: OnOperation = untold,
-        opening_s: float = OPENING_S,
-        borrow: Callable[[], Any] | None = None,
-    ) -> None:
+    def __init__(self, uri: str, told: OnOperation = untold, borrow: Callable[[], Any] | None = None) -> None:
         """
         Prepare a connection to ``uri``; nothing is opened yet.
 
-        ``told`` is called after each operation, which may be several calls of libvirt. ``opening_s`` limits the
-        seconds that libvirtd may take to accept a connection. ``borrow`` returns an open ``virConnect`` that belongs to
-        the caller, whose process runs libvirt's event loop; None: open one.
+        ``told`` is called after each operation, which may be several calls of libvirt. ``borrow`` returns an open
+        ``virConnect`` that belongs to the caller, whose process runs libvirt's event loop; None: open one.
         """
         self.uri = uri
         self.files = KernelFiles(Path("/"), live=True) if _is_local(uri) else KernelFiles(NOWHERE)  # the kernel's
         self._completed: tuple[str, str] | None = None  # the kernel's host name, and libvirt's; None: not known
         self._told = told
-        self._opening_s = opening_s
         self._borrow = borrow
         self._open: Any = None
         self._wake: Wake | None = None  # called for each event; None: nobody watches
@@ -242,7 +234,7 @@ class LiveConnection:
         if self._borrow:
             return self._use(self._borrow())
         if self._open is None:
-            connection = open_connection(self.uri, seconds=self._opening_s)
+            connection = open_connection(self.uri)
             self._ending = listen(connection, self._wake) if self._wake else ExitStack()
             self._use(connection)
         return self._open

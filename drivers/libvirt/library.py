@@ -38,7 +38,7 @@ DOMAIN = {  # virDomainEventType
 }  # fmt: skip
 
 
-def open_connection(uri: str, *, seconds: float = OPENING_S) -> Any:
+def open_connection(uri: str) -> Any:
     """
     Open a connection with keep-alive, which belongs to the caller; starts libvirt's event loop before.
 
@@ -53,11 +53,11 @@ def open_connection(uri: str, *, seconds: float = OPENING_S) -> Any:
     late = _late().pop(uri, None)
     opening = late if late and _serves(late) else _begin(uri)
     try:
-        return opening.result(seconds)
+        return opening.result(OPENING_S)
     except TimeoutError as error:
         _late()[uri] = opening
         raise DiscoveryError(
-            f"libvirt at {mask(uri)} accepted a connection and has not answered for {seconds:.0f} s: "
+            f"libvirt at {mask(uri)} accepted a connection and has not answered for {OPENING_S:.0f} s: "
             f"does libvirtd hang? see its log, and restart it"
         ) from error
 

@@ -17,6 +17,7 @@ from beds import libvirtd
 from beds.libvirtd import Libvirtd
 from drivers.base import Event
 from drivers.errors import DiscoveryError
+from drivers.libvirt import library
 from drivers.libvirt.connection import LiveConnection
 from drivers.libvirt.library import open_connection, start_event_loop
 from inside_nova.device_events import DeviceEvents
@@ -84,11 +85,14 @@ def test_an_event_loop_that_fails_is_told_once_and_turned_again(
     assert [one.levelname for one in caplog.records if "event loop" in one.message] == ["WARNING"]
 
 
-def test_a_libvirtd_that_hangs_while_the_host_is_read_is_given_up_and_found_again(tmp_path: Path) -> None:
+def test_a_libvirtd_that_hangs_while_the_host_is_read_is_given_up_and_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By keep-alive, which libvirt's event loop looks after."""
+    monkeypatch.setattr(library, "OPENING_S", 3.0)
     heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
     with libvirtd.serving(tmp_path / "libvirtd") as hypervisor, ThreadPoolExecutor(1) as aside:
-        connection = LiveConnection(hypervisor.uri, opening_s=3.0)
+        connection = LiveConnection(hypervisor.uri)
         with connection.watching(heard.put):
             assert connection.node_devices()
             os.kill(hypervisor.pid, signal.SIGSTOP)
@@ -122,9 +126,11 @@ def test_what_came_of_an_opening_that_nobody_waited_for_serves_the_next_call(
     with libvirtd.serving(tmp_path / "libvirtd") as hypervisor:
         os.kill(hypervisor.pid, signal.SIGSTOP)
         try:
+            monkeypatch.setattr(library, "OPENING_S", 0.5)
             with pytest.raises(DiscoveryError, match="does libvirtd hang"):
-                open_connection(hypervisor.uri, seconds=0.5)
+                open_connection(hypervisor.uri)
         finally:
+            monkeypatch.setattr(library, "OPENING_S", 20.0)
             os.kill(hypervisor.pid, signal.SIGCONT)
         wait_for_openings()
 
