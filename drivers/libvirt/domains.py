@@ -76,7 +76,7 @@ def _with_resources(guest: Guest, domain: Element, source: str) -> Guest:
     """Return the guest with its CPUs, memory and encryption; errors name the place."""
     emulator = domain.find("cputune/emulatorpin")
     with located(f"<vcpu> or <cputune> of {source}"):
-        vcpus, some_off = _parse_vcpus(domain), _some_off(domain)
+        vcpus, some_off = _parse_vcpus(domain)
         emulator_cpus = _cpus(attribute(emulator, "cpuset")) if emulator is not None else frozenset[int]()
     with located(f"<memory>, <numatune>, <memoryBacking> or <cpu> of {source}"):
         memory = _parse_memory(domain)
@@ -166,16 +166,16 @@ def _source_address(device: Element) -> PciAddress:
     return parse_address(require(device, "source/address"))
 
 
-def _parse_vcpus(domain: Element) -> tuple[frozenset[int], ...]:
+def _parse_vcpus(domain: Element) -> tuple[tuple[frozenset[int], ...], bool]:
     """
-    Return the host's CPUs that each vCPU may run on (empty: any), also of vCPUs that are switched off.
+    Return the host's CPUs that each vCPU may run on (empty: any), and whether some vCPUs are off (``current``).
 
     ``<vcpu>`` is the most that the guest can have, and it may switch any of them on. Nova writes the flavor's vCPUs
     there, which it allocates, and never ``current`` (``LibvirtConfigGuest`` in nova/virt/libvirt/config.py).
     """
     vcpu = domain.find("vcpu")
     if vcpu is None or not vcpu.text:
-        return ()
+        return (), False
     count = number(vcpu.text)
     if count > 0xFFFF:
         raise ValueError(f"has {count} vCPUs, more than any guest can have")
@@ -188,13 +188,8 @@ def _parse_vcpus(domain: Element) -> tuple[frozenset[int], ...]:
         if size > MOST_PINS:
             raise ValueError(f"pins vCPUs to more than {MOST_PINS} CPUs in all, more than any guest has")
     pinned = {index: sets[text] for index, text in texts.items()}
-    return tuple(pinned.get(index, usual) for index in range(count))
-
-
-def _some_off(domain: Element) -> bool:
-    """Return whether fewer vCPUs are switched on than there are at most (``current``)."""
-    vcpu = domain.find("vcpu[@current]")
-    return vcpu is not None and number(vcpu.get("current")) < number(vcpu.text)
+    on = number(vcpu.get("current", vcpu.text))
+    return tuple(pinned.get(index, usual) for index in range(count)), on < count
 
 
 def _parse_memory(domain: Element) -> tuple[GuestMemory, ...]:

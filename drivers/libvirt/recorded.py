@@ -27,18 +27,21 @@ STATES = "libvirt/domains.json"
 MIGRATING = "libvirt/migrating.json"  # only written while domains migrate to or from the host
 
 
+def unwatched(_wake: Wake) -> AbstractContextManager[None]:
+    """Refuse to watch a host that was read before."""
+    raise DiscoveryError("this host has no events: only a live host can be watched")
+
+
 class RecordedConnection:
     """Answers of libvirt, read from a host archive: the methods are those of ``LiveConnection``."""
 
     live = False
+    watching = staticmethod(unwatched)
 
     def __init__(self, archive: HostArchive) -> None:
         self._archive = archive
         self.files = archive.files  # the kernel's
-        self.compute_id = archive.compute_id  # reads the host's identity
-
-    def hostname(self) -> str:
-        return self._archive.hostname()
+        self.compute_id, self.hostname = archive.compute_id, archive.hostname  # which read the host's identity and name
 
     def versions(self) -> Versions:
         record = self._archive.read_json(_VERSION)
@@ -145,14 +148,6 @@ class RecordedConnection:
     def namespaces(self) -> Document:
         """Return what ndctl answered when the host was recorded."""
         return self._archive.read(NAMESPACES)
-
-    def watching(self, wake: Wake) -> AbstractContextManager[None]:
-        return unwatched(wake)
-
-
-def unwatched(_wake: Wake) -> AbstractContextManager[None]:
-    """Refuse to watch a host that was read before."""
-    raise DiscoveryError("this host has no events: only a live host can be watched")
 
 
 def _kind(storage: DiskFacts | DiskPlace) -> str:

@@ -244,7 +244,7 @@ DAX0 = "<memory model='nvdimm'><source><path>/dev/dax0.0</path></source></memory
             f"<vcpu>{'1' * 21}</vcpu>", f"has '{'1' * 21}' where a whole number belongs", id="too many digits"
         ),
         pytest.param(f"<vcpu>{'x' * 41}</vcpu>", f"has '{'x' * 40}' where a whole number belongs", id="no number"),
-        pytest.param("<vcpu current='1'/>", "has '' where a whole number belongs", id="an amount of nothing"),
+        pytest.param("<vcpu current=''>1</vcpu>", "has '' where a whole number belongs", id="an amount of nothing"),
         pytest.param(
             f"<vcpu>2</vcpu><launchSecurity type='sev'><policy>{'p' * 41}</policy></launchSecurity>",
             f"guest.xml has a launchSecurity policy '{'p' * 40}', which is not a number",

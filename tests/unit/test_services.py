@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from drivers.host.services import probe_service
 
 UNITS = "lib/systemd/system"
 WANTS = "etc/systemd/system/multi-user.target.wants"
+QUADLETS, OWN, MADE = "run/systemd/generator", "usr/lib/systemd/system", "etc/systemd/system"
 
 
 class Listed:
@@ -22,42 +24,28 @@ class Listed:
         self.info = {"cmdline": command, "status": status}
 
 
-def enable(root: Path, unit: str, installed: str | None = None) -> None:
-    (root / UNITS).mkdir(parents=True, exist_ok=True)
-    (root / WANTS).mkdir(parents=True, exist_ok=True)
-    (root / UNITS / (installed or unit)).touch()
-    (root / WANTS / unit).symlink_to(f"/{UNITS}/{installed or unit}")
+def enable(root: Path, unit: str, installed: str | None = None, folder: str = UNITS, wants: str = WANTS) -> None:
+    (root / folder).mkdir(parents=True, exist_ok=True)
+    (root / wants).mkdir(parents=True, exist_ok=True)
+    (root / folder / (installed or unit)).touch()
+    (root / wants / unit).symlink_to(f"/{folder}/{installed or unit}")
 
 
 @pytest.mark.parametrize(
-    ("unit", "installed"),
+    ("unit", "others"),
     [
-        ("nova-compute.service", None),
-        ("openstack-nova-compute.service", None),
-        ("kolla-nova_compute-container.service", None),
-        ("edpm_nova_compute.service", None),
-        ("devstack@n-cpu.service", "devstack@.service"),
+        ("nova-compute.service", ()),
+        ("openstack-nova-compute.service", ()),
+        ("kolla-nova_compute-container.service", ()),
+        ("edpm_nova_compute.service", ()),
+        ("devstack@n-cpu.service", ("devstack@.service",)),
+        pytest.param("nova-compute.service", (None, QUADLETS, f"{QUADLETS}/multi-user.target.wants"), id="a Quadlet"),
+        pytest.param("nova-compute.service", (None, OWN, f"{OWN}/multi-user.target.wants"), id="by its package"),
+        pytest.param("nova-compute.service", (None, MADE, f"{MADE}/multi-user.target.upholds"), id="upheld"),
     ],
 )
-def test_an_enabled_unit_of_nova_compute_is_a_sign(tmp_path: Path, unit: str, installed: str | None) -> None:
-    enable(tmp_path, unit, installed)
-
-    assert probe_service("nova-compute", tmp_path).units == (unit,)
-
-
-@pytest.mark.parametrize(
-    ("folder", "wants"),
-    [
-        pytest.param("run/systemd/generator", "run/systemd/generator/multi-user.target.wants", id="a Quadlet"),
-        pytest.param("usr/lib/systemd/system", "usr/lib/systemd/system/multi-user.target.wants", id="by its package"),
-        pytest.param("etc/systemd/system", "etc/systemd/system/multi-user.target.upholds", id="upheld"),
-    ],
-)
-def test_a_unit_is_enabled_in_other_ways_too(tmp_path: Path, folder: str, wants: str) -> None:
-    unit = "nova-compute.service"
-    (tmp_path / wants).mkdir(parents=True)
-    (tmp_path / folder / unit).touch()
-    (tmp_path / wants / unit).symlink_to(f"/{folder}/{unit}")
+def test_an_enabled_unit_of_nova_compute_is_a_sign(tmp_path: Path, unit: str, others: tuple[Any, ...]) -> None:
+    enable(tmp_path, unit, *others)
 
     assert probe_service("nova-compute", tmp_path).units == (unit,)
 
