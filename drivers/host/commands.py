@@ -142,29 +142,24 @@ def probe_pool(place: CephPool) -> PoolSpace | DiskUnread:
     Raises:
         DiscoveryError: it has no such pool, or answers in an unknown form; or there is no command to ask it.
     """
+    source = f"ceph df for the pool {place.name} ({POOL_OPTION})"
     try:
-        return _pool_space(place)
+        with fields(source):
+            answer: dict[str, Any] = json.loads(_ask(place, "df", "detail", "--format=json"))  # quotas are details
+            pools = {pool["name"]: pool["stats"] for pool in answer["pools"]}
+            if place.name not in pools:
+                raise DiscoveryError(
+                    f"the Ceph cluster has no pool {place.name} ({POOL_OPTION}): it has {', '.join(pools) or 'none'}"
+                )
+            pool = pools[place.name]
+            in_all, holds = whole(answer["stats"]["total_bytes"]), whole(pool["stored"]) + whole(pool["max_avail"])
+            if not (in_all and holds):  # its manager has just begun
+                return DiskUnread(f"the Ceph cluster has not counted yet what its pool {place.name} can hold")
+            holds = min(holds, whole(pool.get("quota_bytes", 0)) or holds)
+            fsid = str(UUID(_ask(place, "fsid").strip()))
+            return PoolSpace(pool=place.name, cluster_bytes=in_all, pool_gib=holds // GIB, fsid=fsid)
     except CommandFailed as error:
         return DiskUnread(f"the Ceph cluster did not answer: {error}")
-
-
-def _pool_space(place: CephPool) -> PoolSpace | DiskUnread:
-    """Return what the cluster says; errors as ``output_of`` and ``probe_pool``."""
-    source = f"ceph df for the pool {place.name} ({POOL_OPTION})"
-    with fields(source):
-        answer: dict[str, Any] = json.loads(_ask(place, "df", "detail", "--format=json"))  # quotas are details
-        pools = {pool["name"]: pool["stats"] for pool in answer["pools"]}
-        if place.name not in pools:
-            raise DiscoveryError(
-                f"the Ceph cluster has no pool {place.name} ({POOL_OPTION}): it has {', '.join(pools) or 'none'}"
-            )
-        pool = pools[place.name]
-        in_all, holds = whole(answer["stats"]["total_bytes"]), whole(pool["stored"]) + whole(pool["max_avail"])
-        if not (in_all and holds):  # its manager has just begun
-            return DiskUnread(f"the Ceph cluster has not counted yet what its pool {place.name} can hold")
-        holds = min(holds, whole(pool.get("quota_bytes", 0)) or holds)
-        fsid = _ask(place, "fsid").strip()
-        return PoolSpace(pool=place.name, cluster_bytes=in_all, pool_gib=holds // GIB, fsid=str(UUID(fsid)))
 
 
 def _ask(place: CephPool, *asked: str) -> str:

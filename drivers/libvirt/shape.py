@@ -198,14 +198,11 @@ def unknown_cells(facts: HostFacts, policy: Policy) -> tuple[str, ...]:
     lacked = frozenset() if named is None or isinstance(named, str) else named - cells
     kept = cells_without_cpus(facts)
     meanwhile = f", and all cells without CPUs ({format_cpu_set(kept)}) are reserved meanwhile" if kept else ""
-    return (
-        (
-            f"[agent] reserved_cells names cells that are not on this host: {format_cpu_set(lacked)}{meanwhile}: name "
-            f"some of {format_cpu_set(frozenset(cells))}, or set it to without_cpus or none",
-        )
-        if lacked and cells
-        else ()
+    sentence = (
+        f"[agent] reserved_cells names cells that are not on this host: {format_cpu_set(lacked)}{meanwhile}: name some "
+        f"of {format_cpu_set(frozenset(cells))}, or set it to without_cpus or none"
     )
+    return (sentence,) if lacked and cells else ()
 
 
 def _notes(facts: HostFacts, policy: Policy) -> tuple[str, ...]:
