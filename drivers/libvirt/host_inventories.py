@@ -6,7 +6,6 @@ cells the small pages are stock of the cell itself, and only huge pages have pro
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from drivers.by_suffix import BySuffix
 from drivers.cells import apportion, cpus_by_cell, page_mib, reserved_cells, reserved_mib, small_page_kib
@@ -184,11 +183,12 @@ def shape_cells(
     names: dict[int | None, str] = {cell.id: f"{root}_NUMA{cell.id}" for cell in facts.cells}
     cpus = cpu_stock(facts, policy, standing, cpus_by_cell(facts))
     pools = page_mib(facts.cells)
-    memory = _Memory(pools, reserved_mib(facts, pools, policy)[0], reserved_cells(facts, policy))
+    kept_mib, whole = reserved_mib(facts, pools, policy)[0], reserved_cells(facts, policy)
     providers: list[Reasoned] = []
     for cell in facts.cells:
         place = Reason(f"libvirt's capabilities: cell {cell.id}", f"[compute] layout = {policy.layout}")
-        own, pages = _memory_of(cell, memory, root, policy, standing)
+        parts = {size: (mib, kept_mib.get((id_, size), 0)) for (id_, size), mib in pools.items() if id_ == cell.id}
+        own, pages = _memory_of(cell, parts, root, policy, standing, whole=cell.id in whole)
         stock = {**cpus[cell.id], **own}
         if stock or pages or any(device.cell == cell.id for device in devices):
             traits = {CELL: place, **MARK}
@@ -199,31 +199,22 @@ def shape_cells(
     return cpus[None], providers
 
 
-@dataclass(frozen=True, slots=True)
-class _Memory:
-    """The memory of a host, by (cell, page size in KiB)."""
-
-    mib: Mapping[tuple[int, int], int]
-    reserved_mib: Mapping[tuple[int, int], int]
-    whole: frozenset[int]  # cells whose memory is all kept from guests
-
-
 def _memory_of(
-    cell: NumaCell, memory: _Memory, root: str, policy: Policy, standing: BySuffix
+    cell: NumaCell, parts: Mapping[int, tuple[int, int]], root: str, policy: Policy, standing: BySuffix, *, whole: bool
 ) -> tuple[dict[str, Entry], list[Reasoned]]:
     """
     Return the MEMORY_MB of a cell itself, in the layout cells that of its small pages, and the providers of its pages.
 
-    The ratio of small pages is the same on the cell and on a provider of their own. Huge pages cannot be overcommitted.
+    ``parts`` are (MiB, MiB kept from guests) by page size in KiB; ``whole``: the cell is kept from guests. The ratio of
+    small pages is the same on the cell and on a provider of their own. Huge pages cannot be overcommitted.
     """
     name, own = f"NUMA{cell.id}", dict[str, Entry]()
     providers: list[Reasoned] = []
-    for size_kib, mib in ((size, mib) for (id_, size), mib in memory.mib.items() if id_ == cell.id):
+    for size_kib, (mib, kept_mib) in parts.items():
         is_small, suffix = size_kib == small_page_kib(cell), f"{name}_PAGES_{size_kib}"
         fact = f"libvirt's capabilities: {mib} MiB in pages of {size_kib} KiB in cell {cell.id}"
-        kept_mib = memory.reserved_mib.get((cell.id, size_kib), 0)
         rule = kept_text(kept_mib, "memory_mb or reserved_huge_pages, in pages of this size")
-        reason = Reason(fact, reserved_cells_text(policy) if cell.id in memory.whole else rule)
+        reason = Reason(fact, reserved_cells_text(policy) if whole else rule)
         ratio, step = policy.ratios.ram if is_small else FIXED, max(1, size_kib // 1024)
         places = (name, suffix) if policy.layout == "cells" else (suffix, name)
         stock = one_class("MEMORY_MB", mib, kept_mib, ratio, standing, *places, reason=reason, step=step)
