@@ -1,7 +1,6 @@
 """Makes keystoneauth adapters for placement, Ironic and nova: with Keystone, without it, or in this process."""
 
 import re
-import threading
 from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -136,31 +135,6 @@ def _is_refused(error: BaseException | None) -> bool:
     return False
 
 
-class _Login:
-    """
-    The lock of a plugin's login, which raises an error instead of a deadlock when a login starts another login.
-
-    keystoneauth does that if the server at auth_url answers 401 to the request for its versions.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._owner: int | None = None
-
-    def __enter__(self) -> None:
-        if self._owner == threading.get_ident():
-            raise exceptions.Unauthorized(
-                "the server at auth_url answers 401 even to the request for its versions. Keystone needs no token for "
-                "that request: check that auth_url is the URL of Keystone"
-            )
-        self._lock.acquire()
-        self._owner = threading.get_ident()
-
-    def __exit__(self, *_error: object) -> None:
-        self._owner = None
-        self._lock.release()
-
-
 def _check_url(conf: cfg.ConfigOpts, group: str) -> None:
     """
     Refuse URLs that keystoneauth would take for a Keystone without a catalog, or for another host.
@@ -181,11 +155,10 @@ def _check_url(conf: cfg.ConfigOpts, group: str) -> None:
 
 
 def _settle(session: Any, name: str) -> None:
-    """Name the agent to servers; look after tokens; follow few redirects; make a login safe from a deadlock."""
+    """Name the agent to servers; look after tokens; follow few redirects."""
     session.app_name, session.app_version = "compute-node-agent", VERSION
     session.redirect = REDIRECTS
     if session.auth is not None:
-        session.auth._lock = _Login()
         look_after(session.auth, name)
 
 

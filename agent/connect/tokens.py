@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from keystoneauth1 import exceptions
 from keystoneauth1.access import AccessInfo
 from keystoneauth1.identity.base import BaseIdentityPlugin
 from keystoneauth1.session import Session
@@ -62,6 +63,7 @@ class Tokens:
         self._file = file
         self._renewing = threading.Lock()
         self._noting = threading.Lock()
+        self._within = threading.local()  # a login of this thread
         self._known: AccessInfo | None = None  # the token that ``_renew_at`` is about
         self._renew_at = 0.0
         self._log_in = auth.get_access
@@ -75,12 +77,20 @@ class Tokens:
         Where a renewal fails, the token that there is stays in use until its end.
 
         Raises:
-            as the plugin: there is no good token, and Keystone gives none.
+            as the plugin: there is no good token, and Keystone gives none, or asks for one before it does.
         """
         known = self._auth.auth_ref
         if known is not None and known is self._known and _now_s() >= self._renew_at:
             self._renew(session, known)
-        found = self._log_in(session, **more)
+        if getattr(self._within, "login", False):  # keystoneauth would wait for its own lock for ever
+            raise exceptions.Unauthorized(
+                "auth_url answers 401 even to the request for its versions: is it Keystone's?"
+            )
+        self._within.login = True
+        try:
+            found = self._log_in(session, **more)
+        finally:
+            self._within.login = False
         with self._noting:
             if found is not self._known:
                 self._note(found, _now_s())
