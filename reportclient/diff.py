@@ -11,7 +11,7 @@ from types import MappingProxyType
 from reportclient.allocations import Allocation, Consumer, Move, apply_moves
 from reportclient.errors import Conflict, TreeMismatch
 from reportclient.names import is_custom, unknown_standard
-from reportclient.ownership import Ownership, carry_inventories, carry_traits, is_novas, others_marks
+from reportclient.ownership import Ownership, is_novas, others_marks
 from reportclient.plan import (
     Create,
     Delete,
@@ -221,11 +221,14 @@ def _changes(
         seen = ObservedProvider(uuid=uuid_, generation=0, provider=Provider(name=provider.name))
     else:
         operations += _reparent(provider, seen, identity, parents)
-    operations += _set_traits(seen, provider, carry_traits(seen, provider, ours) - dropped)
+    foreign = seen.provider.traits - ours.traits(seen)
+    operations += _set_traits(seen, provider, (foreign | provider.traits) - dropped)
     aggregates = (seen.provider.aggregates - ours.aggregates) | provider.aggregates
     if aggregates != seen.provider.aggregates:
         operations.append(SetAggregates(uuid_, provider.name, aggregates))
-    inventories = carry_inventories(seen, provider, ours)
+    own = ours.classes(seen)
+    others = {name: stock for name, stock in seen.provider.inventories.items() if name not in own}
+    inventories = {**others, **provider.inventories}
     if not same_stock(inventories, seen.provider.inventories):
         operations.append(SetInventories(uuid_, provider.name, inventories))
     return operations

@@ -80,15 +80,13 @@ class Contest:
     uuids: frozenset[str] = frozenset()  # of the changed providers that still exist
 
 
-def joined(one: Mapping[str, Names], other: Mapping[str, Names]) -> dict[str, Names]:
-    """Return the union of both mappings, by provider."""
-    return {
-        provider: Names(
-            one.get(provider, Names()).classes | other.get(provider, Names()).classes,
-            one.get(provider, Names()).traits | other.get(provider, Names()).traits,
-        )
-        for provider in one.keys() | other.keys()
-    }
+def joined(*several: Mapping[str, Names]) -> dict[str, Names]:
+    """Return the union of these mappings, by provider."""
+    found: dict[str, Names] = {}
+    for provider, more in (pair for names in several for pair in names.items()):
+        known = found.get(provider, Names())
+        found[provider] = Names(known.classes | more.classes, known.traits | more.traits)
+    return found
 
 
 def is_novas(observed: ObservedProvider) -> bool:
@@ -135,17 +133,6 @@ def others_marks(observed: ObservedProvider) -> frozenset[str]:
         for name in observed.provider.traits
         if name.startswith(OWNERS) and name != OWNER_NOVA and name != MARKER and not name.startswith(f"{MARKER}_")
     )
-
-
-def carry_inventories(observed: ObservedProvider, desired: Provider, ours: Ownership) -> dict[str, Inventory]:
-    """Return the desired stock, plus the provider's stock that is not ours."""
-    foreign = observed.provider.inventories.keys() - ours.classes(observed)
-    return {name: observed.provider.inventories[name] for name in foreign} | dict(desired.inventories)
-
-
-def carry_traits(observed: ObservedProvider, desired: Provider, ours: Ownership) -> frozenset[str]:
-    """Return the desired traits, plus the provider's traits that are not ours."""
-    return (observed.provider.traits - ours.traits(observed)) | desired.traits
 
 
 def contest(

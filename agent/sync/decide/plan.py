@@ -226,8 +226,8 @@ def _memories(
     stay = {seen.name for seen in observed if seen.uuid not in gone and seen.name not in present}
     meanwhile = replace(
         memory,
-        configured=joined(joined(kept.configured, memory.configured), wanted.added),
-        reported=joined(joined(kept.reported, memory.reported), wanted.reported),
+        configured=joined(kept.configured, memory.configured, wanted.added),
+        reported=joined(kept.reported, memory.reported, wanted.reported),
     )
     return meanwhile, replace(
         memory,

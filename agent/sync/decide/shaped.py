@@ -71,23 +71,20 @@ def stand(view: View) -> Standing:
 
 
 def _by_new_name(names: Mapping[str, Names], new_name: Callable[[str], str]) -> dict[str, Names]:
-    found: dict[str, Names] = {}
-    for name, each in names.items():
-        found = joined(found, {new_name(name): each})
-    return found
+    return joined(*({new_name(name): each} for name, each in names.items()))
 
 
 def _named(observed: ObservedTree, memory: NodeState, additions: Iterable[Addition]) -> dict[str, Names]:
     """Return what the operator's files put on the standing providers, and the owner's marks that rules gave them."""
-    found = dict(memory.configured)
+    added = {}
     for name, now in now_named(observed, additions).items():
         ours = memory.reported.get(name, Names())
-        found = joined(found, {name: Names(now.classes - ours.classes, now.traits - ours.traits)})
+        added[name] = Names(now.classes - ours.classes, now.traits - ours.traits)
     owners = {
         name: Names(traits=frozenset(trait for trait in names.traits if trait.startswith(OWNERS)))
         for name, names in memory.reported.items()
     }
-    return joined(found, owners)
+    return joined(memory.configured, added, owners)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

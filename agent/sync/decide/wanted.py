@@ -42,7 +42,7 @@ def want(view: View, shaper: Shaper, shaped: Shaped) -> Wanted:
     strays = unmatched(view.additions, view.root_uuid, tree, standing.observed)
     before = standing.memory.configured
     reported = _without_kept(_beyond(shaped.tree, shaper.emitted), shaped.tree, standing)
-    configured = joined(joined(shaped.ours.configured, reported), added)
+    configured = joined(shaped.ours.configured, reported, added)
     ours = replace(shaped.ours, configured=configured)
     theirs = _others(view, standing, tree, ours)
     others, lent, notes = add_to_others(standing.observed, theirs, before, view.additions)
