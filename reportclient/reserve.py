@@ -201,23 +201,18 @@ def keeps(reserved: Mapping[str, int]) -> frozenset[str]:
     return frozenset(filter(is_name, names))
 
 
-def _reserved_besides(provider: Provider, besides: Collection[str]) -> dict[str, int]:
-    """Return the reserved amounts of classes of devices that neither we left so nor an operator's trait explains."""
-    left, theirs = _amounts(provider.traits, LEFT), _remembered(provider.traits)
-    return {
-        name: stock.reserved
-        for name, stock in provider.inventories.items()
-        if name not in NO_DEVICES and name not in besides
-        if stock.reserved not in {theirs.get(name, 0), *left.get(name, ())}
-    }
-
-
 def _with_amounts(seen: ObservedProvider, besides: Collection[str]) -> ObservedProvider:
-    ours = is_reserved_by_us(seen.provider.traits) and any(map(tells_left, seen.provider.traits))
-    amounts = _reserved_besides(seen.provider, besides) if ours else {}
-    if not amounts:
+    """Return the provider with traits for reserved amounts that neither we left so nor an operator's trait explains."""
+    traits = seen.provider.traits
+    if not (is_reserved_by_us(traits) and any(map(tells_left, traits))):
         return seen
-    return replace(seen, provider=_remembering(seen.provider, amounts))
+    left, theirs, apart = _amounts(traits, LEFT), _remembered(traits), NO_DEVICES.union(besides)
+    amounts = {
+        name: stock.reserved
+        for name, stock in seen.provider.inventories.items()
+        if name not in apart and stock.reserved not in {theirs.get(name, 0), *left.get(name, ())}
+    }
+    return replace(seen, provider=_remembering(seen.provider, amounts)) if amounts else seen
 
 
 def _remembering(provider: Provider, amounts: Mapping[str, int]) -> Provider:

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from math import isclose
 from types import MappingProxyType
 
+from reportclient.errors import few
 from reportclient.names import BANDWIDTH, HUGE, NO_DEVICES, ONE_TIME
 from reportclient.reserve import keep_trait, reserved_by_operator, without_classes
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
-_BANDWIDTH = "NET_BW_"  # prefix of the classes that count kbit/s
 _NONE: Mapping[str, Collection[str]] = MappingProxyType({})
+_Related = Callable[[str, str], bool]  # whether one of two providers is above the other
 _OPTIONS = {"VCPU": "cpu_allocation_ratio", "MEMORY_MB": "ram_allocation_ratio", "DISK_GB": "disk_allocation_ratio"}
 
 
@@ -72,16 +73,16 @@ def lost_settings(
         ),
     )
     desired = ProviderTree(tuple(without_classes(one, apart.get(one.name, ())) for one in desired))
-    flows = list(_flows(observed, desired))
+    related = _relations(observed, desired)
+    flows = list(_flows(observed, desired, related))
     sentences = [_lost_reservation(flow) for flow in flows if flow.name not in NO_DEVICES]
-    sentences += [_lost_ratio(flow, observed, desired) for flow in flows if flow.name in free_ratios]
+    sentences += [_lost_ratio(flow, observed, desired, related) for flow in flows if flow.name in free_ratios]
     sentences += [
         _lost_limit(seen, flow.name, (one.inventories[flow.name] for one in flow.targets))
         for flow in flows
         for seen in flow.sources
     ]
     sentences += [_lost_total(observed.root, name) for name in sorted(away) if observed.root]
-    related = _relations(observed, desired)
     for seen in observed:
         flown = {flow.name for flow in flows if seen in flow.sources}
         near = [one for one in desired if one.name == seen.name or related(one.name, seen.name)]
@@ -190,7 +191,7 @@ def _new_classes(near: Iterable[Provider], observed: ObservedTree, gone: str) ->
     stood = observed.by_name
     before = {one.name: stood[one.name].provider.inventories.keys() if one.name in stood else () for one in near}
     came = {name for one in near for name in one.inventories if name not in before[one.name]}
-    return sorted(name for name in came - NO_DEVICES if name.startswith(_BANDWIDTH) == gone.startswith(_BANDWIDTH))
+    return sorted(name for name in came - NO_DEVICES if (name in BANDWIDTH) == (gone in BANDWIDTH))
 
 
 def _take_off(seen: ObservedProvider, name: str) -> str:
@@ -206,9 +207,8 @@ def _take_off(seen: ObservedProvider, name: str) -> str:
     )
 
 
-def _flows(observed: ObservedTree, desired: ProviderTree) -> Iterable[_Flow]:
+def _flows(observed: ObservedTree, desired: ProviderTree, related: _Related) -> Iterable[_Flow]:
     wanted = {provider.name: provider for provider in desired}
-    related = _relations(observed, desired)
     stood = observed.by_name
     sources: dict[str, list[ObservedProvider]] = {}
     for seen in observed:
@@ -233,7 +233,7 @@ def _grows(provider: Provider, seen: ObservedProvider | None, name: str) -> bool
     return stood is None or stood.total < provider.inventories[name].total
 
 
-def _relations(observed: ObservedTree, desired: ProviderTree) -> Callable[[str, str], bool]:
+def _relations(observed: ObservedTree, desired: ProviderTree) -> _Related:
     """Return a function that returns whether one of two providers is above the other, before or after the change."""
     before = {seen.name: seen.provider.parent for seen in observed}
     after = {provider.name: provider.parent for provider in desired}
@@ -264,7 +264,7 @@ def _lost_reservation(flow: _Flow) -> str:
     seen = places[0][0]
     return (
         f"{where} are reserved by hand, and placement would not show after this change which of the devices are "
-        f"reserved: {_take_off(seen, flow.name)}, and set it again on {_first(one.name for one in flow.targets)} "
+        f"reserved: {_take_off(seen, flow.name)}, and set it again on {few((one.name for one in flow.targets), 3)} "
         f"afterwards"
     )
 
@@ -276,13 +276,13 @@ def _may_be_of_others(flow: _Flow, amount: int) -> bool:
     return source.provider.parent is None and most > target.inventories[flow.name].total
 
 
-def _lost_ratio(flow: _Flow, observed: ObservedTree, desired: ProviderTree) -> str:
+def _lost_ratio(flow: _Flow, observed: ObservedTree, desired: ProviderTree, related: _Related) -> str:
     """
     Return why an allocation ratio is lost; empty when none is.
 
     Such a ratio goes along with the stock of each cell, or all providers agree on it before and after the change.
     """
-    if _keeps_each_ratio(flow, _relations(observed, desired)):
+    if _keeps_each_ratio(flow, related):
         return ""
     before = {seen.name: _ratio(seen.provider, flow.name) for seen in (*flow.sources, *observed.providers[:1])}
     after = {one.name: _ratio(one, flow.name) for one in (*flow.targets, desired.root)}
@@ -297,7 +297,7 @@ def _lost_ratio(flow: _Flow, observed: ObservedTree, desired: ProviderTree) -> s
     )
 
 
-def _keeps_each_ratio(flow: _Flow, related: Callable[[str, str], bool]) -> bool:
+def _keeps_each_ratio(flow: _Flow, related: _Related) -> bool:
     """Return whether each target has one source, as the stock of a cell that moves within it, and its ratio."""
     before = {seen.name: ratio for seen in flow.sources if (ratio := _ratio(seen.provider, flow.name)) is not None}
     after = {one.name: ratio for one in flow.targets if (ratio := _ratio(one, flow.name)) is not None}
@@ -309,8 +309,3 @@ def _keeps_each_ratio(flow: _Flow, related: Callable[[str, str], bool]) -> bool:
 def _ratio(provider: Provider, name: str) -> float | None:
     stock: Inventory | None = None if HUGE in provider.traits else provider.inventories.get(name)
     return stock.allocation_ratio if stock else None
-
-
-def _first(names: Iterable[str]) -> str:
-    several = list(names)
-    return f"{', '.join(several[:3])}{' ...' if len(several) > 3 else ''}"
