@@ -1,19 +1,19 @@
 """Builds the parts of one run from the command line: settings, driver, client, and a compute node."""
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from agent.bare_metal.context import BareMetalNodes
 from agent.connect.adapters import open_service
 from agent.connect.senders import Requested, Trace, TracedSender
-from agent.errors import ConfigError, StateError
+from agent.errors import ConfigError
 from agent.nova.answers import NovaRecord, essential
 from agent.nova.client import NovaClient
 from agent.settings.read import ONE_LAYOUT, Settings, keep_in, load_settings
@@ -89,13 +89,16 @@ def open_driver(settings: Settings, choice: Choice, told: OnOperation = untold) 
 
     Raises:
         DiscoveryError: ``--host`` names no whole host archive.
-        StateError: a made-up host cannot be written.
         HypervisorNeeded: the driver reports bare-metal nodes.
+        OSError: there is no room for temporary files.
     """
     check_hypervisor(settings)
 
     def driver_of(connection: Connection) -> LibvirtDriver:
         return LibvirtDriver(connection, settings.policy, settings.hypervisor.disk)
+
+    def temporary() -> Path:
+        return Path(scratch.enter_context(TemporaryDirectory(prefix="compute-node-agent-", ignore_cleanup_errors=True)))
 
     def recorded(archive: HostArchive) -> LibvirtDriver:
         archive.check()
@@ -107,10 +110,11 @@ def open_driver(settings: Settings, choice: Choice, told: OnOperation = untold) 
     with ExitStack() as scratch:
         if choice.host:
             is_packed = os.path.isfile(choice.host)  # Path.is_file raises where this user may not look
-            folder = unpack(choice.host, scratch.enter_context(_scratch())) if is_packed else choice.host
+            folder = unpack(choice.host, temporary()) if is_packed else choice.host
             driver = recorded(HostArchive(folder))
         elif settings.hypervisor.driver == FAKE:
-            driver = recorded(_made_up(settings, scratch.enter_context(_scratch())))
+            fake = settings.hypervisor
+            driver = recorded(write_host(temporary(), seed=fake.seed, shape=fake.shape))
         else:
             driver = driver_of(LiveConnection(settings.hypervisor.libvirt_uri, told))
         yield choice.recorder.driver(driver) if choice.recorder else driver
@@ -140,19 +144,6 @@ def check_hypervisor(settings: Settings) -> None:
 def lists_nodes(settings: Settings) -> bool:
     """Return whether the configured driver lists bare-metal nodes; then ``open_nodes`` opens it."""
     return settings.hypervisor.driver == IRONIC
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    """Make a temporary folder and remove it at the end; files that cannot be removed stay, without an error."""
-    try:
-        folder = tempfile.TemporaryDirectory(prefix="compute-node-agent-", ignore_cleanup_errors=True)
-    except OSError as error:
-        raise StateError(
-            f"cannot make a folder for temporary files: {error}: free disk space, or set TMPDIR to another folder"
-        ) from error
-    with folder as path:
-        yield Path(path)
 
 
 def open_nodes(settings: Settings, choice: Choice, *, told: OnOperation = untold) -> IronicClient:
@@ -304,10 +295,3 @@ def _placement_itself(option: str, extra: str) -> Any:
 
 def _embedded_dir(choice: Choice) -> Path:
     return (choice.embedded_dir or EMBEDDED_DIR).expanduser().absolute()
-
-
-def _made_up(settings: Settings, scratch: Path) -> HostArchive:
-    try:
-        return write_host(scratch, seed=settings.hypervisor.seed, shape=settings.hypervisor.shape)
-    except OSError as error:
-        raise StateError(f"cannot write the fake driver's host below {scratch}: {error.strerror}") from error
