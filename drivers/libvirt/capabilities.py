@@ -211,7 +211,8 @@ def refusals(
         if machine and guest.machines and machine not in guest.machines:
             sentences.append(
                 f"{policy.place('hw_machine_type')}[libvirt] hw_machine_type: QEMU here has no machine type {machine} "
-                f"for {guest.name}, so guests whose image names none cannot start: there are {_machines(guest)}"
+                f"for {guest.name}, so guests whose image names none cannot start: there are "
+                f"{offered_names(guest.machine_aliases or guest.machines)} (virsh capabilities)"
             )
     modes = frozenset[str]().union(*(one.cpu_modes for one in offered if one.arch == arch))
     if modes and policy.cpu_mode not in (None, "none", *modes):
@@ -233,13 +234,6 @@ def refusals(
             f"domcapabilities)"
         )
     return tuple(sentences)
-
-
-def _machines(guest: GuestArch) -> str:
-    """Return the machine types of an architecture: the names of the current ones, and how many others there are."""
-    current = frozenset(guest.machine_aliases)
-    others = len(guest.machines - current)
-    return f"{offered_names(current)} and {others} more" if current and others else offered_names(guest.machines)
 
 
 def _parse_cell(cell: Element) -> NumaCell:
