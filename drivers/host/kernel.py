@@ -1,6 +1,6 @@
 """Reads facts that only the kernel has: offline CPUs, memory encryption, the boot, and where guests' memory is."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from drivers.errors import MalformedFact
 from drivers.facts import CpuMap, SevKernel
@@ -82,20 +82,12 @@ def probe_residency(files: KernelFiles, id_: int, name: str) -> tuple[tuple[int,
     Its control group tells it (cgroup-v2, memory.numa_stat); () without one. systemd-machined makes the group, or
     libvirt itself where there is no systemd (libvirt: cgroups.html).
     """
-    for group in _control_groups(id_, name):
+    scope = "".join(one if one.isalnum() or one in "_." else f"\\x{ord(one):02x}" for one in f"qemu-{id_}-{name}")
+    for group in (f"machine.slice/machine-{scope}.scope", f"machine/qemu-{id_}-{name}.libvirt-qemu"):
         document = files.read(f"sys/fs/cgroup/{group}/memory.numa_stat")
         if document is not None:
             return _parse_residency(document)
     return ()
-
-
-def _control_groups(id_: int, name: str) -> Iterator[str]:
-    """Yield the paths that a domain's control group can have: systemd-machined's, then libvirt's own."""
-    escaped = "".join(
-        char if char.isalnum() or char in "_." else f"\\x{ord(char):02x}" for char in f"qemu-{id_}-{name}"
-    )
-    yield f"machine.slice/machine-{escaped}.scope"
-    yield f"machine/qemu-{id_}-{name}.libvirt-qemu"
 
 
 def _parse_residency(document: Document) -> tuple[tuple[int, int], ...]:
