@@ -56,29 +56,23 @@ def _check_forms(whole: Iterable[DeviceStock], divided: Iterable[DeviceStock]) -
 
 
 def idle_devices(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
-    """Return a sentence for each part of the policy that matches nothing, or what the host uses."""
-    far = beyond_nova(facts, policy)
-    left_out = (
-        f"{', '.join(map(str, far))}: left out, as nova cannot give a guest a device whose PCI domain is above "
-        f"{HIGHEST_DOMAIN:x}"
-    )
-    return (*_unused_rules(facts, policy), *((left_out,) if far else ()), *idle_types(facts, policy.mdevs))
-
-
-def _unused_rules(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
-    """Return a sentence for each rule that offers nothing here or what the host uses, for each card left to Neutron."""
+    """Return a sentence for each part of the policy that matches nothing, that Neutron has, or that the host uses."""
     ruled = find_rules(facts.devices, policy)
-    used, ignored = {rule.number for rule in ruled.rules.values()}, policy.rules and not policy.report
-    return (
-        *(
-            f"[pci] device_spec rule {rule.number} applies to no device of this host: {_reason(rule, ruled)}"
-            for rule in policy.rules
-            if rule.number not in used
-        ),
-        *left_to_neutron(ruled),
-        *of_the_host(ruled),
-        *(["[pci] device_spec has no effect without report_in_placement = true"] if ignored else ()),
-    )
+    used = {rule.number for rule in ruled.rules.values()}
+    found = [
+        f"[pci] device_spec rule {rule.number} applies to no device of this host: {_reason(rule, ruled)}"
+        for rule in policy.rules
+        if rule.number not in used
+    ]
+    found += [*left_to_neutron(ruled), *of_the_host(ruled)]
+    if policy.rules and not policy.report:
+        found.append("[pci] device_spec has no effect without report_in_placement = true")
+    if far := beyond_nova(facts, policy):
+        found.append(
+            f"{', '.join(map(str, far))}: left out, as nova cannot give a guest a device whose PCI domain is above "
+            f"{HIGHEST_DOMAIN:x}"
+        )
+    return (*found, *idle_types(facts, policy.mdevs))
 
 
 def _reason(rule: DeviceRule, ruled: Ruled) -> str:
