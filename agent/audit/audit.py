@@ -207,7 +207,7 @@ def _snapshot(
             classes={seen.name: ours.classes(seen) for seen in tree},
             foreign=frozenset(seen.name for seen in tree if not ours.writes(seen)),
             novas=frozenset(seen.name for seen in novas),
-            present=present | left.configured.keys() | {name for name, _ in awaited(left).stock},
+            present=present | left.configured.keys() | {name for name, *_ in awaited(left).stock},
             wanted=frozenset(provider.name for provider in desired),
             cards={str(one.address): str(one.pf) for one in survey.facts.devices.functions if one.pf},
         ),

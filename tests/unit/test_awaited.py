@@ -420,7 +420,7 @@ def test_what_is_awaited_is_remembered_in_the_state_file(start: Start) -> None:
 
     assert awaited(decode_state(encode_state(left))) == awaited(left)
     assert awaited(left).boot == "second"
-    assert awaited(left).stock == {(f"host_{NIC}", VF): 4, (f"host_{GPU}", "VGPU"): 8}
+    assert awaited(left).stock == ((f"host_{NIC}", VF, 4), (f"host_{GPU}", "VGPU", 8))
 
 
 # -- units set devices up in any order --------------------------------------------------------------------------------

@@ -120,7 +120,13 @@ def lost_entries(
     ``before`` is what the files named at the last pass, by provider name. The result is by the name or uuid that an
     entry gives; where placement has that provider, the entry is another host's and no fault.
     """
-    lost, found = _withdrawn(before, observed, additions), {}
+    now, found = now_named(observed, additions), {}
+    lost = {
+        seen.name: _all(before[seen.name])
+        & (seen.provider.inventories.keys() | seen.provider.traits) - _all(now.get(seen.name, Names()))
+        for seen in observed
+        if seen.name in before
+    }
     for entry in unmatched:
         both = {name: names & (entry.inventories.keys() | entry.traits) for name, names in lost.items()}
         if name := next((name for name, names in both.items() if names), None):
@@ -148,19 +154,6 @@ def resembling(unmatched: Iterable[Addition], desired: ProviderTree, exists: Cal
     names = [provider.name for provider in desired]
     near = [entry for entry in unmatched if _begins_alike(entry, desired) or most_alike(entry.provider, names, ALIKE)]
     return tuple(_sentence(entry, desired) for entry in near if not exists(entry.provider))
-
-
-def _withdrawn(
-    before: Mapping[str, Names], observed: ObservedTree, additions: Iterable[Addition]
-) -> dict[str, frozenset[str]]:
-    """Return what still stands of what the files named before and no longer name, by provider name."""
-    now = now_named(observed, additions)
-    return {
-        seen.name: _all(before[seen.name])
-        & (seen.provider.inventories.keys() | seen.provider.traits) - _all(now.get(seen.name, Names()))
-        for seen in observed
-        if seen.name in before
-    }
 
 
 def _all(names: Names) -> frozenset[str]:

@@ -4,14 +4,14 @@ Wait for devices that a unit of the host sets up again after a boot: VFs, types 
 Until they are back, or the wait is over, their inventory stays in placement with its provider, reserved.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft, Feature, Refusal
-from agent.sync.decide.shaped import Shaped, Sides, Slot, missing_of, sides_of, with_stock
+from agent.sync.decide.shaped import Shaped, Sides, missing_of, sides_of, with_stock
 from agent.sync.decide.view import Shaper, View
 from agent.sync.outcome import Condition, Status
+from reportclient.json_text import decode_as, encode
 from reportclient.names import BANDWIDTH, NO_DEVICES
 from reportclient.ownership import Names
 from reportclient.tree import ProviderTree
@@ -26,8 +26,8 @@ class Waiting:
 
     boot: str = ""  # the kernel's boot id at the last pass; empty: not known
     since_s: float = 0.0  # seconds from that boot to the first pass after it
-    stock: Mapping[Slot, int] = field(default_factory=dict)  # the total that stood
     seen: bool = False  # whether this agent saw the boot, and so knows what stood before it
+    stock: tuple[tuple[str, str, int], ...] = ()  # provider, class, and the total that stood
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,17 +40,17 @@ class Boot(Feature):
     def shape(self, view: View, shaper: Shaper, shaped: Shaped) -> tuple["Boot", Shaped]:
         standing, boot = shaped.standing, view.survey.facts.boot
         remembered = awaited(standing.memory)
-        stock = {(standing.new_name(name), one): total for (name, one), total in remembered.stock.items()}
-        before = replace(remembered, stock=stock)
+        stock = ((standing.new_name(name), one, total) for name, one, total in remembered.stock)
+        before = replace(remembered, stock=tuple(stock))
         sides = replace(sides_of(shaped), forced=view.wishes.force, after_boot=True)
         if not sides.forced:  # whose a total of the root is is known by memory alone, which may go with a boot
             sides = replace(sides, kinds={})
         waiting = _wait(before, boot, view.terms.uptime_s, view.changes.expect_timeout_s, sides)
-        kept = replace(shaped, memory=shaped.memory.with_bodies({_BODY: _encode(waiting)}))
+        kept = replace(shaped, memory=shaped.memory.with_bodies({_BODY: encode(waiting)}))
         known = BANDWIDTH.union(*standing.memory.kinds.values())
-        unknown = sorted(each for name, each in waiting.stock if name == view.node and each not in known)
+        unknown = sorted(each for name, each, _ in waiting.stock if name == view.node and each not in known)
         found = Boot(awaits=_awaits(waiting, shaped.tree), unknown=tuple(unknown))
-        return found, with_stock(kept, waiting.stock)
+        return found, with_stock(kept, {(name, each): total for name, each, total in waiting.stock})
 
     def refuse(self, draft: Draft) -> Refusal | None:
         if draft.view.wishes.force or draft.view.beside or not self.awaits:
@@ -84,16 +84,7 @@ class Boot(Feature):
 
 def awaited(memory: NodeState) -> Waiting:
     """Return what the last pass awaited, by the names of then."""
-    body = memory.bodies.get(_BODY)
-    if body is None:
-        return Waiting()
-    stock = {(name, resource_class): total for name, resource_class, total in body["stock"]}
-    return Waiting(boot=body["boot"], since_s=body["since_s"], stock=stock, seen=body.get("seen", bool(stock)))
-
-
-def _encode(waiting: Waiting) -> dict[str, object]:
-    stock = [[*slot, total] for slot, total in sorted(waiting.stock.items())]
-    return {"boot": waiting.boot, "since_s": waiting.since_s, "seen": waiting.seen, "stock": stock}
+    return decode_as(Waiting, memory.bodies.get(_BODY, {}))
 
 
 def _wait(before: Waiting, boot: str | None, uptime_s: float, timeout_s: float, sides: Sides) -> Waiting:
@@ -108,19 +99,20 @@ def _wait(before: Waiting, boot: str | None, uptime_s: float, timeout_s: float, 
     """
     boot = boot or before.boot
     if not timeout_s:
-        return replace(before, stock={})
+        return replace(before, stock=())
     if boot != before.boot:
         before = Waiting(boot=boot, since_s=uptime_s, seen=bool(before.boot) or uptime_s < timeout_s)
     elif uptime_s - before.since_s >= timeout_s:
-        return replace(before, stock={}, seen=False)
-    return replace(before, stock=dict(missing_of(sides)) if before.seen or not boot else {})
+        return replace(before, stock=(), seen=False)
+    missing = sorted((*slot, total) for slot, total in missing_of(sides)) if before.seen or not boot else ()
+    return replace(before, stock=tuple(missing))
 
 
 def _awaits(waiting: Waiting, desired: ProviderTree) -> tuple[Condition, ...]:
     """Return a condition for each inventory that is awaited; ``desired`` is the tree without it."""
     providers = {one.name: one for one in desired}
     found = []
-    for (name, resource_class), total in sorted(waiting.stock.items()):
+    for name, resource_class, total in waiting.stock:
         if resource_class in BANDWIDTH:  # of a link whose devices have a sentence
             continue
         stock = providers[name].inventories.get(resource_class) if name in providers else None
