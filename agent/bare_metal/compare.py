@@ -30,6 +30,7 @@ from drivers.ironic.shape import (
     why_reserved,
 )
 from reportclient.client import PlacementClient
+from reportclient.errors import few
 from reportclient.names import unknown_standard
 from reportclient.ownership import OWNER_NOVA
 from reportclient.tree import Provider
@@ -308,25 +309,15 @@ def _refuse_lost(bare_metal: BareMetalNodes, look: Look, *, force: bool) -> None
     look.outcomes.append(node_outcome(f"{len(lost)} nodes", Status.REFUSED, why))
 
 
-def _add_strays(look: Look, uuids: Collection[str]) -> None:
+def _add_strays(look: Look, uuids: list[str]) -> None:
     """Add an outcome for each provider without a node, or one for all if these are many."""
-    if len(uuids) > _NAMED:
-        several = f"{len(uuids)} providers"
+    for several in [uuids] if len(uuids) > _NAMED else [[uuid] for uuid in uuids]:
         why = (
-            f"Ironic has no node for {', '.join([*uuids][:3])} and others: they may be nodes of another Ironic. If "
-            f"they are not, delete these providers (openstack resource provider list --required {BARE_METAL})"
+            f"Ironic has no node for {few(several, 3)}: if no other agent reports or deletes such a provider, and no "
+            f"other Ironic has the node, delete the provider with openstack resource provider delete {several[0]}"
         )
-        look.outcomes.append(node_outcome(several, Status.STRAY, why))
-        return
-    look.outcomes += [
-        node_outcome(
-            uuid,
-            Status.STRAY,
-            f"Ironic has no node for this provider: if no other agent reports or deletes it, and no other Ironic has "
-            f"the node, delete the provider with openstack resource provider delete {uuid}",
-        )
-        for uuid in uuids
-    ]
+        name = several[0] if len(several) == 1 else f"{len(several)} providers"
+        look.outcomes.append(node_outcome(name, Status.STRAY, why))
 
 
 def _limit(bare_metal: BareMetalNodes, missing: int, whole: int) -> float:
