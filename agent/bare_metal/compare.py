@@ -97,7 +97,7 @@ def _choose_depth(bare_metal: BareMetalNodes, look: Look, marked: Mapping[str, i
             "read again where=%s",
             bare_metal.where,
         )
-    age_s = bare_metal.now_s() - memory.whole_s
+    age_s = bare_metal.clock.now_s() - memory.whole_s
     look.whole = went_back or not 0 <= age_s < bare_metal.settings.service.full_audit_interval_s
 
 
@@ -201,7 +201,7 @@ def _judge_absent(
     if bare_metal.ironic.lists_all:
         _add_strays(look, sorted(unknown))
         return
-    now_s, before = bare_metal.now_s(), look.memory.left
+    now_s, before = bare_metal.clock.now_s(), look.memory.left
     known = {*before, *elsewhere, *(unknown if look.whole else ())} & marked.keys() - here
     left = {uuid: None if uuid in elsewhere else before.get(uuid) for uuid in sorted(known)}
     # Those that Ironic did not have are asked about when all is read: there may be many, of another Ironic.
@@ -220,7 +220,7 @@ def _judge_remembered(
 ) -> frozenset[str]:
     """Judge nodes that the last pass knew; return those that Ironic has outside this agent's share."""
     absent = {uuid: known for uuid, known in look.memory.nodes.items() if uuid not in here}
-    now, grace_s = bare_metal.now_s(), bare_metal.settings.ironic.node_grace_s
+    now, grace_s = bare_metal.clock.now_s(), bare_metal.settings.ironic.node_grace_s
     asked, error = _ask_of_absent(bare_metal.ironic, absent)
     elsewhere = frozenset(uuid for uuid, there in asked.items() if there)
     look.outcomes += [

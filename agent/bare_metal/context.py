@@ -29,10 +29,6 @@ class BareMetalNodes:
     where: str  # the placement's name
     clock: Clock = field(default_factory=probe_clock)
 
-    def now_s(self) -> float:
-        """Return the time of this pass in seconds since the epoch."""
-        return self.clock.now_s()
-
     def memory(self) -> NodesMemory:
         """Return what the last pass remembered about this Ironic and this placement; errors as ``read_nodes``."""
         return read_nodes(self.settings.folders.state, self.where, self.ironic.where, clock=self.clock)

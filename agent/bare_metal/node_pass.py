@@ -88,7 +88,7 @@ def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), *, dry: boo
         elsewhere=None,
     )
     if look.whole and not outcome.count(Status.UNFINISHED):
-        after = replace(after, whole_s=bare_metal.now_s())
+        after = replace(after, whole_s=bare_metal.clock.now_s())
     other_placement = look.memory.elsewhere and outcome.count(Status.REFUSED)
     if not dry and not other_placement and (look.tasks or after != replace(look.memory, elsewhere=None)):
         write_nodes(bare_metal.settings.folders.state, after, clock=bare_metal.clock)
@@ -134,7 +134,7 @@ def _settle_once(writing: Writing, task: Task) -> Settled:
     if task.known and task.does == "reserve":
         known = replace(task.known, seen=stands)
     if task.status is Status.GOING and plan.operations:  # it was on offer, so the node may have been back
-        known = replace(known, gone_s=bare_metal.now_s(), may_go=False)
+        known = replace(known, gone_s=bare_metal.clock.now_s(), may_go=False)
     return outcome, known
 
 

@@ -16,10 +16,8 @@ from reportclient.tree import total_of
 PHYSNET = "CUSTOM_PHYSNET_"  # followed by the name of a physical network in Neutron
 OF_DEVICES = frozenset({MANAGED, "HW_NIC_SRIOV", "HW_PCI_LIVE_MIGRATABLE", "HW_PCI_ONE_TIME_USE"})
 NETWORK = 0x02  # PCI base class
-LIBVIRT_LIVE_VFIO, QEMU_LIVE_VFIO = (
-    10_000_000,
-    8_002_002,
-)  # the first versions that migrate guests with VFIO variant drivers
+LIBVIRT_LIVE_VFIO = 10_000_000  # the first version that migrates guests with VFIO variant drivers
+QEMU_LIVE_VFIO = 8_002_002  # the same
 ITSELF = DeviceRule(number=0, resource_class="SRIOV_NET_VF", traits=frozenset({"HW_NIC_SRIOV"}))
 """What ``[pci] discover = all`` offers, as if an operator's rule did."""
 NO_TYPE = "0"  # in NVIDIA's nvidia/current_vgpu_type: the VF is no vGPU

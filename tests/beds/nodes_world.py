@@ -94,7 +94,8 @@ class World:
         return before
 
     def wait(self, seconds: float) -> None:
-        clock, now_s = self.bare_metal.clock, self.bare_metal.now_s() + seconds
+        clock = self.bare_metal.clock
+        now_s = clock.now_s() + seconds
         self.bare_metal = replace(self.bare_metal, clock=StoppedClock(clock.boot, clock.offset_s, now_s))
 
     def traits(self, number: int) -> frozenset[str]:
