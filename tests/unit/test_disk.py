@@ -1,6 +1,5 @@
 """The file system of the instances, and what nova's image cache takes of it."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from agent.settings.read import load_settings
 from drivers.errors import DiscoveryError
 from drivers.facts import DiskSpace
 from drivers.host import disk
-from drivers.host.archive import DISK, HostArchive, encode_disk
 from drivers.host.disk import probe_disk
 from drivers.libvirt.shape import shape
 from drivers.policy import DiskPlace, DiskPolicy, InstancesFolder, Policy
@@ -92,13 +90,3 @@ def test_the_cache_is_reserved_in_whole_gib_beside_what_is_kept_for_the_host(
     tree = shape(facts, Policy(disk=DiskPolicy(reserved_mib=mib)), None).tree
 
     assert tree.root.inventories["DISK_GB"].reserved == reserved
-
-
-def test_a_recorded_host_keeps_what_was_cached(tmp_path: Path) -> None:
-    was = DiskSpace(100 * GIB, 7, 5)
-    (tmp_path / DISK).write_text(encode_disk(was), encoding="utf-8")
-    assert re.fullmatch(r"\{.*\}\n", encode_disk(was))
-    assert HostArchive(tmp_path).disk() == was
-
-    (tmp_path / DISK).write_text('{"total_bytes": 3, "free_bytes": 1}', encoding="utf-8")
-    assert HostArchive(tmp_path).disk() == DiskSpace(3, 1)

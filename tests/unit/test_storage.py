@@ -249,7 +249,9 @@ def test_what_does_not_answer_on_a_new_host_is_not_reported() -> None:
     assert disk_gb(DiskUnread("the Ceph cluster did not answer")) is None
 
 
-@pytest.mark.parametrize("was", [DiskSpace(3, 1, volume_group="guests"), FOUND, DiskUnread("no answer")])
+@pytest.mark.parametrize(
+    "was", [DiskSpace(3, 1, volume_group="guests"), DiskSpace(9, 7, 5), FOUND, DiskUnread("no answer")]
+)
 def test_a_recorded_host_keeps_what_has_its_disks(tmp_path: Path, was: DiskFacts) -> None:
     (tmp_path / DISK).write_text(encode_disk(was), encoding="utf-8")
 
