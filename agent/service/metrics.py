@@ -88,7 +88,7 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield what is no counter, as it is now."""
         now, taken = self.status(), self._taken
-        said = Tally((one.kind, one.text) for each in now.conditions.values() for one in each)
+        said: Tally[tuple[str, ...]] = Tally((one.kind, one.text) for each in now.conditions.values() for one in each)
         rows: dict[str, Mapping[tuple[str, ...], float]] = {  # numbers by the values of the labels
             "source_up": {(name,): not one.error for name, one in now.sources.items()},
             "source_last_success_timestamp_seconds": {
