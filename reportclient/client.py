@@ -89,16 +89,6 @@ class PlacementClient:
         rows, _ = self._list(f"the provider named {name}", name=name)
         return next((uuid for uuid, found, _, _ in rows if found == name), None)
 
-    def exists(self, name_or_uuid: str) -> bool:
-        """Return whether a provider of any host has exactly this name or uuid. At most two requests."""
-        if self.find(name_or_uuid):
-            return True
-        try:
-            uuid = str(UUID(name_or_uuid))
-        except ValueError:
-            return False
-        return bool(self._list(f"the provider {uuid}", uuid=uuid)[0])
-
     def generations(self, trait: str | None = None, *, uuid: str | None = None) -> dict[str, int]:
         """
         Return the generation of each root that is named by its uuid: of all, of those with a trait, or of one.
@@ -123,12 +113,12 @@ class PlacementClient:
         return {own: (name, parent) for own, name, parent, _ in rows}
 
     def root(self, uuid: str) -> ObservedProvider | None:
-        """Return one root by its uuid, without its children; None where there is none. One request, or four."""
+        """Return one provider by its uuid, without its children; None where there is none. One request, or four."""
         rows, _ = self._list(f"the provider {uuid}", uuid=uuid)
         return next((self.read(uuid, name, generation) for _, name, _, generation in rows), None)
 
     def named(self, name_or_uuid: str) -> ObservedProvider | None:
-        """Return one root by its name or uuid, as ``root``; one request more for a name."""
+        """Return one provider by its name or uuid, as ``root``; one request more for a name."""
         try:
             return self.root(str(UUID(name_or_uuid)))
         except ValueError:

@@ -118,7 +118,7 @@ class Disks(Random):
             readings=Readings(
                 allocations=self.read(rows),
                 consumers=self.read({**consumers, "b": self.choice((None, consumers["b"]))}),
-                roots=self.read(roots),
+                providers=self.read(roots),
                 sharing=tuple(self.some(storages)) if self.maybe(0.9) else None,
                 usages=self.read({(one.uuid, "DISK_GB"): self.choice((0, 10, 20, 30, 40)) for one in storages}),
             ),
@@ -148,7 +148,7 @@ def told(view: View) -> str:
     except Unread as unread:
         asked = {
             name: value
-            for name in ("allocations", "consumers", "roots", "sharing", "usages")
+            for name in ("allocations", "consumers", "providers", "sharing", "usages")
             if (value := getattr(unread, name))
         }
         return " ".join(f"{name} {sorted(value) if value is not True else ''}" for name, value in sorted(asked.items()))

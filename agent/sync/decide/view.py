@@ -48,8 +48,7 @@ class Readings:
     allocations: Mapping[str, tuple[Allocation, ...]] = field(default_factory=dict)  # by uuid of the provider
     consumers: Mapping[str, Consumer | None] = field(default_factory=dict)  # by uuid; None: nothing is allocated to it
     traits: Mapping[str, bool] = field(default_factory=dict)  # whether placement has a trait of this name
-    providers: Mapping[str, bool] = field(default_factory=dict)  # whether placement has a provider of this name or uuid
-    roots: Mapping[str, ObservedProvider | None] = field(default_factory=dict)  # of others, by name or uuid; None: none
+    providers: Mapping[str, ObservedProvider | None] = field(default_factory=dict)  # by name or uuid; None: none
     sharing: tuple[ObservedProvider, ...] | None = None  # providers that share their stock with this root
     usages: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by uuid of the provider and class
     nova_compute: ServiceSigns | None = None  # what shows nova-compute on this host; None: not looked for
@@ -63,8 +62,7 @@ class Unread(Exception):
     allocations: frozenset[str] = frozenset()  # uuids of providers whose allocations are needed
     consumers: frozenset[str] = frozenset()  # by uuid
     traits: frozenset[str] = frozenset()  # by name
-    providers: frozenset[str] = frozenset()  # by name or uuid
-    roots: frozenset[str] = frozenset()  # of others, by name or uuid
+    providers: frozenset[str] = frozenset()  # of others, by name or uuid
     sharing: bool = False  # True: the providers that share their stock with this root
     usages: frozenset[tuple[str, str]] = frozenset()  # by uuid of the provider and class
     nova_compute: bool = False  # True: whether nova-compute is on this host, or nova has this hypervisor

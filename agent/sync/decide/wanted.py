@@ -149,11 +149,11 @@ def ignored(unmatched: Collection[Addition], desired: ProviderTree) -> tuple[str
     return (*slips, *((told,) if others else ()))
 
 
-def resembling(unmatched: Iterable[Addition], desired: ProviderTree, exists: Callable[[str], bool]) -> tuple[str, ...]:
+def resembling(unmatched: Iterable[Addition], desired: ProviderTree, find: Callable[[str], object]) -> tuple[str, ...]:
     """Return a sentence on each unmatched entry that is nearly a name of this host and not in placement either."""
     names = [provider.name for provider in desired]
     near = [entry for entry in unmatched if _begins_alike(entry, desired) or most_alike(entry.provider, names, ALIKE)]
-    return tuple(_sentence(entry, desired) for entry in near if not exists(entry.provider))
+    return tuple(_sentence(entry, desired) for entry in near if not find(entry.provider))
 
 
 def _all(names: Names) -> frozenset[str]:

@@ -149,9 +149,9 @@ def _find_storage(view: View, root: ObservedProvider | None) -> ObservedProvider
         return f"this host's record does not tell which cluster has the pool {disk.pool}: record the host again"
     else:
         name, key = pool_name(disk), pool_uuid(disk)
-    if key not in view.readings.roots:
-        raise Unread(roots=frozenset({key}))
-    found = view.readings.roots[key]
+    if key not in view.readings.providers:
+        raise Unread(providers=frozenset({key}))
+    found = view.readings.providers[key]
     if found is None:
         return (
             f"placement has no provider {name}. For a pool of Ceph, set [agent] report_pool = true on one of its "
@@ -196,10 +196,10 @@ def _find_left(
     outside = {
         uuid for one in held.consumers for uuid, each in one.slots.items() if DISK in each and uuid not in here
     } | ({_remembered(view)} - {""} - here)
-    unread, readings = frozenset(outside) - view.readings.roots.keys(), view.readings
+    unread, readings = frozenset(outside) - view.readings.providers.keys(), view.readings
     if unread or readings.sharing is None:
-        raise Unread(roots=unread, sharing=readings.sharing is None)
-    found = (*(readings.roots[uuid] for uuid in sorted(outside)), *readings.sharing)
+        raise Unread(providers=unread, sharing=readings.sharing is None)
+    found = (*(readings.providers[uuid] for uuid in sorted(outside)), *readings.sharing)
     return tuple({one.uuid: one for one in found if one and _is_storage(one) and one.uuid not in here}.values())
 
 
