@@ -25,7 +25,7 @@ from agent.state.node_file import RESERVE_BYTES
 from agent.sync.decide.checks import conditions_on, judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.features.boot import AWAITED
-from agent.sync.decide.features.second_writer import SecondWriter
+from agent.sync.decide.features.second_writer import SECOND_WRITER
 from agent.sync.decide.owner import disputed, only_audits, tell_disputed
 from agent.sync.decide.view import Wishes
 from agent.sync.decide.wanted import resembling
@@ -260,9 +260,8 @@ def _check_tree(one: ComputeNode, survey: Survey, draft: Draft) -> Iterator[Chec
     verdict = judge(draft)
     if verdict.refused:
         raise CheckFailed(f"{one.name}: sync would end with {verdict.refused.value}: {'; '.join(verdict.notes)}")
-    if contest := draft.of(SecondWriter).contest:
-        changes = "; ".join(contest.changes)
-        raise CheckFailed(f"a second writer on {contest.provider}: {changes}: stop it, then run sync --take-over")
+    if writers := [found.text for found in conditions_on(draft) if found.kind == SECOND_WRITER]:
+        raise CheckFailed(f"{writers[0]}: stop that second writer, then run sync --take-over")
     count = len(draft.plan.operations)
     left = f": sync would do {count} operation(s), see compute-node-agent plan" if count else " is up to date"
     yield Check("tree", True, f"{one.name}{left}; {_role_text(one, one.signs(draft))}")

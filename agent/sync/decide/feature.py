@@ -6,7 +6,7 @@ The protocol of a feature: an optional part of a pass, with a file of its own, w
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import without
@@ -146,9 +146,6 @@ class PassEnd:
     done: bool = False  # True: the plan is carried out
 
 
-F = TypeVar("F", bound=Feature)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     """The way from the standing tree to the wanted one, with what must move and what must stay."""
@@ -214,7 +211,3 @@ class Draft:
     def allocations_after(self) -> tuple[Allocation, ...]:
         """The allocations once the plan's moves are carried out."""
         return apply_moves(self.way.allocations, self.plan.moves)
-
-    def of(self, kind: type[F]) -> F:
-        """Return what one feature found."""
-        return next(one for one in self.features if isinstance(one, kind))

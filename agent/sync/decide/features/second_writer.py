@@ -15,6 +15,7 @@ from reportclient.ownership import Contest, contest
 from reportclient.reserve import reserved_by_operator, with_operators
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
+SECOND_WRITER = "second-writer"  # kind of its conditions
 FORGIVEN = 10  # quiet passes, and intervals, after which strikes of a second writer no longer count
 _STOP = "stop that service on this host"
 
@@ -70,7 +71,7 @@ class SecondWriter(Feature):
             return ()
         changes = "; ".join(self.contest.changes)
         text = f"another writer changed {self.contest.provider} since the last pass: {changes}"
-        return (Condition(kind="second-writer", text=text, provider=self.contest.provider),)
+        return (Condition(kind=SECOND_WRITER, text=text, provider=self.contest.provider),)
 
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
         counted: dict[str, Any] = encode(self._count(end))
