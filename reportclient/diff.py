@@ -96,10 +96,13 @@ def diff(
     check_root(observed, desired, root_uuid, rename=rename)
     stands = observed
     observed = as_called(stands, desired.root.name, formerly)
-    dropped = _unknown_standard(desired, known_traits)
+    traits = frozenset().union(*(provider.traits for provider in desired))
+    dropped = unknown_standard(traits, traits if known_traits is None else known_traits)
     pairs = _matches(observed, desired)
-    identity = {
-        provider.name: seen.uuid if seen else _new_uuid(provider, desired, root_uuid) for provider, seen in pairs
+    identity = {desired.root.name: root_uuid} | {
+        provider.name: seen.uuid if seen else child_uuid(root_uuid, desired.root.name, provider.name)
+        for provider, seen in pairs
+        if provider.parent
     }
     _check_foreign(pairs, ours)
     parents = {seen.name: provider.name for provider, seen in pairs if seen}
@@ -191,20 +194,6 @@ def _check_foreign(pairs: Iterable[tuple[Provider, ObservedProvider | None]], ou
             )
 
 
-def _reparent(
-    provider: Provider, seen: ObservedProvider, identity: Mapping[str, str], parents: Mapping[str, str]
-) -> list[Operation]:
-    """Return the operation for another parent, if any; ``parents`` has the desired name of each provider that stays."""
-    if not provider.parent or parents.get(seen.provider.parent or "") == provider.parent:
-        return []
-    old = seen.provider.parent or ""
-    return [Reparent(seen.uuid, provider.name, identity[provider.parent], provider.parent, old)]
-
-
-def _new_uuid(provider: Provider, desired: ProviderTree, root_uuid: str) -> str:
-    return root_uuid if provider.parent is None else child_uuid(root_uuid, desired.root.name, provider.name)
-
-
 def _changes(
     provider: Provider,
     seen: ObservedProvider | None,
@@ -213,14 +202,18 @@ def _changes(
     ours: Ownership,
     dropped: frozenset[str],
 ) -> list[Operation]:
-    """Return one provider's operations: at most one per aspect, but up to two for traits."""
+    """
+    Return one provider's operations: at most one per aspect, but up to two for traits.
+
+    ``parents`` has the desired name of each provider that stays, by its present name.
+    """
     uuid_ = identity[provider.name]
     operations: list[Operation] = []
     if seen is None:
         operations.append(Create(uuid_, provider.name, identity[provider.parent] if provider.parent else None))
         seen = ObservedProvider(uuid=uuid_, generation=0, provider=Provider(name=provider.name))
-    else:
-        operations += _reparent(provider, seen, identity, parents)
+    elif provider.parent and parents.get(old := seen.provider.parent or "") != provider.parent:
+        operations.append(Reparent(uuid_, provider.name, identity[provider.parent], provider.parent, old))
     foreign = seen.provider.traits - ours.traits(seen)
     operations += _set_traits(seen, provider, (foreign | provider.traits) - dropped)
     aggregates = (seen.provider.aggregates - ours.aggregates) | provider.aggregates
@@ -295,13 +288,6 @@ def _is_late(operation: Operation, restocked: frozenset[str]) -> bool:
         return False
     stays = is_reserved_by_us(operation.traits)
     return not (stays and all(is_mark(name) and not tells_left(name) for name in operation.removed))
-
-
-def _unknown_standard(desired: ProviderTree, known_traits: frozenset[str] | None) -> frozenset[str]:
-    if known_traits is None:
-        return frozenset()
-    wanted = frozenset().union(*(provider.traits for provider in desired))
-    return unknown_standard(wanted, known_traits)
 
 
 def _vocabulary(

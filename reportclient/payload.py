@@ -111,7 +111,7 @@ def encode_reshape(reshape: Reshape, generations: Mapping[str, int]) -> dict[str
         "inventories": {
             one.uuid: encode_inventories(one.inventories, generations[one.uuid]) for one in reshape.inventories
         },
-        "allocations": {one.consumer: encode_rewrite(one, UNTYPED) for one in reshape.rewrites},
+        "allocations": encode_rewrites(reshape.rewrites, UNTYPED),
     }
 
 
@@ -127,7 +127,7 @@ def encode_rewrite(rewrite: Rewrite, microversion: tuple[int, int]) -> dict[str,
         "project_id": rewrite.project,
         "user_id": rewrite.user,
         "consumer_generation": rewrite.generation,
-        **_encode_type(rewrite.kind, microversion),
+        **({"consumer_type": rewrite.kind} if rewrite.kind and microversion > UNTYPED else {}),
     }
 
 
@@ -175,10 +175,6 @@ def _whole(amount: object) -> int:
     if type(amount) is not int:
         raise ValueError(f"{str(amount)[:40]} is no whole number")
     return amount
-
-
-def _encode_type(kind: str | None, microversion: tuple[int, int]) -> dict[str, object]:
-    return {"consumer_type": kind} if kind and microversion > UNTYPED else {}
 
 
 def decode_consumer(body: _Json, uuid: str, age_s: float | None = None) -> Consumer | None:

@@ -79,15 +79,17 @@ def open_service(settings: Settings, group: str) -> tuple[Adapter, str]:
     except (exceptions.ClientException, cfg.Error, ValueError, TypeError, RecursionError, ImportError) as error:
         raise ConfigError(f"[{group}]: {' '.join(str(error).split())}") from error
     adapter.service_type = adapter.service_type or kind
+    own = conf[group]
+    catalog = f"the endpoint in the catalog of Keystone at {own.auth_url}" if "auth_url" in own else "its endpoint"
     place = adapter.endpoint_override
     if isinstance(auth, FixedEndpointPlugin):
         place = place or auth.endpoint
         if not place:
-            chosen = conf[conf[group].auth_section or group].auth_type
+            chosen = conf[own.auth_section or group].auth_type
             raise ConfigError(f"[{group}] auth_type = {chosen} needs {wanted}")
     if group == "placement" and isinstance(auth, NoAuth):
         session.additional_headers.update(NOAUTH_HEADERS)
-    return _answering(adapter), f"{name} at {mask(place or _catalog(conf, group)).rstrip('/')}"
+    return _answering(adapter), f"{name} at {mask(place or catalog).rstrip('/')}"
 
 
 def api_in_the_way(settings: Settings, *, said_down: bool = False) -> str:
@@ -160,11 +162,6 @@ def _settle(session: Any, name: str) -> None:
     session.redirect = REDIRECTS
     if session.auth is not None:
         look_after(session.auth, name)
-
-
-def _catalog(conf: cfg.ConfigOpts, group: str) -> str:
-    own = conf[group]
-    return f"the endpoint in the catalog of Keystone at {own.auth_url}" if "auth_url" in own else "its endpoint"
 
 
 def open_embedded(requests_session: requests.Session) -> Adapter:
