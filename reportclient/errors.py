@@ -3,9 +3,6 @@
 import re
 from collections.abc import Iterable
 
-KEYSTONE_AWAY = "Keystone gives no token: does it run, and is auth_url right?"
-LEAKED = (KeyError, IndexError, TypeError, AttributeError, RecursionError)
-"""Raised by keystoneauth for answers that do not come from Keystone."""
 USERINFO = re.compile(r"(?<=://)(?:[^\s\"'<>?#]*@(?:[^\s\"'<>/]*@)?|[^\s\"'<>/]*@)")
 """User and password in a URL, also with an unescaped /, @ or ? in the password; never the query of the URL."""
 MOST_URLS = 16
@@ -32,11 +29,6 @@ def mask(text: str) -> str:
     """
     words = _WORDS.split(text)
     return "".join("***" if word.count("://") > MOST_URLS else USERINFO.sub("***@", word) for word in words)
-
-
-def asked_keystone(error: Exception) -> bool:
-    """Return whether a request for a token failed: only the address in keystoneauth's message shows that."""
-    return "/auth/tokens" in str(error)
 
 
 def shorten(text: str, head: int = 90, tail: int = 70) -> str:

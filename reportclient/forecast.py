@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from reportclient.allocations import Allocation, usages
@@ -56,18 +56,18 @@ def apply(operation: Operation, stands: dict[str, ObservedProvider]) -> None:
             above = stands[parent].name if parent else None
             stands[uuid] = ObservedProvider(uuid=uuid, generation=0, provider=Provider(name=name, parent=above))
         case Rename(uuid, name, old):
-            stands[uuid] = _changed(stands[uuid], name=name)
+            stands[uuid] = stands[uuid].changed(name=name)
             for key, seen in stands.items():
                 if seen.provider.parent == old:
-                    stands[key] = _changed(seen, parent=name)
+                    stands[key] = seen.changed(parent=name)
         case Reparent(uuid, _, parent_uuid):
-            stands[uuid] = _changed(stands[uuid], parent=stands[parent_uuid].name)
+            stands[uuid] = stands[uuid].changed(parent=stands[parent_uuid].name)
         case SetTraits(uuid, _, traits):
-            stands[uuid] = _changed(stands[uuid], traits=traits)
+            stands[uuid] = stands[uuid].changed(traits=traits)
         case SetAggregates(uuid, _, aggregates):
-            stands[uuid] = _changed(stands[uuid], aggregates=aggregates)
+            stands[uuid] = stands[uuid].changed(aggregates=aggregates)
         case SetInventories(uuid, _, inventories):
-            stands[uuid] = _changed(stands[uuid], inventories=inventories)
+            stands[uuid] = stands[uuid].changed(inventories=inventories)
         case Reshape(several):
             for one in several:
                 apply(one, stands)
@@ -75,10 +75,6 @@ def apply(operation: Operation, stands: dict[str, ObservedProvider]) -> None:
             del stands[uuid]
         case _:
             assert_never(operation)
-
-
-def _changed(seen: ObservedProvider, **changes: object) -> ObservedProvider:
-    return replace(seen, provider=replace(seen.provider, **changes))  # type: ignore[arg-type]
 
 
 def _parents_first(providers: tuple[ObservedProvider, ...]) -> tuple[ObservedProvider, ...]:

@@ -137,7 +137,7 @@ def _placed(observed: ObservedTree, wanted: Collection[str], root: str) -> dict[
         if parent in wanted:
             found[seen.name] = seen
         elif parent in observed.by_name:
-            found[seen.name] = replace(seen, provider=replace(seen.provider, parent=root))
+            found[seen.name] = seen.changed(parent=root)
     return found
 
 

@@ -10,11 +10,13 @@ from typing import Any, Protocol
 
 from keystoneauth1 import exceptions
 
-from reportclient.errors import KEYSTONE_AWAY, LEAKED, asked_keystone, mask, shorten
+from reportclient.errors import mask, shorten
 
+LEAKED = (KeyError, IndexError, TypeError, AttributeError, RecursionError)
+"""Raised by keystoneauth for answers that do not come from Keystone."""
 FAILURES = (exceptions.ClientException, OSError, ArithmeticError, ValueError, *LEAKED)
 """Everything that an adapter raises when no answer came."""
-NO_CONNECTION = (exceptions.ConnectTimeout, exceptions.ConnectFailure)
+KEYSTONE_AWAY = "Keystone gives no token: does it run, and is auth_url right?"
 _PLAIN_HTTP = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")  # OpenSSL's words for it
 
 
@@ -54,7 +56,7 @@ def explain(error: Exception, where: str, group: str) -> tuple[str, bool]:
     may_pass, advice = next((passes, text) for kinds, passes, text in _ADVICE if isinstance(error, kinds))
     if isinstance(error, exceptions.SSLError) and any(word in str(error) for word in _PLAIN_HTTP):
         advice = "it answers without TLS: is https right in its URL or auth_url in [{group}], or should it be http?"
-    elif isinstance(error, NO_CONNECTION) and asked_keystone(error):
+    elif isinstance(error, (exceptions.ConnectTimeout, exceptions.ConnectFailure)) and "/auth/tokens" in str(error):
         advice = KEYSTONE_AWAY
     return f"{where}: {advice.format(group=group)} ({describe(error)})", may_pass
 

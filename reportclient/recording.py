@@ -39,11 +39,6 @@ class Exchange:
     cause: str = ""  # text of that exception
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        """Method, path and microversion: equal for equal requests."""
-        return self.method, self.path, self.microversion
-
-    @property
     def status_code(self) -> int:
         return self.status
 
@@ -88,7 +83,7 @@ class RecordedSender:
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
         self._left: dict[tuple[str, str, str], list[Exchange]] = {}
         for one in exchanges:
-            self._left.setdefault(one.key, []).append(one)
+            self._left.setdefault((one.method, one.path, one.microversion), []).append(one)
 
     def request(self, url: str, method: str, **kwargs: Any) -> Exchange:
         """

@@ -26,19 +26,12 @@ def child_uuid(root_uuid: str, root_name: str, name: str) -> str:
 def as_called(observed: ObservedTree, name: str, formerly: str | None = None) -> ObservedTree:
     """Return the tree as it is named once the host is called ``name``; parameters as ``new_names``."""
     names = new_names(observed, name, formerly)
-    return ObservedTree(
-        tuple(
-            replace(
-                seen,
-                provider=replace(
-                    seen.provider,
-                    name=names[seen.name],
-                    parent=names.get(seen.provider.parent or "", seen.provider.parent),
-                ),
-            )
+    return replace(
+        observed,
+        providers=tuple(
+            seen.changed(name=names[seen.name], parent=names.get(seen.provider.parent or "", seen.provider.parent))
             for seen in observed
         ),
-        observed.last_modified,
     )
 
 

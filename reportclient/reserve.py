@@ -97,7 +97,7 @@ def _with_marks_of(seen: ObservedProvider, left: ObservedProvider | None) -> Obs
     if left is None or is_reserved_by_us(seen.provider.traits) or seen.generation != left.generation + 1:
         return seen
     marks = filter(is_mark, left.provider.traits) if is_reserved_by_us(left.provider.traits) else ()
-    return replace(seen, provider=replace(seen.provider, traits=seen.provider.traits.union(marks)))
+    return seen.changed(traits=seen.provider.traits.union(marks))
 
 
 def with_least(

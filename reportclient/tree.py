@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 MAX_RATIO = 3.4e38  # placement keeps ratios in single precision
 MAX_INT = 0x7FFFFFFF  # the largest value placement's schema takes, and its default max_unit
@@ -91,6 +92,10 @@ class ObservedProvider:
     def name(self) -> str:
         """The provider's name in placement."""
         return self.provider.name
+
+    def changed(self, **changes: Any) -> "ObservedProvider":
+        """Return it at the same generation, with these fields of its ``Provider`` changed."""
+        return replace(self, provider=replace(self.provider, **changes))
 
 
 @dataclass(frozen=True, slots=True)
