@@ -160,11 +160,6 @@ def with_operators(provider: Provider, amounts: Mapping[str, int]) -> Provider:
     return _remembering(provider, more)
 
 
-def keep_trait(provider: Provider, name: str) -> str:
-    """Return the trait that remembers how much of a class an operator reserved."""
-    return f"{KEEP}{_remembered(provider.traits)[name]}_{name}"
-
-
 def given_back(stands: ObservedProvider, apart: Collection[str] = ()) -> dict[str, Inventory]:
     """Return a provider's stock without what we reserved of devices; classes in ``apart`` stay as they are."""
     theirs, left = reserved_by_operator(stands.provider), _amounts(stands.provider.traits, LEFT)

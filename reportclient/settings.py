@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from reportclient.errors import few
 from reportclient.names import BANDWIDTH, HUGE, NO_DEVICES, ONE_TIME
-from reportclient.reserve import keep_trait, reserved_by_operator, without_classes
+from reportclient.reserve import keeps, reserved_by_operator, without_classes
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 _NONE: Mapping[str, Collection[str]] = MappingProxyType({})
@@ -200,7 +200,7 @@ def _take_off(seen: ObservedProvider, name: str) -> str:
     if stock and stock.reserved:
         command = f"openstack resource provider inventory set {seen.uuid} --amend --resource {name}:reserved=0"
         return f"take the reservation off ({command})"
-    trait = keep_trait(seen.provider, name)
+    (trait,) = keeps({name: reserved_by_operator(seen.provider)[name]})
     return (
         f"take the trait {trait} off {seen.name} (openstack resource provider trait set {seen.uuid}, with --trait for "
         f"each of its other traits)"
