@@ -35,7 +35,7 @@ from reportclient.errors import Conflict, Unplaceable, UnsafePlan
 from reportclient.forecast import check_use, forecast
 from reportclient.names import BANDWIDTH, HUGE, NO_DEVICES
 from reportclient.ownership import MARKER, Names, Ownership
-from reportclient.plan import Create, Delete, EnsureTraits, Plan, Reshape, SetTraits
+from reportclient.plan import Plan, Reshape
 from reportclient.reserve import HELD
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 from strategies import ROOT_UUID
@@ -406,25 +406,6 @@ def test_what_comes_must_fit_with_what_a_consumer_has_there() -> None:
     (move,) = moves(before, desired)
 
     assert (move.to_provider, dict(move.moved_resources)) == (OTHER, {"VCPU": 3})
-
-
-def test_a_plan_is_the_rest_of_another_only_if_it_does_nothing_else() -> None:
-    made = Create("c", CARD, "r")
-    traits = SetTraits("c", CARD, frozenset({"A"}), frozenset({"A"}), frozenset())
-    gone = Delete("o", OTHER)
-    agreed = Plan((made, EnsureTraits(("A", "B")), traits, gone))
-
-    assert agreed.outline.covers(Plan((EnsureTraits(("B",)), replace(traits, added=frozenset()), gone)))
-    assert agreed.outline.covers(Plan())
-    assert not agreed.outline.covers(Plan((gone, Delete("p", "host_third"))))
-    assert agreed.digest == Plan((made, traits, gone)).digest, "another host of the fleet may have made the traits"
-    assert not agreed.outline.covers(Plan((replace(traits, traits=frozenset({"A", "B"})),)))
-    twice = Plan((traits, replace(traits, traits=frozenset({"A", "B"}))))
-    assert all(twice.outline.covers(Plan((step,))) for step in twice.operations)
-    move = Move(consumer="guest", from_provider=OTHER, to_provider=CARD, moved_resources={"VCPU": 1}, because="room")
-    assert not agreed.outline.covers(Plan((gone,), (move,)))
-    assert Plan((made, gone), (move,)).outline.covers(Plan((gone,), (replace(move, because="pinned"),)))
-    assert Plan((made, gone), (move,)).outline.covers(Plan((gone,)))
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,7 @@ def moving(**changes: object) -> Plan:
         pytest.param(replace(WRITES, moves=(replace(MOVE, because="two"),)), True, True, id="the reason of a move"),
         pytest.param(moving(generation=2), True, True, id="a consumer's generation"),
         pytest.param(moving(user="v"), False, False, id="a consumer's owner"),
+        pytest.param(Plan(), False, True, id="nothing"),
         pytest.param(replace(WRITES, moves=()), False, True, id="no move"),
         pytest.param(replace(WRITES, moves=(replace(MOVE, consumer="h"),)), False, False, id="another move"),
         pytest.param(Plan((EnsureTraits(("X",)), EnsureClasses(("X",)))), False, True, id="other names"),
