@@ -111,6 +111,22 @@ def test_without_a_good_token_the_error_is_keystones(clock: Clock) -> None:
         token_of(keystone)
 
 
+class AsksFirst(Keystone):
+    """A Keystone that asks for a token before it gives one; without a refusal, the login waits for its own lock."""
+
+    def get_auth_ref(self, session: Session) -> AccessInfo:
+        return self.get_access(session)
+
+
+def test_a_login_that_needs_a_token_is_refused() -> None:
+    keystone = AsksFirst()
+    Tokens(keystone, None)
+
+    for _ in range(2):
+        with pytest.raises(exceptions.Unauthorized, match="401 even to the request for its versions"):
+            token_of(keystone)
+
+
 def test_the_next_start_goes_on_with_the_token(clock: Clock, tmp_path: Path) -> None:
     file = tmp_path / "placement-token.json"
     logged_in(file)
