@@ -8,9 +8,10 @@ nodes that are left wait for the next pass.
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from agent.bare_metal.compare import look_at_nodes
 from agent.bare_metal.context import BareMetalNodes, Look, Task, node_outcome
@@ -57,7 +58,8 @@ class Writing:
     """How one pass writes its nodes, or foresees what that does."""
 
     bare_metal: BareMetalNodes
-    names: set[str]  # classes and traits that placement has, so that no node has to make them; written nodes add theirs
+    classes: set[str]  # that placement has, so that no node has to make them; written nodes add theirs
+    traits: set[str]  # likewise
     wishes: Wishes
     execute: Execute
 
@@ -73,9 +75,9 @@ def run_nodes(bare_metal: BareMetalNodes, wishes: Wishes = Wishes(), *, dry: boo
         as ``look_at_nodes``, and then nothing was written. StateError: what was done cannot be remembered.
     """
     look = look_at_nodes(bare_metal, force=wishes.force)
-    names, lacked = _learn_names(bare_metal.client, look)
+    classes, traits, lacked = _learn_names(bare_metal.client, look)
     execute = forecast if dry else bare_metal.client.execute
-    settled = _settle_all(Writing(bare_metal, names, wishes, execute), look.tasks)
+    settled = _settle_all(Writing(bare_metal, classes, traits, wishes, execute), look.tasks)
     told = [*look.outcomes, *(one for one, _ in settled)]
     changed = tuple(one for one in told if one.status is not Status.UNCHANGED)
     outcome = NodesOutcome(changed, look.unchanged + len(told) - len(changed))
@@ -122,14 +124,15 @@ def _settle_once(writing: Writing, task: Task) -> Settled:
     seen = task.seen
     if seen is None and task.generation is not None:
         seen = bare_metal.client.read(uuid, uuid, task.generation)
-    plan = _plan_node(task, seen, frozenset(writing.names), writing.wishes)
+    plan = _plan_node(task, seen, writing)
     stands = writing.execute(plan, ObservedTree((seen,) if seen else ())).root
     if stands is None:
         gone = (Status.DELETED, "") if goes else (Status.FAILED, "its provider is gone")
         return node_outcome(uuid, *gone, plan), None
     status = Status.CREATED if seen is None else Status.CHANGED if plan.operations else Status.UNCHANGED
     outcome = node_outcome(uuid, task.status or status, _note_on(task, plan), plan, seen)
-    writing.names.update(_custom_names(task))
+    writing.classes.update(task.provider.inventories)
+    writing.traits.update(filter(is_custom, task.provider.traits))  # a standard one may have been left out
     known = KnownNode(stands, spelling=task.spelling)
     if task.known and task.does == "reserve":
         known = replace(task.known, seen=stands)
@@ -163,23 +166,24 @@ def _settle_all(writing: Writing, tasks: list[Task]) -> list[Settled]:
             down.set()
             return node_outcome(uuid, Status.UNFINISHED, str(error)), task.known
 
-    first, rest = _split(tasks, writing.names)
+    first, rest = _split(tasks, writing)
     return [*map(guarded, first), *writing.bare_metal.client.each(guarded, rest)]
 
 
-def _split(tasks: list[Task], names: Collection[str]) -> tuple[list[Task], list[Task]]:
+def _split(tasks: list[Task], writing: Writing) -> tuple[list[Task], list[Task]]:
     """
     Return the tasks that make names for others, which are to be done one after the other, and all other tasks.
 
     Each new class is among the former: placement can lose one of two classes that are made at once.
     """
-    times = Counter(name for task in tasks for name in _custom_names(task))
-    known, first, rest = set(names), list[Task](), list[Task]()
+    times = Counter(trait for task in tasks for trait in task.provider.traits)
+    classes, traits, first, rest = set(writing.classes), set(writing.traits), list[Task](), list[Task]()
     for task in tasks:
-        new = _custom_names(task) - known
-        is_first = any(times[name] > 1 or name in task.provider.inventories for name in new)
-        (first if is_first else rest).append(task)
-        known |= new
+        new = filter(is_custom, task.provider.inventories.keys() - classes)
+        shared = (trait for trait in task.provider.traits - traits if is_custom(trait) and times[trait] > 1)
+        (first if any(chain(new, shared)) else rest).append(task)
+        classes.update(task.provider.inventories)
+        traits |= task.provider.traits
     return first, rest
 
 
@@ -192,18 +196,18 @@ def _still_answers(client: PlacementClient, uuid: str) -> bool:
     return True
 
 
-def _plan_node(task: Task, seen: ObservedProvider | None, known_names: frozenset[str], wishes: Wishes) -> Plan:
+def _plan_node(task: Task, seen: ObservedProvider | None, writing: Writing) -> Plan:
     """
     Plan what the task wants of its provider, ``seen`` before (None: not in placement); errors as ``_former``.
 
-    ``known_names`` are classes and traits that placement has: the plan makes the others that it needs.
+    The plan makes the classes and traits that placement does not have.
 
     Raises:
         Unlawful: the plan breaks a law; placement itself guards what consumers hold.
     """
     tree = ObservedTree((seen,) if seen else ())
     if task.does == "report":
-        plan, names = _report(task, seen, known_names, wishes)
+        plan, names = _report(task, seen, writing)
     elif seen is None:
         plan, names = Plan(()), Names()
     elif task.does == "reserve":
@@ -213,20 +217,20 @@ def _plan_node(task: Task, seen: ObservedProvider | None, known_names: frozenset
     return lawful(plan, Given(observed=tree, emitted=names, ends=task.does == "delete"))
 
 
-def _report(
-    task: Task, seen: ObservedProvider | None, known_names: frozenset[str], wishes: Wishes
-) -> tuple[Plan, Names]:
+def _report(task: Task, seen: ObservedProvider | None, writing: Writing) -> tuple[Plan, Names]:
     """Plan to report a node; return what of its provider is ours too."""
     wanted = task.provider
     classes, traits = frozenset(wanted.inventories), wanted.traits
     if seen:
-        classes |= _former(task, seen, wishes)
+        classes |= _former(task, seen, writing.wishes)
         traits |= given_traits(seen.provider.traits)
     names = Names(classes=classes, traits=traits)
     tree, ours = ObservedTree((seen,) if seen else ()), Ownership(emitted=names)
-    plan = diff(tree, ProviderTree((wanted,)), ours, root_uuid=wanted.name, known_traits=known_names)
+    plan = diff(tree, ProviderTree((wanted,)), ours, root_uuid=wanted.name, known_traits=frozenset(writing.traits))
     steps = (
-        one for one in plan.operations if not isinstance(one, EnsureClasses) or not known_names.issuperset(one.names)
+        one
+        for one in plan.operations
+        if not isinstance(one, EnsureClasses) or not writing.classes.issuperset(one.names)
     )
     return replace(plan, operations=tuple(steps)), names
 
@@ -311,7 +315,7 @@ def _held(writing: Writing, task: Task) -> Settled | None:
         held = {one.resource_class for one in holders}
         off = replace(task, does="reserve", only="")
         is_ours = held & _former(task, root, writing.wishes)
-        plan = _plan_node(off, root, frozenset(), writing.wishes) if is_ours else Plan(())
+        plan = _plan_node(off, root, writing) if is_ours else Plan(())
         stands = writing.execute(plan, ObservedTree((root,))).root
     except (PlacementError, Contested):
         return None  # the caller reports the first error instead
@@ -326,18 +330,16 @@ def _note_on(task: Task, plan: Plan) -> str:
     return "; ".join(filter(None, (f"reserved: {task.because}" if task.because else "", old)))
 
 
-def _learn_names(client: PlacementClient, look: Look) -> tuple[set[str], frozenset[str]]:
+def _learn_names(client: PlacementClient, look: Look) -> tuple[set[str], set[str], frozenset[str]]:
     """
-    Return the names that placement has of all tasks, and the standard traits that it is too old to know.
+    Return the classes and traits that placement has of all tasks, and standard traits that it is too old to know.
 
     One request for 100 names. Names that stand on a provider as remembered need none; other memory may be of a
     placement before this one.
     """
-    known = {name for one in look.believed for name in (*one.seen.provider.traits, *one.seen.provider.inventories)}
+    providers = [one.seen.provider for one in look.believed]
+    known = {trait for one in providers for trait in one.traits}
     unread = frozenset[str]().union(*(task.provider.traits for task in look.tasks)) - known
     found = client.known_traits(unread)
-    return known | found, look.lacked | unknown_standard(unread, found)
-
-
-def _custom_names(task: Task) -> frozenset[str]:
-    return frozenset(filter(is_custom, (*task.provider.traits, *task.provider.inventories)))
+    classes = {name for one in providers for name in one.inventories}
+    return classes, known | found, look.lacked | unknown_standard(unread, found)

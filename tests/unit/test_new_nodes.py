@@ -98,6 +98,16 @@ def test_the_plan_of_a_node_has_the_names_that_only_it_needs() -> None:
         assert names_of(fourth) > {"CUSTOM_RED"}
 
 
+def test_a_class_is_made_although_a_trait_has_its_name() -> None:
+    with many() as (one, _):
+        one.nodes.given[1] = ["CUSTOM_SILVER"]
+        one.sync()
+        one.nodes.classes[2] = "silver"
+
+        assert [(each.node, each.status) for each in one.sync().outcomes] == [(uuid_of(2), Status.CHANGED)]
+        assert one.stock(2) == {"CUSTOM_SILVER": 0}
+
+
 def test_names_that_a_refused_node_should_make_are_made_by_another() -> None:
     with many() as (one, watched):
         watched.hook = lambda method, _url, body: (
