@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
-from agent.command import explain_request as explaining
-from agent.command.explain_request import ExplainedRequest, explain_request
+from agent.command import explain as explaining
+from agent.command.explain import ExplainedRequest, explain_request
 from beds.by_hand import ByHand
 from beds.requests import adds_up_wrongly
 from reportclient.client import PlacementClient

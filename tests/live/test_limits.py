@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from keystoneauth1.session import Session
 
-from agent.command.explain_request import read_request
+from agent.command.explain import read_request
 from agent.connect.guarded import LIMIT_BYTES, GuardedSession
 from agent.nova.client import NovaClient
 from agent.sync.case import MAX_MEMBER_BYTES, open_case
