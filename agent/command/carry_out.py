@@ -2,9 +2,11 @@
 
 import argparse
 import json
+import logging
+import shutil
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 
 import yaml
@@ -30,6 +32,7 @@ from agent.command.verbs import Verb
 from agent.connect.choice import HypervisorNeeded, lists_nodes
 from agent.connect.senders import Trace
 from agent.errors import USER_ERRORS, ConfigError, StateError
+from agent.records import clean
 from agent.sync.json_form import encode
 from drivers.errors import PolicyError
 from reportclient.errors import printable
@@ -76,7 +79,7 @@ def run_command(verb: Verb, options: argparse.Namespace) -> int:
                 verb = opened.enter_context(replaying(options))
             options.trace = Trace()
             act: Act = (OF_NODES if verb.name in OF_NODES and _is_bare_metal(options) else ACTS)[verb.name]
-            with saving(verb, options) as unwritten:
+            with saving(verb, options) as unwritten, _working(verb, options):
                 report = act(options)
             return _print(verb, options, report, unwritten) if report else Exit.DONE
         except USER_ERRORS as error:
@@ -88,6 +91,41 @@ def run_command(verb: Verb, options: argparse.Namespace) -> int:
         except KeyboardInterrupt as interrupt:
             _print_failure(options, type(interrupt).__name__, "interrupted", Exit.INTERRUPTED)
             raise
+
+
+def _show(text: str) -> None:
+    """Write to the terminal; one that went away ends no write to placement in its middle, and hides no error."""
+    with suppress(OSError):
+        print(text, end="", file=sys.stderr, flush=True)
+
+
+class _LastLine(logging.Handler):
+    """Shows the last record in a line that the next one replaces; one that is also logged ends that line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()[: shutil.get_terminal_size().columns - 1]
+        _show(f"{'' if record.levelno >= logging.WARNING else text}\033[K\r")
+
+
+@contextmanager
+def _working(verb: Verb, options: argparse.Namespace) -> Iterator[None]:
+    """Show inside the block, on a terminal, what was done last; nothing where it is logged."""
+    if verb.logs or options.verbose or not sys.stderr.isatty():
+        yield
+        return
+    root, shown = logging.getLogger(), _LastLine()
+    for handler in root.handlers:
+        handler.setLevel(logging.WARNING)
+    for package in ("agent", "drivers", "reportclient"):
+        logging.getLogger(package).setLevel(logging.INFO)
+    shown.addFilter(clean)
+    root.handlers.insert(0, shown)
+    try:
+        _show(f"{verb.name} is under way\r")
+        yield
+    finally:
+        root.removeHandler(shown)
+        _show("\033[K")
 
 
 def _print(verb: Verb, options: argparse.Namespace, report: Report, unwritten: list[str]) -> int:

@@ -50,6 +50,7 @@ def agreed(lines: Iterable[str], question: str) -> bool:
     """Show what it is about and ask, and return whether the answer begins with y; without a terminal nobody agrees."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
+    print("\033[K", end="", file=sys.stderr)  # in place of the line that shows what is done
     print(*map(printable, lines), f"{printable(question)} [y/N] ", sep="\n", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower().startswith("y")
 
