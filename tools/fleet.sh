@@ -22,4 +22,4 @@ git init -q . && git add -A  # ansible-test looks at the files that git knows
 export HOME="$OLDPWD/.fleet/home"
 mkdir -p "$HOME/.ansible/test/cache"
 echo 'import ensurepip; ensurepip.bootstrap()' > "$HOME/.ansible/test/cache/get_pip_24_2.py"
-ansible-test sanity --requirements --color no
+ansible-test sanity --requirements --color no --python "$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')"
