@@ -48,7 +48,7 @@ setup(
         "agent": ["py.typed"],
         "agent.command.picture": ["*.css", "*.j2"],
         "agent.sync": ["*.json"],
-        "drivers": ["py.typed"],
+        "drivers": ["py.typed", "made_up/*.json"],
         "reportclient": ["py.typed"],
     },
     install_requires=[

@@ -14,8 +14,6 @@ from pathlib import Path
 ROOMS = ("agent", "drivers", "reportclient", "inside_nova")
 FEWEST_WORDS = 3  # shorter strings are names, keys and options
 HELP = ("agent/command/verbs.py", "agent/command/verb_options.py", "agent/settings/options.py")
-# long strings of made-up hosts
-MADE_UP = ("drivers/fake.py",)
 HEAD = """\
 # Messages
 
@@ -34,7 +32,6 @@ AREAS = (  # title, advice, and beginnings of the paths of its files
             "agent/sync/provider_yaml.py",
             "agent/sync/yaml_file.py",
             "agent/connect/made_up.py",
-            "drivers/fake.py",
         ),
     ),
     (
@@ -118,7 +115,7 @@ def document(root: Path) -> str:
     by_area: dict[str, dict[str, None]] = {title: {} for title, _, _ in AREAS}
     for path, _, text in messages(root):
         shown = _shown(text)
-        if path not in HELP and not path.startswith(MADE_UP) and len(_words(shown)) >= FEWEST_WORDS:
+        if path not in HELP and len(_words(shown)) >= FEWEST_WORDS:
             by_area[_area(path)].setdefault(shown)
     parts = [HEAD]
     for title, advice, _ in AREAS:

@@ -236,7 +236,7 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
     ),
     "fake": (
         cfg.IntOpt("seed", default=0, help="A number; hosts of other seeds have other names and uuids."),
-        cfg.StrOpt("shape", default="small", choices=sorted(SHAPES),
+        cfg.StrOpt("shape", default="small", choices=SHAPES,
                    help="Hardware of this host. small, medium and large: CPUs, memory and disk. network, gpu and "
                         "mixed: also SR-IOV NICs, GPUs and huge pages. To report all of it, set [pci] discover = all "
                         "and [devices] enabled_mdev_types = nvidia-222."),

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from beds.gpu_host import options_of
+from beds.made_up_host import SHAPES
 from beds.process import BedError
 from beds.services import Services
 from beds.upgrades import write_config
-from drivers.fake import SHAPES
 
 SECOND = re.compile(r"\[(\d+/\w+/\d+:\d+:\d+:\d+) ")
 LOOK_S = 0.5

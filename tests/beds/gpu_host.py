@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid5
 
+from beds.made_up_host import MDEV_TYPE, Card, FakeHost, Shape, files_of
 from beds.upgrades import write_config
-from drivers.fake import MDEV_TYPE, NAMESPACE, Card, FakeHost, Shape, files_of
+from drivers.fake import NAMESPACE
 from drivers.host.archive import HostArchive, with_index, write_files
 
 SHAPE = Shape(cells=2, cores=64, memory_gib=512, disk_gib=4000, gpus=1)

@@ -1,17 +1,21 @@
 """A host made up from a seed is reported on the same path as a real one."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from beds.made_up_host import MDEV_TYPE, SHAPES, files_of, host_of
 from drivers.base import Driver
-from drivers.fake import MDEV_TYPE, SHAPES, write_host
+from drivers.fake import MADE_UP, write_host
+from drivers.fake import SHAPES as NAMES
 from drivers.host.archive import HostArchive
 from drivers.libvirt.driver import LibvirtDriver
 from drivers.libvirt.recorded import RecordedConnection
 from drivers.libvirt.shape import idle
 from drivers.policy import DevicePolicy, InstancesFolder, MdevRule, Policy
 
+OF_ITS_NAME = ("compute_id", "host.json")  # files with what differs from host to host
 POLICY = Policy(devices=DevicePolicy(discover_all=True, mdevs=(MdevRule(type=MDEV_TYPE),)))
 
 
@@ -22,6 +26,17 @@ def driver_of(archive: HostArchive) -> Driver:
 def files(archive: HostArchive) -> dict[str, str]:
     """An archive's files and their texts."""
     return {str(path.relative_to(archive.root)): path.read_text() for path in archive.root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_file_of_a_shape_has_what_its_libvirt_would_answer(shape: str, request: pytest.FixtureRequest) -> None:
+    files = files_of(host_of(shape))
+    made = {path: text for path, text in files.items() if path not in OF_ITS_NAME}
+    if request.config.getoption("--update-golden"):
+        (MADE_UP / f"{shape}.json").write_text(json.dumps(made, indent=1) + "\n")
+
+    assert json.loads((MADE_UP / f"{shape}.json").read_text()) == made
+    assert (*sorted(SHAPES),) == NAMES
 
 
 @pytest.mark.parametrize("shape", SHAPES)
