@@ -21,14 +21,14 @@ _TRAITS_SHOWN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One provider, or several alike below the same parent, in a plan."""
+    """One provider, or several alike below the same parent, in a plan or as it stands."""
 
     names: tuple[str, ...]
     depth: int  # 0 for a root
     parent: str | None
     mark: Mark
-    stock: tuple[str, ...]  # a text for each class that changes, or that a new provider has
-    traits: tuple[str, ...] = ()  # what a provider that stays gets and loses
+    stock: tuple[str, ...]  # a text for each class that changes, or that a provider has
+    traits: tuple[str, ...] = ()  # what a provider gets and loses, or has beside its stock
 
     @property
     def label(self) -> str:

@@ -1,8 +1,8 @@
 """Trees, plans and the ends of passes, as JSON and as lines for people. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from agent.command.changes import Forecast, Row, Used, folded, in_order, names_of, rows, stock_of, summary
+from agent.command.changes import Forecast, Row, folded, in_order, names_of, rows, stock_of, summary
 from agent.command.wording import (
     LONG,
     SHOWN_GUESTS,
@@ -155,7 +155,7 @@ def _change(before: int, after: int) -> str:
 
 
 def _guest_lines(moves: Iterable[Move], names: Mapping[str, str], *, whole: bool) -> Iterator[str]:
-    """Yield whose accounting is rewritten: of few guests each, of many the sums by source and target."""
+    """Yield whose accounting is rewritten, with what moves where, and unless they are many why."""
     by_guest: dict[str, list[Move]] = {}
     for move in moves:
         by_guest.setdefault(move.consumer, []).append(move)
@@ -163,31 +163,27 @@ def _guest_lines(moves: Iterable[Move], names: Mapping[str, str], *, whole: bool
         yield "no guest's accounting changes"
         return
     yield f"{counted(len(by_guest), 'guest')} counted elsewhere; each runs on where it is"
-    if len(by_guest) > SHOWN_GUESTS and not whole:
-        yield from _route_lines(moves)
-        return
+    each = whole or len(by_guest) <= SHOWN_GUESTS
+    lines = {}
     for consumer, several in sorted(by_guest.items(), key=lambda one: (names.get(one[0], ""), one[0])):
-        yield guest(consumer, names)
-        yield from columns(
-            [(moved(move), f"{move.from_provider} → {move.to_provider}", move.because) for move in several], indent="  "
-        )
+        rows = [
+            (moved(one), f"{one.from_provider} → {one.to_provider}", one.because if each else "") for one in several
+        ]
+        lines[consumer] = columns(rows, indent="  ")
+    yield from _by_consumer(lines, names, each=each)
 
 
-def _route_lines(moves: Iterable[Move]) -> list[str]:
-    """Return how much is counted elsewhere from each source to each target, of how many guests."""
-    rows = [
-        (
-            written_amounts(one.moved_resources),
-            f"{one.from_resource_provider} → {one.to_resource_provider}",
-            counted(len({part.consumer for part in one.parts}), "guest"),
-        )
-        for one in instructions(moves)
-    ]
-    return [*columns(rows, indent="  "), "--all shows each guest with its reason"]
+def _by_consumer(lines: Mapping[str, Sequence[str]], names: Mapping[str, str], *, each: bool) -> Iterator[str]:
+    """Yield the lines about each consumer below its name; unless ``each``, those with the same lines together."""
+    for several in grouped((None if each else tuple(told), consumer) for consumer, told in lines.items()):
+        yield alike([names.get(one, one) for one in several]) if len(several) > 1 else guest(several[0], names)
+        yield from lines[several[0]]
+    if not each:
+        yield "those alike are told once: --all shows each"
 
 
 def standing_lines(
-    standing: Observed, names: Mapping[str, str], conditions: Iterable[Condition], *, whole: bool
+    standing: Observed, names: Mapping[str, str], conditions: Collection[Condition], *, whole: bool
 ) -> Iterator[str]:
     """Yield a tree and its allocations; nothing where placement has no such tree."""
     if standing.tree.root:
@@ -201,41 +197,30 @@ def tree_lines(
     *,
     whole: bool,
     standing: Observed | None = None,
-    conditions: Iterable[Condition] = (),
+    conditions: Collection[Condition] = (),
 ) -> Iterator[str]:
     """Yield providers below their parents; of a tree in placement (``standing``) also uuid, generation and use."""
     seen, used = (standing.tree.by_name, usages(standing.allocations)) if standing else ({}, None)
-    texts: dict[str, list[str]] = {}
-    for one in conditions:
-        texts.setdefault(one.provider if one.provider in providers else "", []).append(one.text)
-    groups = _alike(providers, used, texts) if len(providers) > LONG and not whole else {}
+    every: list[Row] = []
     for name, depth in in_order({name: one.parent for name, one in providers.items()}):
-        provider, group = providers[name], groups.get(name, [name])
-        if name != group[0]:
-            continue
-        placed = len(group) == 1 and name in seen
-        identity = f"  {seen[name].uuid}  generation {seen[name].generation}" if placed else ""
-        yield f"{'  ' * depth}{alike(group)}{identity}"
-        told = [*texts.get(name, ()), *(texts.get("", ()) if provider.parent is None else ())]
-        below = (
-            *stock_of(provider, used),
-            *(family + names for family, names in families(sorted(provider.traits))),
+        provider = providers[name]
+        lines = (
+            *(family + ends for family, ends in families(sorted(provider.traits))),
             *(f"aggregate {aggregate}" for aggregate in sorted(provider.aggregates)),
-            *dict.fromkeys(told),
+            *dict.fromkeys(
+                one.text for one in conditions if one.provider == name or (one.provider not in providers and not depth)
+            ),
         )
-        yield from (f"{'  ' * depth}    {line}" for line in below)
-    if any(len(group) > 1 for group in groups.values()):
+        stock = tuple(stock_of(provider, used))
+        every.append(Row(names=(name,), depth=depth, parent=provider.parent, mark=" ", stock=stock, traits=lines))
+    shown = folded(every) if len(every) > LONG and not whole else every
+    for row in shown:
+        placed = seen.get(row.names[0]) if len(row.names) == 1 else None
+        identity = f"  {placed.uuid}  generation {placed.generation}" if placed else ""
+        yield f"{'  ' * row.depth}{row.label}{identity}"
+        yield from (f"{'  ' * row.depth}    {line}" for line in (*row.stock, *row.traits))
+    if len(shown) < len(every):
         yield "those alike are one branch: --all shows each"
-
-
-def _alike(providers: Mapping[str, Provider], used: Used | None, apart: Iterable[str]) -> dict[str, list[str]]:
-    """Return by each name the siblings without children that differ by their name alone; those ``apart`` stay so."""
-    above = {*apart, *(one.parent for one in providers.values())}
-    keyed = (
-        (None if name in above else (one.parent, (*stock_of(one, used),), one.traits, one.aggregates), name)
-        for name, one in sorted(providers.items())
-    )
-    return {name: group for group in grouped(keyed) for name in group}
 
 
 def _allocation_lines(held: Iterable[Allocation], names: Mapping[str, str], *, whole: bool) -> Iterator[str]:
@@ -244,12 +229,9 @@ def _allocation_lines(held: Iterable[Allocation], names: Mapping[str, str], *, w
     if not allocations:
         yield "no allocations"
         return
+    yield f"{counted(len(allocations), 'consumer')} with allocations"
     lines = {
-        consumer: tuple(f"  {written_amounts(resources)} on {provider}" for provider, resources in providers.items())
+        consumer: [f"  {written_amounts(resources)} on {provider}" for provider, resources in providers.items()]
         for consumer, providers in allocations.items()
     }
-    each = whole or len(allocations) <= SHOWN_GUESTS
-    yield f"{counted(len(allocations), 'consumer')} with allocations"
-    for several in grouped((None if each else what, consumer) for consumer, what in lines.items()):
-        yield alike([names.get(one, one) for one in several]) if len(several) > 1 else guest(several[0], names)
-        yield from lines[several[0]]
+    yield from _by_consumer(lines, names, each=whole or len(lines) <= SHOWN_GUESTS)

@@ -14,7 +14,7 @@ FAMILIES = (
 )  # fmt: skip
 _NAMED = 3  # of things alike
 LONG = 24  # providers: a tree of more is shortened, unless a person wants all of it
-SHOWN_GUESTS = 20  # one by one; of more, those alike are summed
+SHOWN_GUESTS = 20  # one by one; of more, those alike are told once
 
 
 def columns(rows: Iterable[Sequence[str]], *, heads: Sequence[str] = (), indent: str = "") -> list[str]:
