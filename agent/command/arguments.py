@@ -55,8 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.ERROR
     except KeyboardInterrupt:
-        sent = ": writes that were sent to placement are not undone; the next pass goes on from there"
-        print(f"interrupted{sent if verb.writes else ''}", file=sys.stderr)
+        print("interrupted: what was sent to placement stays, and the next pass goes on from it", file=sys.stderr)
         return Exit.INTERRUPTED
 
 

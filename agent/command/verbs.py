@@ -38,7 +38,6 @@ class Verb(NamedTuple):
     placement: bool = True  # has the options that choose a placement
     host: bool = True  # has the option that names a recorded host
     logs: bool = False  # sets up its log as configured; else the command logs to standard error
-    writes: bool = False  # to placement: an interrupt can leave a part done
     own: tuple[Option, ...] = ()
     decides: tuple[str, ...] = ()  # attributes of the options that a saved case keeps
 
@@ -104,7 +103,6 @@ _TABLE = (
         name="sync",
         help="run one pass: make placement equal to this host",
         example="--config-file /etc/nova/nova.conf",
-        writes=True,
         own=(
             RENAME,
             Option("--force", "shrink inventories to what the host has now, even below what guests use"),
@@ -116,7 +114,6 @@ _TABLE = (
         name="reshape",
         help="convert the tree and the allocations of its guests to another shape; a dry run unless --apply",
         example="--to numa --embedded",
-        writes=True,
         own=(
             Option("--apply", "carry out the conversion"),
             Option(
@@ -172,7 +169,6 @@ _TABLE = (
         name="undo",
         help="take the last conversion back, exactly, or not at all; a dry run unless --apply",
         example="--apply --digest 0123456789ab",
-        writes=True,
         own=(
             Option(
                 "--list", "list the conversions of this host, the latest first, and do nothing", excludes=("--apply",)
@@ -246,7 +242,6 @@ _TABLE = (
         name="claim",
         help="give a guest what an allocation candidate offered",
         example=f"{GUEST} --project P --user U --type INSTANCE --request FILE",
-        writes=True,
         own=(
             CONSUMER._replace(needs=("--project", *_OF_A_GUEST)),
             *REQUESTS,
@@ -279,28 +274,24 @@ _TABLE = (
         name="move",
         help="begin a move: a guest gets its new place, a migration keeps the old one",
         example=f"{GUEST} --migration {MIGRATED} --request FILE",
-        writes=True,
         own=(CONSUMER, MIGRATION, *REQUESTS),
     ),
     Verb(
         name="confirm",
         help="end a move: remove what the migration kept",
         example=MIGRATED,
-        writes=True,
         own=(Option("consumer", "a migration's uuid", metavar="MIGRATION", type=parse_uuid, required=True),),
     ),
     Verb(
         name="revert",
         help="undo a move: the guest gets back what the migration kept",
         example=f"{GUEST} --migration {MIGRATED}",
-        writes=True,
         own=(CONSUMER, MIGRATION, Option("--force", "even if the guest runs here and uses what it would lose")),
     ),
     Verb(
         name="release",
         help="remove all that a guest holds",
         example=GUEST,
-        writes=True,
         own=(
             CONSUMER,
             Option("--force", "even if the guest runs here, or another service changes it at the same time"),
@@ -309,7 +300,6 @@ _TABLE = (
     Verb(
         name="audit",
         help="compare the allocations in placement with the guests that really run here",
-        writes=True,
         own=(
             Option("--light", "read only providers whose generation changed since the last audit"),
             Option("--heal", "carry out the repairs that the policy allows", needs=("--policy",)),
@@ -331,14 +321,12 @@ _TABLE = (
         name="retire",
         help="remove this host's tree from placement; refused while anything in it is allocated",
         example="--dry-run --config-file /etc/nova/nova.conf",
-        writes=True,
         own=(DRY_RUN,),
     ),
     Verb(
         name="hand-over",
         help="remove this agent's marks from the tree, so that nova-compute can take it over",
         example="--dry-run --config-file /etc/nova/nova.conf",
-        writes=True,
         own=(
             DRY_RUN,
             Option("--force", "hand over even if nova would not maintain some providers, or its driver there was ours"),
