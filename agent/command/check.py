@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import socket
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -14,10 +13,8 @@ from agent.command.exits import Exit
 from agent.command.result import Report, choice_of, settings_of
 from agent.command.wording import columns
 from agent.connect.choice import Choice, asking_nova, open_client, open_driver, open_nova, read_host
-from agent.errors import USER_ERRORS, ConfigError, StateError
+from agent.errors import USER_ERRORS, ConfigError
 from agent.nova.client import NovaClient
-from agent.service.metrics import family_of
-from agent.service.status import read_status
 from agent.settings.read import Settings
 from agent.settings.slips import slips_of_the_pen
 from agent.settings.values import Values, one_line
@@ -114,25 +111,10 @@ def tried(name: str, checks: Iterator[Check]) -> Iterator[Check]:
 
 
 def _check_service(settings: Settings) -> Iterator[Check]:
-    """Check what only ``run`` needs; skip the metrics port while the service runs, because the service holds it."""
+    """Check the file that only ``run`` reads."""
     if settings.service.heal_policy:
         read_policy(settings.service.heal_policy)
-    address, port = settings.service.bind_address, settings.service.metrics_port
-    if port and not _is_running(settings.folders.state):
-        try:
-            socket.create_server((address, port), family=family_of(address)).close()
-        except OSError as error:
-            raise CheckFailed(
-                f"[agent] metrics_port: port {port} of {address} cannot be used: {error.strerror}"
-            ) from error
-    yield Check("service", True, "policy file and metrics port are usable")
-
-
-def _is_running(directory: Path) -> bool:
-    try:
-        return read_status(directory).is_running
-    except StateError:
-        return False
+    yield Check("service", True, "policy file is usable")
 
 
 def check_state(settings: Settings) -> Iterator[Check]:

@@ -154,11 +154,6 @@ def _end(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def family_of(address: str) -> socket.AddressFamily:
-    """Return the family of a numeric address."""
-    return socket.AF_INET6 if ":" in address else socket.AF_INET
-
-
 def serve(metrics: Metrics, address: str, port: int, is_lively: Callable[[], bool]) -> int:
     """
     Serve /metrics, /healthz (the loop makes progress) and /readyz (all sources serve) at an address, in a thread.
@@ -179,7 +174,8 @@ def serve(metrics: Metrics, address: str, port: int, is_lively: Callable[[], boo
         start(code, [("Content-Type", "application/json")])
         return [] if good is None else [json.dumps({"ok": good, "failed": [*now.failed]}).encode()]
 
-    bound: type[_Server] = type("_Bound", (_Server,), {"address_family": family_of(address)})
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    bound: type[_Server] = type("_Bound", (_Server,), {"address_family": family})
     server = make_server(address, port, route, server_class=bound, handler_class=_Quiet)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return int(server.server_port)
