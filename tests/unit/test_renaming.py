@@ -143,11 +143,16 @@ def test_nothing_is_reshaped_for_a_name(start: Start) -> None:
     assert MARKER in one.tree().providers[0].provider.traits
 
 
+@pytest.mark.parametrize("is_lost", [False, True], ids=["known", "state lost"])
 @pytest.mark.parametrize("suffix", ["", f"_{NIC}"], ids=["root", "child"])
-def test_a_file_with_the_former_name_is_named_before_anything_is_withdrawn(tmp_path: Path, suffix: str) -> None:
+def test_a_file_with_the_former_name_is_named_before_anything_is_withdrawn(
+    tmp_path: Path, suffix: str, *, is_lost: bool
+) -> None:
     one = OneHost(tmp_path, facts(), Policy(layout="devices", devices=DEVICES))  # type: ignore[arg-type]
     write_entry(one, f"host{suffix}")
     one.sync()
+    if is_lost:
+        one.forget()
     renamed = replace(one.facts, hostname="renamed")
 
     with pytest.raises(ConfigError, match=rf"own.yaml: .* no provider host{suffix}\. .* write name renamed{suffix} in"):

@@ -150,7 +150,13 @@ def _check_strays(view: View, standing: Standing, wanted: Wanted) -> None:
 
     A name that a provider here has until this pass renames it is no other host's.
     """
-    suspects = lost_entries(wanted.strays, standing.memory.configured, standing.observed, view.additions)
+    strays = {entry.provider: Names(frozenset(entry.inventories), entry.traits) for entry in wanted.strays}
+    # What an entry names by a former name was its, also where the memory was lost.
+    formerly = {
+        standing.observed.by_uuid[seen.uuid].name: strays[seen.name] for seen in view.observed if seen.name in strays
+    }
+    before = joined(standing.memory.configured, formerly)
+    suspects = lost_entries(wanted.strays, before, standing.observed, view.additions)
     others = suspects.keys() - view.observed.by_name.keys()
     if unknown := others - view.readings.providers.keys():
         raise Unread(providers=frozenset(unknown))
