@@ -39,7 +39,7 @@ class HypervisorSettings:
     libvirt_uri: Annotated[str, "libvirt", "connection_uri", lambda uri: uri or "qemu:///system"]
     disk: DiskPlace
     seed: Annotated[int, "fake", "seed"]  # of a made-up host: the same seed makes the same one
-    shape: Annotated[str, "fake", "shape"]  # its hardware, a key of ``drivers.fake.SHAPES``
+    shape: Annotated[str, "fake", "shape"]  # its hardware, one of ``drivers.fake.SHAPES``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

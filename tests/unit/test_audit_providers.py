@@ -57,6 +57,19 @@ def test_a_card_that_is_gone_is_told_with_what_rests_on_it(reserved: int, used: 
 
 
 @pytest.mark.parametrize(
+    ("trait", "kinds"),
+    [("HW_NUMA_ROOT", []), ("CUSTOM_MEMORY_PAGE_SIZE_SMALL", []), ("CUSTOM_MEMORY_PAGE_SIZE_OURS", [Kind.GHOST])],
+)
+def test_a_cell_without_inventory_is_of_a_conversion_and_no_ghost(trait: str, kinds: list[Kind]) -> None:
+    begun = Provider(name="host_x", parent="host", traits=frozenset({MARKER, trait}))  # _OURS is an operator's own
+    here = snapshot(begun)
+
+    found = audit_providers(replace(here, providers=replace(here.providers, present=frozenset({"host"}))))
+
+    assert [one.kind for one in found] == kinds
+
+
+@pytest.mark.parametrize(
     ("row", "most"),
     [
         pytest.param(Allocation("guest", "host", "VCPU", 4), None, id="as many CPUs as there are"),

@@ -7,8 +7,8 @@ from agent.audit.decide.snapshot import Snapshot
 from agent.sync.decide.layout import doubled_kinds
 from agent.sync.decide.owner import advice, open_stock, tell_disputed
 from reportclient.allocations import usages
-from reportclient.hold import if_gone_for_good, is_used_up
-from reportclient.names import CELL, NO_DEVICES, PAGES, device_address
+from reportclient.hold import if_gone_for_good, is_of_the_host, is_used_up
+from reportclient.names import NO_DEVICES, device_address
 from reportclient.ownership import MARKER, OWNERS, is_novas
 from reportclient.tree import ObservedProvider
 
@@ -26,8 +26,7 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
         if provider.parent is None:
             continue
         is_ours = MARKER in provider.traits and name not in providers.foreign | providers.novas
-        is_cell = any(trait.startswith((CELL, PAGES)) for trait in provider.traits)
-        is_begun = is_cell and not provider.inventories  # by a conversion that was cut off
+        is_begun = is_of_the_host(provider) and not provider.inventories  # by a conversion that was cut off
         if is_ours and name not in providers.present and not is_begun and not is_used_up(seen):
             found.append(_ghost(seen, in_use=name in parents | held))
         if name in providers.foreign and is_novas(seen) and open_stock(seen):
