@@ -29,7 +29,7 @@ from agent.command.picture.page import write_picture
 from agent.command.result import Act, Report, configured_layout, settings_of
 from agent.command.saved_cases import replaying, saving
 from agent.command.verbs import Verb
-from agent.connect.choice import HypervisorNeeded, lists_nodes
+from agent.connect.choice import lists_nodes
 from agent.connect.senders import Trace
 from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.records import clean
@@ -83,10 +83,12 @@ def run_command(verb: Verb, options: argparse.Namespace) -> int:
                 report = act(options)
             return _print(verb, options, report, unwritten) if report else Exit.DONE
         except USER_ERRORS as error:
-            told = _explained(verb, options, error)
-            lines = (*getattr(told, "problems", (str(told),)), *getattr(told, "__notes__", ()))
+            if isinstance(error, PolicyError):  # a rule often matches too much by such a mistake
+                for text in check.doubtful_names(settings_of(options)):
+                    error.add_note(f"configuration: {text}")
+            lines = (*getattr(error, "problems", (str(error),)), *getattr(error, "__notes__", ()))
             print(*map(printable, lines), sep="\n", file=sys.stderr)
-            _print_failure(options, type(told).__name__, "\n".join(lines), Exit.ERROR)
+            _print_failure(options, type(error).__name__, "\n".join(lines), Exit.ERROR)
             return Exit.ERROR
         except KeyboardInterrupt as interrupt:
             _print_failure(options, type(interrupt).__name__, "interrupted", Exit.INTERRUPTED)
@@ -147,19 +149,6 @@ def _print(verb: Verb, options: argparse.Namespace, report: Report, unwritten: l
     sys.stdout.flush()
     print(*map(printable, remarks), sep="\n", end="\n" if remarks else "", file=sys.stderr)
     return Exit.ERROR if unwritten else report.exit
-
-
-def _explained(verb: Verb, options: argparse.Namespace, error: Exception) -> Exception:
-    """Return an error with what a person should know of it: mistakes in the files, or the verbs for bare metal."""
-    if isinstance(error, HypervisorNeeded):
-        return ConfigError(
-            f"{verb.name} works only on a hypervisor, and [DEFAULT] compute_driver is for bare metal: use one of "
-            f"{', '.join(OF_NODES)}"
-        )
-    if isinstance(error, PolicyError):  # a rule often matches too much by such a mistake
-        for text in check.doubtful_names(settings_of(options)):
-            error.add_note(f"configuration: {text}")
-    return error
 
 
 def _is_bare_metal(options: argparse.Namespace) -> bool:

@@ -14,8 +14,8 @@ from agent.bundle.secrets import hide, secrets_of
 from agent.command.exits import Exit
 from agent.command.result import Report, agreed, choice_of, settings_of
 from agent.command.wording import columns
-from agent.connect.choice import Choice, HypervisorNeeded, check_hypervisor, open_driver, settings_for
-from agent.errors import StateError
+from agent.connect.choice import Choice, check_hypervisor, open_driver, settings_for
+from agent.errors import ConfigError, StateError
 from agent.settings.read import Settings
 from agent.state.identity import read_identity
 from agent.state.rights import owners_rights
@@ -59,10 +59,10 @@ def host_files(settings: Settings) -> dict[str, str]:
     Return the files of a host archive of this host.
 
     Raises:
-        DiscoveryError, PolicyError: the host cannot be read. HypervisorNeeded: the driver makes hosts up.
+        DiscoveryError, PolicyError: the host cannot be read. ConfigError: the driver makes hosts up.
     """
     if settings.hypervisor.driver == FAKE:
-        raise HypervisorNeeded(
+        raise ConfigError(
             f"[DEFAULT] compute_driver = {settings.hypervisor.driver} makes hosts up: to record this one, use another "
             f"driver"
         )

@@ -36,11 +36,6 @@ from reportclient.client import PlacementClient
 from reportclient.keystone import Sender
 from reportclient.transport import Transport
 
-
-class HypervisorNeeded(ConfigError):
-    """The work needs a hypervisor, and the configured driver reports bare-metal nodes: choose another driver."""
-
-
 EMBEDDED_DIR = Path("~/.local/share/compute-node-agent")
 
 
@@ -88,8 +83,8 @@ def open_driver(settings: Settings, choice: Choice, told: OnOperation = untold) 
     An archive that had to be unpacked is removed at the end.
 
     Raises:
+        ConfigError: the driver reports bare-metal nodes.
         DiscoveryError: ``--host`` names no whole host archive.
-        HypervisorNeeded: the driver reports bare-metal nodes.
         OSError: there is no room for temporary files.
     """
     check_hypervisor(settings)
@@ -132,10 +127,10 @@ def check_hypervisor(settings: Settings) -> None:
     Check that the configured driver reports hypervisors.
 
     Raises:
-        HypervisorNeeded: it reports bare-metal nodes.
+        ConfigError: it reports bare-metal nodes.
     """
     if lists_nodes(settings):
-        raise HypervisorNeeded(
+        raise ConfigError(
             f"[DEFAULT] compute_driver = {settings.hypervisor.driver} is for bare-metal nodes, but this command needs "
             f"a hypervisor: use another configuration file or another command"
         )

@@ -346,4 +346,4 @@ def test_an_error_that_a_person_can_correct_is_one_line(
 
     assert (done.code, len(done.err.splitlines())) == (1, 1)
     assert line in done.err
-    assert "audit works only on a hypervisor" in agent.run("audit").err
+    assert "is for bare-metal nodes, but this command needs a hypervisor" in agent.run("audit").err

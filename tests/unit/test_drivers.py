@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from agent.command.result import ENDINGS, settings_of
-from agent.connect.choice import Choice, HypervisorNeeded, lists_nodes, open_driver
+from agent.connect.choice import Choice, lists_nodes, open_driver
+from agent.errors import ConfigError
 from agent.settings.read import Settings, load_settings
 from agent.sync.outcome import Status
 from configured import changed
@@ -34,7 +35,7 @@ def test_a_driver_of_bare_metal_nodes_opens_no_host() -> None:
     settings = settings_with(IRONIC)
 
     assert lists_nodes(settings)
-    with pytest.raises(HypervisorNeeded, match="is for bare-metal nodes"), open_driver(settings, Choice()):
+    with pytest.raises(ConfigError, match="is for bare-metal nodes"), open_driver(settings, Choice()):
         pass
 
 
