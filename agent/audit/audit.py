@@ -1,6 +1,6 @@
 """One audit of a node: look at host and placement, find what does not agree, and look at both once more."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.audit.decide.findings import Finding, Kind
@@ -23,9 +23,6 @@ from reportclient.errors import Absent
 from reportclient.ownership import OWNER_NOVA
 from reportclient.renaming import as_called
 from reportclient.tree import ObservedTree
-
-AskNova = Callable[[str, frozenset[str]], NovaWitness]
-"""Asks nova about the hypervisor with a uuid, and about consumers by uuid; raises nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,20 +47,14 @@ class AuditResult:
         return sighting.first_s if sighting else self.clock.now_s()
 
 
-def witness(
-    node: ComputeNode,
-    *,
-    light: bool = False,
-    seen: tuple[Survey, ObservedTree] | None = None,
-    nova: AskNova | None = None,
-) -> AuditResult:
+def witness(node: ComputeNode, *, light: bool = False, seen: tuple[Survey, ObservedTree] | None = None) -> AuditResult:
     """
     Look at one node; writes nothing anywhere.
 
     ``light`` reads the allocations only of providers whose generation changed since the last audit, and takes the stock
     as the last pass left it. Suspect consumers are read whole in any case, as some writes change no generation.
-    ``seen`` is what a pass that found nothing to change saw a moment ago: first the host, then placement. ``nova``
-    asks nova about consumers that are no guests here; None: no nova is configured.
+    ``seen`` is what a pass that found nothing to change saw a moment ago: first the host, then placement. Nova is asked
+    about consumers that are no guests here.
 
     Raises:
         DiscoveryError, PolicyError: the host cannot be read, or contradicts the policy. StateError: a file of the state
@@ -81,10 +72,10 @@ def witness(
     left, tree = _tree(node, root_uuid, left, found, light=light)
     allocations, generations = _read(node, tree, memory if light else AuditMemory())
     snapshot = _snapshot(node, survey, tree, allocations, left)
-    doubted = snapshot.without_rows_of_nova(running=light) if nova else frozenset[str]()
+    doubted = snapshot.without_rows_of_nova(running=light) if node.nova else frozenset[str]()
     snapshot = _verified(node, replace(snapshot, doubted=doubted))
     young = _young(node, snapshot)
-    snapshot = _with_nova(node, snapshot, root_uuid, young, nova)
+    snapshot = _with_nova(node, snapshot, root_uuid, young)
     if findings := find_all(snapshot):
         tree, findings = _still_so(node, root_uuid, snapshot, findings, left)
     early = tuple(one for one in findings if one.repair and one.repair.misplaced and one.consumers & young)
@@ -111,21 +102,20 @@ def witness(
     )
 
 
-def _with_nova(
-    node: ComputeNode, snapshot: Snapshot, root_uuid: str, young: frozenset[str], nova: AskNova | None
-) -> Snapshot:
+def _with_nova(node: ComputeNode, snapshot: Snapshot, root_uuid: str, young: frozenset[str]) -> Snapshot:
     """Return the snapshot with nova's answer on strangers; nothing is asked where there are none that can be judged."""
     several = {one.uuid for one in strangers(snapshot)}
     if not several and not snapshot.without_rows_of_nova(running=True) | snapshot.doubted:
         return snapshot
     root = snapshot.tree.providers[0].provider
-    told = nova is not None or not node.settings.reports_root  # a login, or such a role, says that nova is there
+    told = node.nova is not None or not node.settings.reports_root  # a login, or such a role, says that nova is there
     shown = told or OWNER_NOVA in root.traits
     beside = shown or (not node.settings.recorded and node.probe(NOVA_COMPUTE).any)
     differing = any(snapshot.differences(uuid) for uuid in snapshot.holdings.guests & snapshot.consumers.keys())
     asked = frozenset(several if differing else several - young)  # a young one may be why a guest differs
     asked |= snapshot.doubted
-    return replace(snapshot, beside_nova=beside, nova=nova(root_uuid, asked) if nova and asked else NovaWitness())
+    nova = node.nova.witness(root_uuid, asked) if node.nova and asked else NovaWitness()
+    return replace(snapshot, beside_nova=beside, nova=nova)
 
 
 def _tree(

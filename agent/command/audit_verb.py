@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
-from agent.audit.audit import AskNova, AuditResult, witness
+from agent.audit.audit import AuditResult, witness
 from agent.audit.heal import UNASKED, UNLISTED, Healed, HealPolicy, RepairOutcome, heal, read_policy
 from agent.command.exits import Exit
 from agent.command.picture.subjects import of_standing
-from agent.command.result import Report, choice_of, open_host, settings_of
+from agent.command.result import Report, open_host, settings_of
 from agent.command.wording import counted, guest, written_amounts
-from agent.connect.choice import open_nova
 from agent.errors import StateError
 from agent.state.audit_memory import read_memory, write_memory
 from agent.state.locks import locked
@@ -30,9 +29,8 @@ def audit(options: argparse.Namespace) -> Report:
     """Report the findings of this host; with --heal carry out the repairs that the policy allows."""
     policy = read_policy(options.policy) if options.policy else HealPolicy()
     settings = settings_of(options)
-    nova = open_nova(settings, choice_of(options))
     with open_host(options) as node:
-        result, outcomes, remark = _audit_one(node, policy, options, nova.witness if nova else None)
+        result, outcomes, remark = _audit_one(node, policy, options)
     findings = [_encode(result, outcome) for outcome in outcomes]
     names = {one["consumer"]: result.names[one["consumer"]] for one in findings if one["consumer"] in result.names}
     healed = {outcome.finding.consumer for outcome in outcomes if outcome.healed is Healed.HEALED}
@@ -110,10 +108,10 @@ def _too_young(young: Sequence[str], grace_s: int) -> list[str]:
 
 
 def _audit_one(
-    node: ComputeNode, policy: HealPolicy, options: argparse.Namespace, nova: AskNova | None
+    node: ComputeNode, policy: HealPolicy, options: argparse.Namespace
 ) -> tuple[AuditResult, tuple[RepairOutcome, ...], str]:
     """Audit one node; without --heal it is only a remark when the audit cannot be remembered."""
-    look = partial(witness, node, light=options.light, nova=nova)
+    look = partial(witness, node, light=options.light)
     if options.heal:
         with locked(node.settings.folders.state):
             result = look()

@@ -3,16 +3,15 @@
 import argparse
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from agent.audit.heal import read_policy
 from agent.command.exits import Exit
 from agent.command.result import Report, choice_of, settings_of
 from agent.command.wording import columns
-from agent.connect.choice import Choice, asking_nova, open_client, open_driver, open_nova, read_host
+from agent.connect.choice import Choice, node_of, open_client, open_driver, read_host
 from agent.errors import USER_ERRORS, ConfigError
 from agent.nova.client import NovaClient
 from agent.settings.read import Settings
@@ -176,11 +175,10 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, node: s
     yield Check("placement", True, f"{where} answers at microversion {version}")
     yield _check_clock(client)
     yield from tried("role", _check_role(client))
-    nova = asking_nova(settings, choice)
-    one = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where, nova=nova)
+    one = node_of(driver, client, settings, where, choice)
     yield from tried("tree", check_pass(one, survey))
-    if settings.apis.nova_chosen:
-        yield from tried("nova", check_nova(one, survey, partial(open_nova, settings, choice)))
+    if one.nova:
+        yield from tried("nova", check_nova(one, survey, one.nova))
     elif not settings.reports_root:
         yield Check("nova", True, UNASKED)
 
@@ -202,10 +200,10 @@ def _check_role(client: PlacementClient) -> Iterator[Check]:
     yield Check("role", True, "the user may write providers and reshape")
 
 
-def check_nova(one: ComputeNode, survey: Survey, open_client: Callable[[], NovaClient | None]) -> Iterator[Check]:
+def check_nova(one: ComputeNode, survey: Survey, nova: NovaClient) -> Iterator[Check]:
     """Check whether nova answers what an audit asks it about this host; CheckFailed: it does not."""
-    nova, root_uuid = open_client(), one.known_uuid(survey)
-    if nova is None or root_uuid is None:
+    root_uuid = one.known_uuid(survey)
+    if root_uuid is None:
         yield Check("nova", True, "not tried: this host has no identity yet, by which nova knows it")
         return
     told = nova.witness(root_uuid, ())

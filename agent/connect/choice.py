@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,7 +14,7 @@ from agent.bare_metal.context import BareMetalNodes
 from agent.connect.adapters import open_service
 from agent.connect.senders import Requested, Trace, TracedSender
 from agent.errors import ConfigError
-from agent.nova.answers import NovaRecord, essential
+from agent.nova.answers import essential
 from agent.nova.client import NovaClient
 from agent.settings.read import ONE_LAYOUT, Settings, keep_in, load_settings
 from agent.state.clock import probe_clock
@@ -180,7 +180,7 @@ def open_client(
 
 def open_nova(settings: Settings, choice: Choice) -> NovaClient | None:
     """
-    Return a client for the nova that the audit asks; None where no file configures one.
+    Return a client for nova, which sends nothing yet; None where no file configures one.
 
     Raises:
         ConfigError: keystoneauth does not accept the options.
@@ -207,26 +207,14 @@ def _open_service(
     return sender, where
 
 
-def asking_nova(settings: Settings, choice: Choice) -> Callable[[str], NovaRecord] | None:
-    """
-    Return what asks nova about the hypervisor with a uuid, and connects at the first call; None: no nova, or no need.
-
-    Only an agent that reports the root asks. The returned function raises ConfigError as ``open_nova``.
-    """
-    if not settings.reports_root or not (choice.case or settings.apis.nova_chosen):
-        return None
-    connect = cache(partial(open_nova, settings, choice))
-
-    def ask(root_uuid: str) -> NovaRecord:
-        nova = connect()
-        return nova.record(root_uuid) if nova else NovaRecord()
-
-    return ask
-
-
 def node_of(driver: Driver, client: PlacementClient, settings: Settings, where: str, choice: Choice) -> ComputeNode:
-    """Return one compute node with the clock and the processes of this host, of a recorder, or of a case."""
-    nova, name = asking_nova(settings, choice), driver.name()
+    """
+    Return one compute node with the clock and the processes of this host, of a recorder, or of a case.
+
+    Raises:
+        ConfigError: as ``open_nova``.
+    """
+    nova, name = open_nova(settings, choice), driver.name()
     choice.trace.nodes.append(name)
     node = ComputeNode(name=name, driver=driver, client=client, settings=settings, where=where, nova=nova)
     told = choice.case or choice.recorder

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
-from agent.audit.audit import AskNova, AuditResult, witness
+from agent.audit.audit import AuditResult, witness
 from agent.audit.decide.findings import Finding
 from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal, read_policy
 from agent.bare_metal.node_pass import NodesOutcome, run_nodes
@@ -56,14 +56,13 @@ class RoundResult:
 
 class Audits:
     """
-    Audits nodes under one ``policy`` for repairs (None: nothing is repaired); ``nova`` as for ``witness``.
+    Audits nodes under one ``policy`` for repairs (None: nothing is repaired).
 
     What an audit finds, and what it cannot do, is logged once.
     """
 
-    def __init__(self, policy: HealPolicy | None, nova: AskNova | None = None) -> None:
+    def __init__(self, policy: HealPolicy | None) -> None:
         self._policy = policy
-        self._nova = nova
         self._failures: dict[str, set[str]] = {}  # by node: what its last audit could not do, a sentence each
 
     def take(self, node: ComputeNode, outcome: Outcome, *, deep: bool) -> AuditResult | None:
@@ -81,7 +80,7 @@ class Audits:
         unchanged = outcome.status is Status.UNCHANGED
         seen = (outcome.survey, outcome.observed) if unchanged and outcome.survey else None
         light = not (deep or node.client.went_back)
-        result = witness(node, light=light, seen=seen, nova=self._nova)
+        result = witness(node, light=light, seen=seen)
         if result.memory != result.before:
             write_memory(node.settings.folders.state, result.root_uuid, result.memory, clock=result.clock)
         self._log(node.name, result, heal(node, result, self._policy) if may_heal and self._policy else ())
@@ -137,7 +136,7 @@ class Rounds:
         self._started = False  # whether the first pass is done; only that one may convert the host
         self._nova = open_nova(settings, self._choice)  # None: none is configured
         policy = read_policy(settings.service.heal_policy) if settings.service.heal_policy else None
-        self._audits = Audits(policy, self._nova.witness if self._nova else None)
+        self._audits = Audits(policy)
         self._client, self._where = open_client(settings, self._choice, writes=True, told=requested)
 
     def take(self, *, deep: bool, counts: bool) -> RoundResult:
@@ -200,7 +199,7 @@ class Rounds:
             settings=self._settings,
             where=self._where,
             probe=self._cases.recorder.probe if self._cases.recorder else probe_service,
-            nova=self._nova.record if self._nova and self._settings.reports_root else None,
+            nova=self._nova,
         )
 
     def _end(self, node: ComputeNode, outcome: Outcome, deep: bool) -> AuditResult | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from agent.errors import StateError
 from agent.nova.answers import NovaRecord
+from agent.nova.client import NovaClient
 from agent.settings.read import Settings
 from agent.state.clock import Clock, probe_clock
 from agent.state.identity import parse_identity, planned_identity, read_identity
@@ -47,7 +48,7 @@ class ComputeNode:
     clock: Callable[[], Clock] = probe_clock
     probe: Callable[[str], ServiceSigns] = probe_service  # what shows a service on this host, by its program
     machine: Callable[[str, str | None], Machine] = probe_machine  # this machine, by product uuid and boot id
-    nova: Callable[[str], NovaRecord] | None = None  # asks nova about the hypervisor with a uuid; None: no nova
+    nova: NovaClient | None = None  # None: no nova is configured
     features: Features = FEATURES
 
     def survey(self) -> Survey:
@@ -197,8 +198,12 @@ class ComputeNode:
         """Return the signs that nova reports the root; none of a recorded host."""
         if self.settings.recorded:
             return {}
-        record = self.nova(seen.root_uuid) if self.nova else NovaRecord()
+        record = self._record(seen.root_uuid) or NovaRecord()
         return signs_of_nova(seen.observed.root, self.probe(NOVA_COMPUTE), record, remembered=seen.memory.wrote)
+
+    def _record(self, root_uuid: str) -> NovaRecord | None:
+        """Ask nova about this hypervisor; None: there is no nova, or this agent does not report the root."""
+        return self.nova.record(root_uuid) if self.nova and self.settings.reports_root else None
 
     def standing_layout(self, tree: ObservedTree, left: NodeState) -> Layout:
         """
@@ -292,7 +297,7 @@ class ComputeNode:
             sharing=client.sharing_with(_aggregates(view.observed)) if needs.sharing else readings.sharing,
             usages={**readings.usages, **{slot: client.used(*slot) for slot in sorted(needs.usages)}},
             nova_compute=self.probe(NOVA_COMPUTE) if needs.nova_compute else readings.nova_compute,
-            nova_record=self.nova(view.root_uuid) if needs.nova_compute and self.nova else readings.nova_record,
+            nova_record=self._record(view.root_uuid) if needs.nova_compute else readings.nova_record,
         )
 
 

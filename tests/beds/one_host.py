@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
-from agent.nova.answers import NovaRecord
+from agent.nova.client import NovaClient
 from agent.settings.read import Role, Settings, keep_in, load_settings
 from agent.state.clock import StoppedClock
 from agent.sync.decide.features import FEATURES, Features
@@ -21,6 +21,7 @@ from agent.sync.run import foresee, run_pass
 from beds.by_hand import ByHand
 from beds.histories import ModelDriver
 from beds.memory import MemoryPlacement
+from beds.nova import Direct, FakeNova
 from configured import changed
 from drivers.facts import HostFacts, ServiceSigns
 from drivers.policy import DevicePolicy, Layout, Policy
@@ -81,7 +82,7 @@ class OneHost:
     expect_s: int = 3600
     signs: ServiceSigns | None = None  # what shows nova-compute on this live host; None: a recorded host
     where: str = "placement"  # name of the placement that the configuration gives
-    record: NovaRecord | None = None  # what nova answers; None: no login to nova
+    nova: FakeNova | None = None  # None: no login to nova
     features: Features = FEATURES
 
     @property
@@ -108,7 +109,7 @@ class OneHost:
             where=self.where,
             features=self.features,
             probe=lambda _: self.signs or ServiceSigns(),
-            nova=(lambda _: self.record or NovaRecord()) if self.record else None,
+            nova=NovaClient(Direct(self.nova), "nova") if self.nova else None,
             clock=lambda: StoppedClock("", 0.0, self.uptime_s or time.time()),  # by default it was booted long ago
         )
 

@@ -129,7 +129,7 @@ def test_nova_is_asked_what_an_audit_asks(one: OneHost) -> None:
     assert root_uuid
 
     def found() -> Check:
-        return next(tried("nova", check_nova(node, survey, lambda: NovaClient(Direct(nova), "nova at X"))))
+        return next(tried("nova", check_nova(node, survey, NovaClient(Direct(nova), "nova at X"))))
 
     unknown = found()
     nova.hypervisors[root_uuid] = HOST

@@ -8,11 +8,11 @@ import pytest
 
 from agent.audit.audit import witness
 from agent.audit.decide.findings import Kind
-from agent.nova.answers import NovaRecord
 from agent.settings.read import Role
 from agent.sync.decide.view import Wishes
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.outcome import Status
+from beds.nova import FakeNova
 from beds.one_host import FORCE, Cut, OneHost
 from drivers.facts import PciIds, ServiceSigns
 from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, MdevRule, Policy
@@ -155,8 +155,8 @@ def test_a_root_that_nova_does_not_show_and_that_is_not_ours_is_left_to_a_person
     one.sync()
     one.give_to_nova(marked=False)
 
-    assert one.sync(FORCE, record=NovaRecord(unknown=True)).status is Status.CONTESTED
-    assert one.sync(FORCE, record=None).status is Status.CHANGED
+    assert one.sync(FORCE, nova=FakeNova()).status is Status.CONTESTED
+    assert one.sync(FORCE, nova=None).status is Status.CHANGED
 
 
 @pytest.mark.parametrize("remembered", [True, False])

@@ -66,8 +66,8 @@ def claim_three(world: World) -> None:
 
 def audit(world: World, nova: FakeNova | None, **options: Any) -> AuditResult:
     world.clock.now += 100_000
-    ask = NovaClient(Direct(nova), "nova").witness if nova else None
-    found = witness(world.node(), nova=ask, **options)
+    node = replace(world.node(), nova=NovaClient(Direct(nova), "nova") if nova else None)
+    found = witness(node, **options)
     write_memory(world.settings.folders.state, found.root_uuid, found.memory, clock=found.clock)
     return found
 
@@ -172,11 +172,11 @@ def test_the_service_tells_once_why_novas_answer_is_missing(
 ) -> None:
     claim_three(world)
     world.clock.now += 100_000
-    audits = Audits(HASTY, NovaClient(Direct(nova), "nova").witness)
+    audits, client = Audits(HASTY), NovaClient(Direct(nova), "nova")
 
     def told() -> int:
         caplog.clear()
-        audits.take(world.node(), run_pass(world.node()), deep=True)
+        audits.take(replace(world.node(), nova=client), run_pass(world.node()), deep=True)
         return sum("no finding that needs nova's answer is repaired" in one.message for one in caplog.records)
 
     nova.fault = failing(500)
