@@ -63,30 +63,30 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
     shape = partial(shape_share, nodes, reported=reported, standing=standing)
     share = shape()
     lacked = unknown_standard(memory.lacked, client.known_traits(memory.lacked))  # it may have been upgraded
-    here = share.providers.keys() | share.misfits.keys()
+    here = frozenset(share.providers.keys() | share.misfits.keys())
     listed = {uuid: replace(known, gone_s=None, may_go=False) for uuid, known in memory.nodes.items() if uuid in here}
-    look = Look(memory, nodes=dict(listed), lacked=lacked)
-    _choose_depth(bare_metal, look, marked)
-    _compare_share(client, look, share, marked)
+    look = Look(memory, marked, here, nodes=dict(listed), lacked=lacked)
+    _choose_depth(bare_metal, look)
+    _compare_share(client, look, share)
     others = bare_metal.ironic.elsewhere() if look.whole or _comes_on_offer(look, share) else {}
     if (beside_others := shape(elsewhere=others)) != share:
         share, look = beside_others, replace(look, nodes=listed, tasks=[], believed=[], unchanged=0)
-        _compare_share(client, look, share, marked)
+        _compare_share(client, look, share)
     look.outcomes += [node_outcome(uuid, Status.MISFIT, one.why) for uuid, one in sorted(share.misfits.items())]
     _refuse_lost(bare_metal, look, force=force)
-    _reserve_misfits(look, share, marked)
+    _reserve_misfits(look, share)
     unknown = marked.keys() - here - memory.nodes.keys() - others.keys()
-    _judge_absent(bare_metal, look, here, marked, unknown, force=force)
+    _judge_absent(bare_metal, look, unknown, force=force)
     return look
 
 
-def _choose_depth(bare_metal: BareMetalNodes, look: Look, marked: Mapping[str, int]) -> None:
+def _choose_depth(bare_metal: BareMetalNodes, look: Look) -> None:
     """
     Set ``look.whole``: every provider is read once in ``full_audit_interval``, and when placement has older data.
 
     A lower generation belongs to another history. So may an equal one, where claims have raised it since.
     """
-    memory = look.memory
+    memory, marked = look.memory, look.marked
     look.behind = frozenset(
         uuid for uuid, known in memory.nodes.items() if marked.get(uuid, known.seen.generation) < known.seen.generation
     )
@@ -101,13 +101,13 @@ def _choose_depth(bare_metal: BareMetalNodes, look: Look, marked: Mapping[str, i
     look.whole = went_back or not 0 <= age_s < bare_metal.settings.service.full_audit_interval_s
 
 
-def _compare_share(client: PlacementClient, look: Look, share: Share, marked: Mapping[str, int]) -> None:
+def _compare_share(client: PlacementClient, look: Look, share: Share) -> None:
     """Compare each node that can be reported with its provider: count it as unchanged, or add a task."""
-    unmarked = _generations_of(client, [uuid for uuid in share.providers if uuid not in marked])
-    standing = {**marked, **unmarked}
+    unmarked = _generations_of(client, [uuid for uuid in share.providers if uuid not in look.marked])
+    standing = {**look.marked, **unmarked}
     for uuid, provider in sorted(share.providers.items()):
         known, generation = look.nodes.get(uuid), standing.get(uuid)
-        current = look.current(known, generation) if uuid in marked else None
+        current = look.current(uuid, known)
         because, spelling = share.reserved.get(uuid, ""), share.spellings[uuid]
         if known and current:
             look.believed.append(known)
@@ -147,14 +147,14 @@ def _comes_on_offer(look: Look, share: Share) -> bool:
     return bool(coming - offered)
 
 
-def _reserve_misfits(look: Look, share: Share, marked: Mapping[str, int]) -> None:
+def _reserve_misfits(look: Look, share: Share) -> None:
     """Add a task for each node that cannot be reported, and must not be on offer, where its provider stands."""
     for uuid, misfit in share.misfits.items():
         because, only = why_reserved(misfit.node) if misfit.node else "", ""
         if misfit.collides and not because:
             because, only = _COLLIDES, misfit.collides
-        if because and uuid in marked:
-            look.reserve(uuid, look.nodes.get(uuid), marked[uuid], because, only=only)
+        if because and uuid in look.marked:
+            look.reserve(uuid, look.nodes.get(uuid), because, only=only)
 
 
 def _is_as_wanted(stands: Provider, wanted: Provider, lacked: frozenset[str]) -> bool:
@@ -182,27 +182,19 @@ def _generations_of(client: PlacementClient, uuids: list[str]) -> dict[str, int]
     return found
 
 
-def _judge_absent(
-    bare_metal: BareMetalNodes,
-    look: Look,
-    here: Collection[str],
-    marked: Mapping[str, int],
-    unknown: Collection[str],
-    *,
-    force: bool,
-) -> None:
+def _judge_absent(bare_metal: BareMetalNodes, look: Look, unknown: Collection[str], *, force: bool) -> None:
     """
-    Judge nodes that are not listed ``here``; adds outcomes, tasks and memory to ``look``.
+    Judge nodes that are not listed; adds outcomes, tasks and memory to ``look``.
 
-    ``marked`` are the generations of the providers with our mark; those that are in no memory and no listing are
-    ``unknown``. ``force`` lets any number of nodes go at once.
+    Providers with our mark that are in no memory and no listing are ``unknown``. ``force`` lets any number of nodes go
+    at once.
     """
-    elsewhere = _judge_remembered(bare_metal, look, here, marked, force=force)
+    elsewhere = _judge_remembered(bare_metal, look, force=force)
     if bare_metal.ironic.lists_all:
         _add_strays(look, sorted(unknown))
         return
     now_s, before = bare_metal.clock.now_s(), look.memory.left
-    known = {*before, *elsewhere, *(unknown if look.whole else ())} & marked.keys() - here
+    known = {*before, *elsewhere, *(unknown if look.whole else ())} & look.marked.keys() - look.here
     left = {uuid: None if uuid in elsewhere else before.get(uuid) for uuid in sorted(known)}
     # Those that Ironic did not have are asked about when all is read: there may be many, of another Ironic.
     asked = [uuid for uuid in known - elsewhere if look.whole or left[uuid] is None]
@@ -215,11 +207,9 @@ def _judge_absent(
     _add_strays(look, [uuid for uuid, gone_s in gone.items() if now_s - gone_s >= grace_s])
 
 
-def _judge_remembered(
-    bare_metal: BareMetalNodes, look: Look, here: Collection[str], marked: Mapping[str, int], *, force: bool
-) -> frozenset[str]:
+def _judge_remembered(bare_metal: BareMetalNodes, look: Look, *, force: bool) -> frozenset[str]:
     """Judge nodes that the last pass knew; return those that Ironic has outside this agent's share."""
-    absent = {uuid: known for uuid, known in look.memory.nodes.items() if uuid not in here}
+    absent = {uuid: known for uuid, known in look.memory.nodes.items() if uuid not in look.here}
     now, grace_s = bare_metal.clock.now_s(), bare_metal.settings.ironic.node_grace_s
     asked, error = _ask_of_absent(bare_metal.ironic, absent)
     elsewhere = frozenset(uuid for uuid, there in asked.items() if there)
@@ -231,24 +221,24 @@ def _judge_remembered(
     missing, whole = len(absent) - len(elsewhere | leftovers), len(look.memory.nodes) - len(leftovers)
     limit = whole if force else _limit(bare_metal, missing, whole)
     refused = 0
-    for uuid in sorted(asked.keys() - elsewhere & marked.keys()):
+    for uuid in sorted(asked.keys() - elsewhere & look.marked.keys()):
         known = replace(absent[uuid], gone_s=min(absent[uuid].gone_s or now, now))  # the clock may have been ahead
         look.nodes[uuid] = known
         gone_s = now - (known.gone_s or now)
         too_many = missing > limit and not known.may_go
-        stands_as_left = known.seen.generation == marked[uuid] or too_many
+        stands_as_left = known.seen.generation == look.marked[uuid] or too_many
         if absent[uuid].gone_s is None or gone_s < grace_s or not stands_as_left:
             why = (
                 f"missing from Ironic for {gone_s:.0f} s: the agent asks Ironic again, and deletes the provider once "
                 f"the node is missing for {grace_s} s"
             )
-            if too_many or not look.reserve(uuid, known, marked[uuid], why, status=Status.GOING):
+            if too_many or not look.reserve(uuid, known, why, status=Status.GOING):
                 look.outcomes.append(node_outcome(uuid, Status.GOING, why))
         elif too_many:
             refused += 1
         else:
             known = replace(look.nodes.pop(uuid), may_go=True)
-            look.tasks.append(Task(Provider(name=uuid), known, None, marked[uuid], does="delete"))
+            look.tasks.append(Task(Provider(name=uuid), known, None, look.marked[uuid], does="delete"))
     if refused:
         why = (
             f"{missing} of {whole} nodes are missing from Ironic at once: all of them, or more than "

@@ -54,6 +54,8 @@ class Look:
     """Everything that one look at Ironic and placement found."""
 
     memory: NodesMemory
+    marked: Mapping[str, int]  # generation of each provider in placement with our mark, by uuid
+    here: frozenset[str]  # uuids of the nodes that Ironic lists
     nodes: dict[str, KnownNode]  # what to remember of nodes that need no write, by uuid
     lacked: frozenset[str]  # standard traits that this placement is too old to know
     tasks: list[Task] = field(default_factory=list)
@@ -64,26 +66,23 @@ class Look:
     whole: bool = False  # every provider is read, whatever is remembered
     behind: frozenset[str] = frozenset()  # uuids of nodes whose generation is lower than the remembered one
 
-    def current(self, known: KnownNode | None, generation: int | None) -> ObservedProvider | None:
-        """Return a provider as it stands, if the memory tells that without reading it; else None."""
-        return known.seen if known and not self.whole and known.seen.generation == generation else None
+    def current(self, uuid: str, known: KnownNode | None) -> ObservedProvider | None:
+        """Return a provider with our mark as it stands, if the memory tells that without reading it; else None."""
+        return known.seen if known and not self.whole and known.seen.generation == self.marked.get(uuid) else None
 
     def reserve(
-        self,
-        uuid: str,
-        known: KnownNode | None,
-        generation: int,
-        because: str,
-        *,
-        only: str = "",
-        status: Status | None = None,
+        self, uuid: str, known: KnownNode | None, because: str, *, only: str = "", status: Status | None = None
     ) -> bool:
-        """Add a task that takes a node off offer, as in ``Task``; return False, without one, if it is not on offer."""
-        current = self.current(known, generation)
+        """
+        Add a task that takes a node with our mark off offer, as in ``Task``.
+
+        Return False, without one, if it is not on offer.
+        """
+        current = self.current(uuid, known)
         if current and not on_offer(current.provider) & ({only} if only else current.provider.inventories.keys()):
             return False
         provider = Provider(name=uuid)
-        task = Task(provider, known, current, generation, because, does="reserve", only=only, status=status)
+        task = Task(provider, known, current, self.marked[uuid], because, does="reserve", only=only, status=status)
         self.tasks.append(task)
         return True
 
