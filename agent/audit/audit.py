@@ -8,6 +8,7 @@ from agent.audit.decide.guests import find_all
 from agent.audit.decide.snapshot import Providers, Snapshot, kin, suspects
 from agent.audit.decide.unknown_consumers import strangers
 from agent.nova.answers import NovaWitness
+from agent.nova.client import NovaClient
 from agent.state.audit_memory import AuditMemory, Sighting, read_memory
 from agent.state.clock import Clock
 from agent.state.memory import NodeState
@@ -59,9 +60,9 @@ def witness(node: ComputeNode, *, light: bool = False, seen: tuple[Survey, Obser
     Raises:
         DiscoveryError, PolicyError: the host cannot be read, or contradicts the policy. StateError: a file of the state
             directory cannot be used.
-        PlacementError: placement cannot be read, or has no such tree.
+        PlacementError: placement cannot be read, or has no such tree. ConfigError: there is no login to nova.
     """
-    noted = node.clock()
+    noted, nova = node.clock(), node.nova()
     now = noted.now_s()
     survey, found = seen or (node.survey(), None)
     root_uuid = found.root.uuid if found and found.root else node.known_uuid(survey)
@@ -72,10 +73,10 @@ def witness(node: ComputeNode, *, light: bool = False, seen: tuple[Survey, Obser
     left, tree = _tree(node, root_uuid, left, found, light=light)
     allocations, generations = _read(node, tree, memory if light else AuditMemory())
     snapshot = _snapshot(node, survey, tree, allocations, left)
-    doubted = snapshot.without_rows_of_nova(running=light) if node.nova else frozenset[str]()
+    doubted = snapshot.without_rows_of_nova(running=light) if nova else frozenset[str]()
     snapshot = _verified(node, replace(snapshot, doubted=doubted))
     young = _young(node, snapshot)
-    snapshot = _with_nova(node, snapshot, root_uuid, young)
+    snapshot = _with_nova(node, snapshot, root_uuid, young, nova)
     if findings := find_all(snapshot):
         tree, findings = _still_so(node, root_uuid, snapshot, findings, left)
     early = tuple(one for one in findings if one.repair and one.repair.misplaced and one.consumers & young)
@@ -102,20 +103,22 @@ def witness(node: ComputeNode, *, light: bool = False, seen: tuple[Survey, Obser
     )
 
 
-def _with_nova(node: ComputeNode, snapshot: Snapshot, root_uuid: str, young: frozenset[str]) -> Snapshot:
+def _with_nova(
+    node: ComputeNode, snapshot: Snapshot, root_uuid: str, young: frozenset[str], nova: NovaClient | None
+) -> Snapshot:
     """Return the snapshot with nova's answer on strangers; nothing is asked where there are none that can be judged."""
     several = {one.uuid for one in strangers(snapshot)}
     if not several and not snapshot.without_rows_of_nova(running=True) | snapshot.doubted:
         return snapshot
     root = snapshot.tree.providers[0].provider
-    told = node.nova is not None or not node.settings.reports_root  # a login, or such a role, says that nova is there
+    told = nova is not None or not node.settings.reports_root  # a login, or such a role, says that nova is there
     shown = told or OWNER_NOVA in root.traits
     beside = shown or (not node.settings.recorded and node.probe(NOVA_COMPUTE).any)
     differing = any(snapshot.differences(uuid) for uuid in snapshot.holdings.guests & snapshot.consumers.keys())
     asked = frozenset(several if differing else several - young)  # a young one may be why a guest differs
     asked |= snapshot.doubted
-    nova = node.nova.witness(root_uuid, asked) if node.nova and asked else NovaWitness()
-    return replace(snapshot, beside_nova=beside, nova=nova)
+    answer = nova.witness(root_uuid, asked) if nova and asked else NovaWitness()
+    return replace(snapshot, beside_nova=beside, nova=answer)
 
 
 def _tree(

@@ -5,15 +5,15 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 
 from agent.audit.heal import read_policy
 from agent.command.exits import Exit
 from agent.command.result import Report, choice_of, settings_of
 from agent.command.wording import columns
-from agent.connect.choice import Choice, node_of, open_client, open_driver, read_host
+from agent.connect.choice import Choice, open_client, open_driver, open_nova, read_host
 from agent.errors import USER_ERRORS, ConfigError
-from agent.nova.client import NovaClient
 from agent.settings.read import Settings
 from agent.settings.slips import slips_of_the_pen
 from agent.settings.values import Values, one_line
@@ -175,10 +175,11 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, node: s
     yield Check("placement", True, f"{where} answers at microversion {version}")
     yield _check_clock(client)
     yield from tried("role", _check_role(client))
-    one = node_of(driver, client, settings, where, choice)
+    nova = cache(partial(open_nova, settings, choice))
+    one = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where, nova=nova)
     yield from tried("tree", check_pass(one, survey))
-    if one.nova:
-        yield from tried("nova", check_nova(one, survey, one.nova))
+    if settings.apis.nova_chosen:
+        yield from tried("nova", check_nova(one, survey))
     elif not settings.reports_root:
         yield Check("nova", True, UNASKED)
 
@@ -200,10 +201,10 @@ def _check_role(client: PlacementClient) -> Iterator[Check]:
     yield Check("role", True, "the user may write providers and reshape")
 
 
-def check_nova(one: ComputeNode, survey: Survey, nova: NovaClient) -> Iterator[Check]:
+def check_nova(one: ComputeNode, survey: Survey) -> Iterator[Check]:
     """Check whether nova answers what an audit asks it about this host; CheckFailed: it does not."""
-    root_uuid = one.known_uuid(survey)
-    if root_uuid is None:
+    nova, root_uuid = one.nova(), one.known_uuid(survey)
+    if nova is None or root_uuid is None:
         yield Check("nova", True, "not tried: this host has no identity yet, by which nova knows it")
         return
     told = nova.witness(root_uuid, ())

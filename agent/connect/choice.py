@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -208,13 +208,8 @@ def _open_service(
 
 
 def node_of(driver: Driver, client: PlacementClient, settings: Settings, where: str, choice: Choice) -> ComputeNode:
-    """
-    Return one compute node with the clock and the processes of this host, of a recorder, or of a case.
-
-    Raises:
-        ConfigError: as ``open_nova``.
-    """
-    nova, name = open_nova(settings, choice), driver.name()
+    """Return one compute node with the clock and the processes of this host, of a recorder, or of a case."""
+    nova, name = cache(partial(open_nova, settings, choice)), driver.name()
     choice.trace.nodes.append(name)
     node = ComputeNode(name=name, driver=driver, client=client, settings=settings, where=where, nova=nova)
     told = choice.case or choice.recorder

@@ -199,7 +199,7 @@ class Rounds:
             settings=self._settings,
             where=self._where,
             probe=self._cases.recorder.probe if self._cases.recorder else probe_service,
-            nova=self._nova,
+            nova=lambda: self._nova,
         )
 
     def _end(self, node: ComputeNode, outcome: Outcome, deep: bool) -> AuditResult | None:

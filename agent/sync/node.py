@@ -48,7 +48,7 @@ class ComputeNode:
     clock: Callable[[], Clock] = probe_clock
     probe: Callable[[str], ServiceSigns] = probe_service  # what shows a service on this host, by its program
     machine: Callable[[str, str | None], Machine] = probe_machine  # this machine, by product uuid and boot id
-    nova: NovaClient | None = None  # None: no nova is configured
+    nova: Callable[[], NovaClient | None] = lambda: None  # logs in where it is called; None: no nova is configured
     features: Features = FEATURES
 
     def survey(self) -> Survey:
@@ -203,7 +203,8 @@ class ComputeNode:
 
     def _record(self, root_uuid: str) -> NovaRecord | None:
         """Ask nova about this hypervisor; None: there is no nova, or this agent does not report the root."""
-        return self.nova.record(root_uuid) if self.nova and self.settings.reports_root else None
+        nova = self.nova() if self.settings.reports_root else None
+        return nova.record(root_uuid) if nova else None
 
     def standing_layout(self, tree: ObservedTree, left: NodeState) -> Layout:
         """

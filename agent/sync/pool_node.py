@@ -35,4 +35,4 @@ def pool_nodes(host: ComputeNode) -> tuple[ComputeNode, ...]:
         role=None,
         recorded=True,  # its identity is that of the pool, and no process on this host is its
     )
-    return (replace(host, name=driver.name(), driver=driver, settings=alone, nova=None, features=OF_POOLS),)
+    return (replace(host, name=driver.name(), driver=driver, settings=alone, nova=lambda: None, features=OF_POOLS),)

@@ -109,7 +109,7 @@ class OneHost:
             where=self.where,
             features=self.features,
             probe=lambda _: self.signs or ServiceSigns(),
-            nova=NovaClient(Direct(self.nova), "nova") if self.nova else None,
+            nova=lambda: NovaClient(Direct(self.nova), "nova") if self.nova else None,
             clock=lambda: StoppedClock("", 0.0, self.uptime_s or time.time()),  # by default it was booted long ago
         )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.command.check import Check, check_host, check_nova, check_pass, check_state, tried
+from agent.connect.senders import Trace
 from agent.nova.client import NovaClient
 from agent.settings.read import keep_in, load_settings
 from agent.sync.outcome import Status
@@ -122,14 +123,32 @@ def test_a_cpu_of_a_set_that_is_off_is_a_finding(write_config: Write, option: di
     assert all(told in each for each in wrong)
 
 
+def test_a_wrong_login_to_nova_is_a_finding_beside_the_tree_and_the_host_is_named_once(
+    write_config: Write, one: OneHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its password may be the service's alone: what asks nova nothing needs none."""
+    agent, nova = {"state_directory": tmp_path}, {"auth_type": "password", "auth_url": "http://127.0.0.1:9/"}
+    path = write_config(libvirt={"virt_type": "qemu"}, agent=agent, nova=nova)
+    monkeypatch.setattr("agent.command.check.open_client", lambda *_: (one.node.client, "placement"))
+    asked = argparse.Namespace(config_file=[path], config_dir=[], host=HOSTS / "gpu-memory/archive", trace=Trace())
+
+    found = {each.check: each for each in check_host(asked)}
+
+    assert found["tree"].ok
+    assert not found["nova"].ok
+    assert "[nova] auth_type = password needs password" in found["nova"].detail
+    assert len(asked.trace.nodes) == 1
+
+
 def test_nova_is_asked_what_an_audit_asks(one: OneHost) -> None:
-    node, nova = one.node, FakeNova()
+    nova = FakeNova()
+    node = replace(one.node, nova=lambda: NovaClient(Direct(nova), "nova at X"))
     survey = node.driver.survey(node.name)
     root_uuid = node.known_uuid(survey)
     assert root_uuid
 
     def found() -> Check:
-        return next(tried("nova", check_nova(node, survey, NovaClient(Direct(nova), "nova at X"))))
+        return next(tried("nova", check_nova(node, survey)))
 
     unknown = found()
     nova.hypervisors[root_uuid] = HOST

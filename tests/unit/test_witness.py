@@ -66,7 +66,7 @@ def claim_three(world: World) -> None:
 
 def audit(world: World, nova: FakeNova | None, **options: Any) -> AuditResult:
     world.clock.now += 100_000
-    node = replace(world.node(), nova=NovaClient(Direct(nova), "nova") if nova else None)
+    node = replace(world.node(), nova=lambda: NovaClient(Direct(nova), "nova") if nova else None)
     found = witness(node, **options)
     write_memory(world.settings.folders.state, found.root_uuid, found.memory, clock=found.clock)
     return found
@@ -176,7 +176,7 @@ def test_the_service_tells_once_why_novas_answer_is_missing(
 
     def told() -> int:
         caplog.clear()
-        audits.take(replace(world.node(), nova=client), run_pass(world.node()), deep=True)
+        audits.take(replace(world.node(), nova=lambda: client), run_pass(world.node()), deep=True)
         return sum("no finding that needs nova's answer is repaired" in one.message for one in caplog.records)
 
     nova.fault = failing(500)
