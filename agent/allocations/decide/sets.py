@@ -46,13 +46,9 @@ def merge_set(held: Slots, before: Slots, request: Slots) -> Slots:
 
 
 def evacuated_set(held: Slots, request: Slots, sharing: Container[str]) -> Slots:
-    """Return what the guest has on the host that is down, plus the request; shared storage is not counted twice."""
-    asked = {name for resources in request.values() for name in resources}
-    down = {
-        uuid: {name: amount for name, amount in resources.items() if uuid not in sharing or name not in asked}
-        for uuid, resources in held.items()
-    }
-    return added(down, request)
+    """Return what the guest has on the host that is down, plus its new set: shared storage is not counted twice."""
+    down = {uuid: resources for uuid, resources in held.items() if uuid not in sharing}
+    return added(down, replace_set(held, request, sharing))
 
 
 def moved_sets(held: Slots, request: Slots, sharing: Container[str]) -> tuple[Slots, Slots]:
