@@ -17,7 +17,6 @@ from agent.state.rights import owners_rights
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
-_PART = 1 << 16  # bytes read at a time
 MOST_BYTES = 64 << 20  # of a file that is read whole
 _NEW = ".new"  # end of a temporary file's name
 
@@ -96,17 +95,12 @@ def read_whole(path: Path | str) -> bytes:
         OSError: the file does not exist or cannot be read.
     """
     with owners_rights(path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        found = os.fstat(descriptor)
+        opened = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    with opened as file:
+        found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
             raise OSError(errno.EFBIG, f"no file of at most {MOST_BYTES >> 20} MiB", str(path))
-        parts = []
-        while part := os.read(descriptor, _PART):
-            parts.append(part)
-        return b"".join(parts)
-    finally:
-        os.close(descriptor)
+        return file.read()
 
 
 def read_named(path: Path) -> str:
