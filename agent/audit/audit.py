@@ -10,7 +10,6 @@ from agent.audit.decide.unknown_consumers import strangers
 from agent.nova.answers import NovaWitness
 from agent.nova.client import NovaClient
 from agent.state.audit_memory import AuditMemory, Sighting, read_memory
-from agent.state.clock import Clock
 from agent.state.memory import NodeState
 from agent.sync.decide.beside import left_to_nova
 from agent.sync.decide.features.boot import awaited
@@ -36,7 +35,6 @@ class AuditResult:
     young: tuple[str, ...]  # uuids of consumers that were written too lately to be judged
     early: tuple[Finding, ...] = ()  # misplaced rows of young consumers: no findings yet, but a policy may move them
     memory: AuditMemory
-    clock: Clock  # the clock of the sightings
     before: AuditMemory  # the memory that the last audit left
     consumers: dict[str, Consumer] = field(default_factory=dict)  # those that were read whole, by uuid
     names: Mapping[str, str] = field(default_factory=dict)  # of the guests, by uuid, as ``Survey.names``
@@ -45,7 +43,7 @@ class AuditResult:
     def since_s(self, finding: Finding) -> float:
         """Return when a finding was first seen, by the clock of the sightings; now for one that is ``early``."""
         sighting = self.memory.sightings.get(finding.key)
-        return sighting.first_s if sighting else self.clock.now_s()
+        return sighting.first_s if sighting else self.memory.clock.now_s()
 
 
 def witness(node: ComputeNode, *, light: bool = False, seen: tuple[Survey, ObservedTree] | None = None) -> AuditResult:
@@ -90,12 +88,12 @@ def witness(node: ComputeNode, *, light: bool = False, seen: tuple[Survey, Obser
         early=early,
         memory=AuditMemory(
             where=node.where,
+            clock=noted,
             generations=generations,
             names=snapshot.names,
             allocations=snapshot.allocations,
             sightings=sightings,
         ),
-        clock=noted,
         before=memory,
         consumers=dict(snapshot.consumers),
         names=survey.names,

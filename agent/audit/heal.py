@@ -93,7 +93,7 @@ def heal(node: ComputeNode | None, result: AuditResult, policy: HealPolicy) -> t
     limit: else some that cannot be done would keep off all others. A finding about a young consumer is among the
     outcomes only if its repair was tried.
     """
-    findings, now = (*result.findings, *result.early), result.clock.now_s()
+    findings, now = (*result.findings, *result.early), result.memory.clock.now_s()
     tried: dict[str, str] = {}  # by the text of the repair: why it failed; empty: it was done
     touched: set[str] = set()  # the consumers that those repairs rewrite
     against: dict[str, str] = {}  # by the text of the repair: a reason against one of its findings stops the repair

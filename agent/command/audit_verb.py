@@ -125,8 +125,8 @@ def _audit_one(
     remark = ""
     try:
         with locked(node.settings.folders.state):
-            left = partial(read_memory, node.settings.folders.state, result.root_uuid, node.where)
-            if left(clock=result.clock) == result.before:
+            clock, folder = result.memory.clock, node.settings.folders.state
+            if read_memory(folder, result.root_uuid, node.where, clock=clock) == result.before:
                 _remember(node, result)  # else another audit wrote a newer memory meanwhile
     except StateError as error:
         remark = f"the result of this audit could not be saved for the next audit: {error}"
@@ -156,7 +156,7 @@ def _why(outcome: RepairOutcome, options: argparse.Namespace) -> str:
 
 
 def _remember(node: ComputeNode, result: AuditResult) -> None:
-    write_memory(node.settings.folders.state, result.root_uuid, result.memory, clock=result.clock)
+    write_memory(node.settings.folders.state, result.root_uuid, result.memory)
 
 
 def _encode(result: AuditResult, outcome: RepairOutcome) -> Form:

@@ -82,7 +82,7 @@ class Audits:
         light = not (deep or node.client.went_back)
         result = witness(node, light=light, seen=seen)
         if result.memory != result.before:
-            write_memory(node.settings.folders.state, result.root_uuid, result.memory, clock=result.clock)
+            write_memory(node.settings.folders.state, result.root_uuid, result.memory)
         self._log(node.name, result, heal(node, result, self._policy) if may_heal and self._policy else ())
         return result
 

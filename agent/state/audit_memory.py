@@ -37,6 +37,7 @@ class AuditMemory:
     """Memory that one audit leaves for the next; the default is that of a host never audited."""
 
     where: str = ""  # name of the placement
+    clock: Clock = field(default=Clock("", 0.0), compare=False)  # by which the moments of ``sightings`` are
     generations: Mapping[str, int] = field(default_factory=dict)  # by provider uuid, when its allocations were read
     names: Mapping[str, str] = field(default_factory=dict)  # names of the same providers, which ``allocations`` use
     allocations: tuple[Allocation, ...] = ()
@@ -57,19 +58,20 @@ def read_memory(directory: Path, root_uuid: str, where: str, *, clock: Clock) ->
 
     def decode(text: str) -> AuditMemory:
         body = unseal(text, form=_FORMAT)
-        rows, sightings, noted = body.pop("allocations"), body.pop("sightings"), decode_as(Clock, body["clock"])
+        rows, sightings = body.pop("allocations"), body.pop("sightings")
         found = decode_as(AuditMemory, body)
         if not same_place(found.where, where):
             return fresh
-        since = {key: (clock.since(first_s, noted), *rest) for key, (first_s, *rest) in sightings.items()}
+        since = {key: (clock.since(first_s, found.clock), *rest) for key, (first_s, *rest) in sightings.items()}
         seen = {key: Sighting(max(0.0, at), *rest) for key, (at, *rest) in since.items() if at is not None}
-        return replace(found, where=where, allocations=tuple(starmap(Allocation, rows)), sightings=seen)
+        allocations = tuple(starmap(Allocation, rows))
+        return replace(found, where=where, clock=clock, allocations=allocations, sightings=seen)
 
     doubt = "the saved data of the last audit is not valid, everything is read"
     return read_trusted(_path(directory, root_uuid), decode, fresh, doubt)
 
 
-def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock: Clock) -> None:
+def write_memory(directory: Path, root_uuid: str, memory: AuditMemory) -> None:
     """
     Replace the memory, whole or not at all.
 
@@ -80,7 +82,6 @@ def write_memory(directory: Path, root_uuid: str, memory: AuditMemory, *, clock:
         **encode(memory),
         "allocations": [*map(astuple, sorted(memory.allocations))],
         "sightings": {key: astuple(one) for key, one in sorted(memory.sightings.items())},
-        "clock": encode(clock),
     }
     write_state(_path(directory, root_uuid), seal(body, form=_FORMAT))
 

@@ -161,7 +161,7 @@ class Crowd:
             began = time.monotonic()
             try:
                 result = witness(node)
-                write_memory(self._settings.folders.state, result.root_uuid, result.memory, clock=result.clock)
+                write_memory(self._settings.folders.state, result.root_uuid, result.memory)
                 outcomes = heal(node, result, POLICY)
             except PlacementError as error:
                 self._count(f"audit {type(error).__name__}")

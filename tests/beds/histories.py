@@ -225,7 +225,7 @@ class GuestWorld:
         node.client.begin()
         try:
             result = witness(node)
-            write_memory(self.settings.folders.state, result.root_uuid, result.memory, clock=result.clock)
+            write_memory(self.settings.folders.state, result.root_uuid, result.memory)
             outcomes = heal(node, result, self.policy)
             self._count("findings", len(outcomes))
             self._count("healed", sum(outcome.healed.value == "healed" for outcome in outcomes))

@@ -202,7 +202,7 @@ class MovingWorld(World):
         """An audit so long after whatever came before, and what became of its findings."""
         self.clock.now += seconds
         found = witness(self.node())
-        write_memory(self.settings.folders.state, found.root_uuid, found.memory, clock=found.clock)
+        write_memory(self.settings.folders.state, found.root_uuid, found.memory)
         return found.findings, heal(self.node(), found, policy)
 
     # Inside

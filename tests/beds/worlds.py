@@ -312,7 +312,7 @@ class World:
             node = self.node()
             try:
                 found = witness(node)
-                write_memory(self.settings.folders.state, found.root_uuid, found.memory, clock=found.clock)
+                write_memory(self.settings.folders.state, found.root_uuid, found.memory)
                 if again:
                     heal(node, found, HASTY)
             except USER_ERRORS as error:

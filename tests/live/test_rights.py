@@ -101,7 +101,7 @@ ACTS: dict[str, Callable[[Path], object]] = {
     "list": lambda folder: state_files(folder, ".json") and None,
     "packed": lambda folder: write_packed(folder / "file.json", b"new"),
     "state": lambda folder: StateFile(folder, "file").begin(NodeState(where="placement")),
-    "audit": lambda folder: write_memory(folder, "file", AuditMemory(where="placement"), clock=probe_clock()),
+    "audit": lambda folder: write_memory(folder, "file", AuditMemory(where="placement", clock=probe_clock())),
     "identity": lambda folder: keep_identity(folder, "00000000-0000-0000-0000-000000000001"),
 }
 

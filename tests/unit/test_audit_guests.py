@@ -85,8 +85,10 @@ def audit(*found: Finding, consumers: tuple[Consumer, ...] = ()) -> AuditResult:
         tree=TREE,
         findings=found,
         young=(),
-        memory=AuditMemory(sightings={one.key: Sighting(first_s=0.0, looks=2) for one in found}),
-        clock=StoppedClock("", 0.0, 10_000.0),
+        memory=AuditMemory(
+            clock=StoppedClock("", 0.0, 10_000.0),
+            sightings={one.key: Sighting(first_s=0.0, looks=2) for one in found},
+        ),
         before=AuditMemory(),
         consumers={one.uuid: one for one in consumers},
     )

@@ -49,8 +49,8 @@ def clock() -> Clock:
 
 
 def test_a_clock_set_ahead_by_a_day_does_not_end_the_wait_of_a_finding(clock: Clock, tmp_path: Path) -> None:
-    memory = AuditMemory(where="there", sightings={"orphaned": Sighting(1000.0, 2)})
-    write_memory(tmp_path, UUID, memory, clock=clock)
+    memory = AuditMemory(where="there", clock=clock, sightings={"orphaned": Sighting(1000.0, 2)})
+    write_memory(tmp_path, UUID, memory)
 
     assert read_memory(tmp_path, UUID, "there", clock=probe_clock()).sightings["orphaned"].first_s == pytest.approx(
         87400, abs=2
@@ -59,7 +59,8 @@ def test_a_clock_set_ahead_by_a_day_does_not_end_the_wait_of_a_finding(clock: Cl
 
 
 def test_after_another_boot_findings_are_seen_for_the_first_time(tmp_path: Path) -> None:
-    write_memory(tmp_path, UUID, AuditMemory(where="there", sightings={"orphaned": Sighting(1000.0, 2)}), clock=NOW)
+    seen = {"orphaned": Sighting(1000.0, 2)}
+    write_memory(tmp_path, UUID, AuditMemory(where="there", clock=NOW, sightings=seen))
 
     assert read_memory(tmp_path, UUID, "there", clock=replace(NOW, boot="later")).sightings == {}
 

@@ -49,7 +49,7 @@ def audited(world: World) -> tuple[Finding, ...]:
     for _ in range(2):
         world.clock.now += 100_000
         found = witness(world.node())
-        write_memory(world.settings.folders.state, found.root_uuid, found.memory, clock=found.clock)
+        write_memory(world.settings.folders.state, found.root_uuid, found.memory)
     return found.findings
 
 

@@ -163,7 +163,7 @@ def test_an_odd_device_is_a_finding_once_it_lasts(start: Start) -> None:
     ):
         one.sync(facts=facts)
         audited = witness(replace(one.node, clock=partial(StoppedClock, "", 0.0, begin + after_s)))
-        write_memory(one.folder, audited.root_uuid, audited.memory, clock=audited.clock)
+        write_memory(one.folder, audited.root_uuid, audited.memory)
         seen.append([audited.memory.sightings[finding.key].looks for finding in audited.findings])
 
     assert seen == [[], [], [], [], [], [1], [2]]

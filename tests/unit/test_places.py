@@ -62,7 +62,7 @@ def test_the_memory_of_a_placement_is_kept_when_its_url_is_written_otherwise(tmp
 
 
 def test_the_memory_of_an_audit_is_kept_when_the_url_is_written_otherwise(tmp_path: Path) -> None:
-    write_memory(tmp_path, UUID, AuditMemory(where=PLACE, generations={UUID: 3}, names={UUID: "host"}), clock=NOW)
+    write_memory(tmp_path, UUID, AuditMemory(where=PLACE, clock=NOW, generations={UUID: 3}, names={UUID: "host"}))
 
     assert read_memory(tmp_path, UUID, SLASH, clock=NOW).generations == {UUID: 3}
     assert read_memory(tmp_path, UUID, ANOTHER, clock=NOW).generations == {}

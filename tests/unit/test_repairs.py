@@ -32,7 +32,7 @@ def findings(world: World, *, light: bool = False) -> tuple[Finding, ...]:
     """What an audit finds, long after all that was done; the next one remembers it."""
     world.clock.now += LONG_S
     found = witness(world.node(), light=light)
-    write_memory(world.settings.folders.state, found.root_uuid, found.memory, clock=found.clock)
+    write_memory(world.settings.folders.state, found.root_uuid, found.memory)
     return found.findings
 
 
@@ -176,7 +176,7 @@ def test_misplaced_rows_are_a_new_finding_once_their_consumer_is_old_enough(make
     world: World = make(layout="cells")
     started_on_another_cell(world)
     young = witness(world.node())
-    write_memory(world.settings.folders.state, young.root_uuid, young.memory, clock=young.clock)
+    write_memory(world.settings.folders.state, young.root_uuid, young.memory)
 
     world.clock.now += LONG_S
     found = witness(world.node())
@@ -235,7 +235,7 @@ def test_a_repair_that_would_write_something_else_than_was_shown_waits_anew(make
         world.guests[uuid] = replace(world.guests[uuid], guest=replace(world.guests[uuid].guest, tenant=tenant))
         world.clock.now += LONG_S
         result = witness(world.node())
-        write_memory(world.settings.folders.state, result.root_uuid, result.memory, clock=result.clock)
+        write_memory(world.settings.folders.state, result.root_uuid, result.memory)
         return {one.why for one in heal(world.node(), result, lax)}
 
     assert look(10) == look(20) == {"a later audit must find it again, 0 s or more after the first"}

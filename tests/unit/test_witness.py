@@ -68,7 +68,7 @@ def audit(world: World, nova: FakeNova | None, **options: Any) -> AuditResult:
     world.clock.now += 100_000
     node = replace(world.node(), nova=lambda: NovaClient(Direct(nova), "nova") if nova else None)
     found = witness(node, **options)
-    write_memory(world.settings.folders.state, found.root_uuid, found.memory, clock=found.clock)
+    write_memory(world.settings.folders.state, found.root_uuid, found.memory)
     return found
 
 
