@@ -13,7 +13,7 @@ from typing import Any
 from agent.bare_metal.context import BareMetalNodes
 from agent.connect.adapters import open_service
 from agent.connect.senders import Requested, Trace, TracedSender
-from agent.errors import ConfigError
+from agent.errors import ConfigError, StateError
 from agent.nova.answers import essential
 from agent.nova.client import NovaClient
 from agent.settings.read import ONE_LAYOUT, Settings, keep_in, load_settings
@@ -85,7 +85,7 @@ def open_driver(settings: Settings, choice: Choice, told: OnOperation = untold) 
     Raises:
         ConfigError: the driver reports bare-metal nodes.
         DiscoveryError: ``--host`` names no whole host archive.
-        OSError: there is no room for temporary files.
+        StateError: there is no room for temporary files.
     """
     check_hypervisor(settings)
 
@@ -93,7 +93,11 @@ def open_driver(settings: Settings, choice: Choice, told: OnOperation = untold) 
         return LibvirtDriver(connection, settings.policy, settings.hypervisor.disk)
 
     def temporary() -> Path:
-        return Path(scratch.enter_context(TemporaryDirectory(prefix="compute-node-agent-", ignore_cleanup_errors=True)))
+        try:
+            made = TemporaryDirectory(prefix="compute-node-agent-", ignore_cleanup_errors=True)
+        except OSError as error:
+            raise StateError(f"cannot make a folder for temporary files: {error}") from error
+        return Path(scratch.enter_context(made))
 
     def recorded(archive: HostArchive) -> LibvirtDriver:
         archive.check()

@@ -1,17 +1,18 @@
 """The table of drivers says what each reports, and the rest of the agent asks it."""
 
 import argparse
+import errno
 from pathlib import Path
 
 import pytest
 
 from agent.command.result import ENDINGS, settings_of
 from agent.connect.choice import Choice, lists_nodes, open_driver
-from agent.errors import ConfigError
+from agent.errors import ConfigError, StateError
 from agent.settings.read import Settings, load_settings
 from agent.sync.outcome import Status
 from configured import changed
-from drivers import IRONIC, NAMES
+from drivers import FAKE, IRONIC, NAMES
 
 
 def settings_with(driver: str) -> Settings:
@@ -36,6 +37,18 @@ def test_a_driver_of_bare_metal_nodes_opens_no_host() -> None:
 
     assert lists_nodes(settings)
     with pytest.raises(ConfigError, match="is for bare-metal nodes"), open_driver(settings, Choice()):
+        pass
+
+
+def test_a_full_disk_for_temporary_files_is_an_error_of_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("agent.connect.choice.TemporaryDirectory", full)
+    with (
+        pytest.raises(StateError, match="No space left"),
+        open_driver(settings_with(FAKE), Choice()),
+    ):
         pass
 
 
