@@ -10,7 +10,6 @@ from reportclient.allocations import Allocation, AllocationRequest, Consumer, Sl
 from reportclient.errors import Unavailable
 from reportclient.json_text import decode_as
 from reportclient.plan import (
-    Claim,
     Create,
     Delete,
     EnsureClasses,
@@ -115,15 +114,18 @@ def encode_reshape(reshape: Reshape, generations: Mapping[str, int]) -> dict[str
     }
 
 
-def encode_rewrite(rewrite: Rewrite, microversion: tuple[int, int]) -> dict[str, object]:
+def encode_rewrite(
+    rewrite: Rewrite, microversion: tuple[int, int], offered: AllocationRequest | None = None
+) -> dict[str, object]:
     """
     Return the body of ``PUT /allocations/{uuid}``, which is also the part of one consumer in other bodies.
 
     Before 1.38 it has no consumer type, and placement leaves the type as it is. From 1.38 on it needs one, and
-    ``unknown`` is not accepted: consumers of unknown type are written at 1.37.
+    ``unknown`` is not accepted: consumers of unknown type are written at 1.37. An ``offered`` request stays as it is.
     """
+    slots: _Json = json.loads(offered.text) if offered else {"allocations": encode_slots(rewrite.after)}
     return {
-        "allocations": encode_slots(rewrite.after),
+        **slots,
         "project_id": rewrite.project,
         "user_id": rewrite.user,
         "consumer_generation": rewrite.generation,
@@ -134,12 +136,6 @@ def encode_rewrite(rewrite: Rewrite, microversion: tuple[int, int]) -> dict[str,
 def encode_rewrites(rewrites: Iterable[Rewrite], microversion: tuple[int, int]) -> dict[str, object]:
     """Return the body of ``POST /allocations``."""
     return {one.consumer: encode_rewrite(one, microversion) for one in rewrites}
-
-
-def encode_claim(claim: Claim, microversion: tuple[int, int]) -> dict[str, object]:
-    """Return the body of ``PUT /allocations/{uuid}``: the offered request unchanged, and the consumer's owner."""
-    offered: _Json = json.loads(claim.request.text)
-    return {**offered, **encode_rewrite(claim.rewrite, microversion), "allocations": offered["allocations"]}
 
 
 def encode_slots(slots: Slots) -> dict[str, object]:

@@ -117,18 +117,11 @@ class Reshape:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """Write a new consumer with an allocation request, exactly as it was offered; the rewrite has its amounts."""
-
-    rewrite: Rewrite
-    request: AllocationRequest
-
-
-@dataclass(frozen=True, slots=True)
 class ReplaceAllocations:
     """Replace all allocations of several consumers in one transaction: all of them are written, or none."""
 
     rewrites: tuple[Rewrite, ...]
+    offered: AllocationRequest | None = None  # the request with the amounts of one new consumer, sent as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +151,7 @@ Operation = (
     | Reshape
     | Delete
 )
-AllocationWrite = Claim | ReplaceAllocations | DropAllocations
+AllocationWrite = ReplaceAllocations | DropAllocations
 """Writes of consumers' sets alone: no plan has them."""
 
 
@@ -215,9 +208,8 @@ def digest_of(steps: Iterable[Operation | AllocationWrite | Move]) -> str:
 
 
 def _settled(step: Operation | AllocationWrite | Move) -> dict[str, object]:
-    """Return the fields of a step without the generations of consumers, and of a move without its reason."""
-    fields = asdict(step)
-    fields.pop("because", None)
+    """Return the fields of a step without generations of consumers, the form of an offer, and a move's reason."""
+    fields = {name: value for name, value in asdict(step).items() if name not in ("because", "offered")}
     for rewrite in fields.get("rewrites", ()):
         del rewrite["generation"]
     return fields

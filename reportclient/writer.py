@@ -12,7 +12,6 @@ from reportclient.errors import Absent, Conflict, Forbidden, NameTaken, Rejected
 from reportclient.forecast import apply
 from reportclient.plan import (
     AllocationWrite,
-    Claim,
     Create,
     Delete,
     DropAllocations,
@@ -42,19 +41,16 @@ def write_allocations(transport: Transport, write: AllocationWrite) -> None:
         Conflict, Rejected, Unavailable: the request failed.
     """
     match write:
-        case Claim(rewrite):
-            newest, body = NEWEST if rewrite.kind else payload.UNTYPED, partial(payload.encode_claim, write)
-            transport.send("PUT", f"/allocations/{rewrite.consumer}", body, newest=newest, once=True)
-            _log(transport, "claimed consumer=%s", rewrite.consumer)
-        case ReplaceAllocations(rewrites):
+        case ReplaceAllocations(rewrites, offered):
             newest = NEWEST if all(one.kind for one in rewrites) else payload.UNTYPED
             method, path, body = "POST", "/allocations", partial(payload.encode_rewrites, rewrites)
             if len(rewrites) == 1:
                 method, path = "PUT", f"/allocations/{rewrites[0].consumer}"
-                body = partial(payload.encode_rewrite, rewrites[0])
+                body = partial(payload.encode_rewrite, rewrites[0], offered=offered)
             transport.send(method, path, body, newest=newest, once=True)
             for one in rewrites:
-                _log(transport, "%s consumer=%s", "replaced allocations" if one.after else "released", one.consumer)
+                done = "claimed" if offered else "replaced allocations" if one.after else "released"
+                _log(transport, "%s consumer=%s", done, one.consumer)
         case DropAllocations(consumer):
             transport.send("DELETE", f"/allocations/{consumer}", once=True)
             _log(transport, "dropped all allocations consumer=%s", consumer)

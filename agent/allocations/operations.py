@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
-from typing import assert_never
 
 from agent.allocations.decide.sets import (
     MIGRATION,
@@ -32,7 +31,7 @@ from reportclient.allocations import AllocationRequest, Consumer, Slots
 from reportclient.client import PlacementClient
 from reportclient.errors import Absent, Conflict, LeftBehind, NoRoom, PlacementError, Unavailable
 from reportclient.payload import decode_request
-from reportclient.plan import AllocationWrite, Claim, DropAllocations, ReplaceAllocations, Rewrite
+from reportclient.plan import AllocationWrite, DropAllocations, ReplaceAllocations, Rewrite
 
 TRIES = 5  # of one request while others write to the same providers, and of reading and merging again
 
@@ -77,7 +76,7 @@ class Operations:
         """Claim the first of these requests that fits for a new guest. Unshelve is the same."""
 
         def make(request: AllocationRequest) -> AllocationWrite:
-            return Claim(begin(consumer, project, user, kind, decode_request(request)), request)
+            return ReplaceAllocations((begin(consumer, project, user, kind, decode_request(request)),), request)
 
         return self._first_fitting(consumer, requests, make)
 
@@ -249,7 +248,7 @@ class Operations:
             write = again or make()
             if isinstance(write, Ending):
                 return write
-            if isinstance(write, ReplaceAllocations) and (why := self.objection(write.rewrites)):
+            if any(one.before for one in _rewrites(write)) and (why := self.objection(_rewrites(write))):
                 return self._ending(Result.REFUSED, consumer, why)
             try:
                 self.client.write_allocations(write)
@@ -353,12 +352,8 @@ def _perhaps_done(lost: Unavailable) -> str:
 
 def _reborn(write: AllocationWrite) -> AllocationWrite:
     """Return the write for new consumers that placement still has without allocations: with generation 0."""
-    if isinstance(write, Claim):
-        return replace(write, rewrite=replace(write.rewrite, generation=0))
-    if isinstance(write, ReplaceAllocations):
-        renewed = (replace(one, generation=0) if one.generation is None else one for one in write.rewrites)
-        return ReplaceAllocations(tuple(renewed))
-    return write
+    renewed = (replace(one, generation=0) if one.generation is None else one for one in _rewrites(write))
+    return write if isinstance(write, DropAllocations) else replace(write, rewrites=tuple(renewed))
 
 
 def _not_a_migration(guest: str) -> str:
@@ -376,12 +371,4 @@ def _done(consumer: str, write: AllocationWrite) -> Ending:
 
 def _rewrites(write: AllocationWrite) -> tuple[Rewrite, ...]:
     """Return what a write makes of each consumer that must be as it was read; empty where that does not matter."""
-    match write:
-        case Claim(rewrite):
-            return (rewrite,)
-        case ReplaceAllocations(rewrites):
-            return rewrites
-        case DropAllocations():
-            return ()
-        case _:
-            assert_never(write)
+    return () if isinstance(write, DropAllocations) else write.rewrites

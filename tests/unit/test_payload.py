@@ -14,13 +14,12 @@ from reportclient.payload import (
     decode_names,
     decode_request,
     decode_usages,
-    encode_claim,
     encode_inventories,
+    encode_rewrite,
     encode_rewrites,
     requests_of,
 )
 from reportclient.plan import (
-    Claim,
     Create,
     Delete,
     EnsureClasses,
@@ -37,18 +36,16 @@ from reportclient.plan import (
 
 NOTHING: frozenset[str] = frozenset()
 OFFERED = {"allocations": {"r": {"resources": {"VCPU": 1}}}, "mappings": {"": ["r"]}}
-CLAIM = Claim(
-    Rewrite(
-        consumer="guest",
-        generation=None,
-        project="p",
-        user="u",
-        kind="INSTANCE",
-        before={},
-        after={"r": {"VCPU": 1}},
-    ),
-    AllocationRequest(json.dumps(OFFERED)),
+CLAIM = Rewrite(
+    consumer="guest",
+    generation=None,
+    project="p",
+    user="u",
+    kind="INSTANCE",
+    before={},
+    after={"r": {"VCPU": 1}},
 )
+OFFER = AllocationRequest(json.dumps(OFFERED))
 
 
 def rewrite(consumer: str) -> Rewrite:
@@ -90,7 +87,7 @@ def test_a_claim_sends_what_was_offered_and_whose_it_is(microversion: tuple[int,
     """Its mappings are placement's own, and go back to it unread."""
     whose = {"project_id": "p", "user_id": "u", "consumer_generation": None}
 
-    assert encode_claim(CLAIM, microversion) == OFFERED | whose | kind
+    assert encode_rewrite(CLAIM, microversion, OFFER) == OFFERED | whose | kind
 
 
 @pytest.mark.parametrize(
@@ -109,7 +106,7 @@ def test_several_consumers_are_written_by_their_uuid(microversion: tuple[int, in
 
 
 def test_an_allocation_request_asks_for_amounts_of_classes() -> None:
-    assert decode_request(CLAIM.request) == {"r": {"VCPU": 1}}
+    assert decode_request(OFFER) == {"r": {"VCPU": 1}}
 
 
 @pytest.mark.parametrize(
@@ -197,7 +194,7 @@ def test_a_provider_that_is_listed_twice_is_no_answer(again: dict[str, str]) -> 
 
 
 def test_a_claim_for_a_consumer_without_a_type_sends_none() -> None:
-    assert "consumer_type" not in encode_claim(replace(CLAIM, rewrite=replace(CLAIM.rewrite, kind=None)), (1, 38))
+    assert "consumer_type" not in encode_rewrite(replace(CLAIM, kind=None), (1, 38), OFFER)
 
 
 def test_a_parent_that_is_no_uuid_is_none_that_is_listed() -> None:
