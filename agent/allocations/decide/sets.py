@@ -33,16 +33,12 @@ def merge_set(held: Slots, before: Slots, request: Slots) -> Slots:
     Raises:
         ValueError: the consumer has less than ``before``.
     """
-    rest = {(uuid, name): amount for uuid, resources in held.items() for name, amount in resources.items()}
     for uuid, resources in before.items():
         for name, amount in resources.items():
-            rest[uuid, name] = rest.get((uuid, name), 0) - amount
-            if rest[uuid, name] < 0:
+            if held.get(uuid, {}).get(name, 0) < amount:
                 raise ValueError(f"it has less than {amount} {name} on provider {uuid}")
-    kept: dict[str, dict[str, int]] = {}
-    for (uuid, name), amount in rest.items():
-        kept.setdefault(uuid, {})[name] = amount
-    return added(kept, request)
+    less = {uuid: {name: -amount for name, amount in resources.items()} for uuid, resources in before.items()}
+    return added(added(held, less), request)
 
 
 def evacuated_set(held: Slots, request: Slots, sharing: Container[str]) -> Slots:
