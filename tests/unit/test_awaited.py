@@ -319,10 +319,33 @@ def test_the_bandwidth_of_a_total_that_a_boot_took_away_stays_with_and_without_a
     if not remembers:
         one.forget()
 
-    one.sync(facts=replace(host(*card(NIC, 0)), boot="second"), uptime_s=50.0)
+    last = one.sync(facts=replace(host(*card(NIC, 0)), boot="second"), uptime_s=50.0)
 
     assert before.keys() >= BANDWIDTH
     assert {name: one.stock()[name] for name in BANDWIDTH} == {name: (before[name][0],) * 2 for name in BANDWIDTH}
+    assert last.status is (Status.CHANGED if remembers else Status.UNSAFE)
+    assert remembers or "may be of devices that the root had before this host was booted" in str(last.notes)
+
+
+@pytest.mark.parametrize("is_older", [True, False])
+def test_a_class_waits_beside_another_one_that_an_older_memory_does_not_know(start: Start, is_older: bool) -> None:
+    def naming(resource_class: str, vfs: str = "*") -> DevicePolicy:
+        rules = ({"address": "0000:81:10.*"}, {"address": f"0000:83:10.{vfs}", "resource_class": resource_class})
+        return DevicePolicy(report=True, rules=tuple(parse_rule(rule, 1) for rule in rules))
+
+    facts = replace(host(*card(NIC, 4), *card(SECOND, 4)), boot="first")
+    one = start("flat", facts=facts, devices=naming("CUSTOM_A"))
+    older = {path: path.read_text() for path in one.settings.folders.state.glob("*.json")}
+    away = replace(host(*card(NIC, 0), *card(SECOND, 4)), boot="second")
+    one.sync(facts=away, policy=replace(one.policy, devices=naming("CUSTOM_B")), uptime_s=50.0)
+    for path, text in older.items() if is_older else ():
+        path.write_text(text)
+
+    last = one.sync(facts=away, policy=replace(one.policy, devices=naming("CUSTOM_C", "0")), uptime_s=60.0)
+
+    assert "CUSTOM_C" not in one.stock()
+    unknown = "CUSTOM_B" if is_older else "CUSTOM_A"
+    assert f"CUSTOM_C may be the devices that were {unknown} before this host" in str(last.notes)
 
 
 @pytest.mark.parametrize("remembers", [True, False])

@@ -170,6 +170,18 @@ def with_stock(shaped: Shaped, stock: Mapping[Slot, int]) -> Shaped:
     return replace(shaped, tree=ProviderTree(tuple(kept)))
 
 
+def unexplained(sides: Sides) -> frozenset[str]:
+    """Return the root's classes of devices that may be ours, as the memory is lost or of a moment before them."""
+    shaped, root = sides.shaped, sides.shaped.stands.root
+    if root is None:
+        return frozenset()
+    left = shaped.standing.memory.observed
+    known = left.root.provider.inventories.keys() if left and left.root else frozenset[str]()
+    undecided = frozenset(each for name, each in sides.undecided if name == root.name)
+    classes = device_classes(root.provider.inventories, shaped.standing.files.get(root.name, ()))
+    return frozenset(classes - shaped.ours.classes(root) - undecided - known)
+
+
 def missing_of(sides: Sides) -> Iterator[tuple[Slot, int]]:
     """Yield the stock of devices, and of their links, of which less is wanted than stands, with the standing total."""
     shaped, files = sides.shaped, sides.shaped.standing.files
@@ -189,17 +201,10 @@ def missing_of(sides: Sides) -> Iterator[tuple[Slot, int]]:
             for each in device_classes(less, besides) & ours
             if (not _is_withdrawn(seen, each, sides) if less[each] else _may_come_back(seen, each, sides))
         ]
-        unknown = sides.after_boot and _has_unknown(seen, ours, besides, shaped.standing.memory)
+        unknown = sides.after_boot and seen.provider.parent is None and unexplained(sides)
         links = less.keys() & (BANDWIDTH - frozenset(besides)) & ours if devices or unknown else ()
         for each in (*devices, *links):
             yield (name, each), seen.provider.inventories[each].total
-
-
-def _has_unknown(seen: ObservedProvider, ours: frozenset[str], besides: Collection[str], memory: NodeState) -> bool:
-    """Return whether a root has a class of devices that may be ours, as the memory is lost or of a moment before it."""
-    left = memory.observed.root if memory.observed else None
-    known = left.provider.inventories.keys() if left else frozenset[str]()
-    return seen.provider.parent is None and bool(device_classes(seen.provider.inventories, besides) - ours - known)
 
 
 def _less(seen: ObservedProvider, wanted: Provider | None) -> dict[str, int]:

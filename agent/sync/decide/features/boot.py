@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft, Feature, Refusal
-from agent.sync.decide.shaped import Shaped, Sides, missing_of, sides_of, with_stock
+from agent.sync.decide.shaped import Shaped, Sides, missing_of, sides_of, unexplained, with_stock
 from agent.sync.decide.view import Shaper, View
 from agent.sync.outcome import Condition, Status
 from reportclient.json_text import decode_as, encode
@@ -35,7 +35,8 @@ class Boot(Feature):
     """Devices that a boot took away stay, reserved, for ``[agent] expect_timeout``."""
 
     awaits: tuple[Condition, ...] = ()  # one on each inventory that is awaited
-    unknown: tuple[str, ...] = ()  # classes that the root awaits, and of which no memory tells the devices
+    unknown: tuple[str, ...] = ()  # classes of what the root may await, and of which no memory tells the devices
+    links: tuple[str, ...] = ()  # bandwidth that the root awaits without devices: no memory tells their class
 
     def shape(self, view: View, shaper: Shaper, shaped: Shaped) -> tuple["Boot", Shaped]:
         standing, boot = shaped.standing, view.survey.facts.boot
@@ -48,35 +49,43 @@ class Boot(Feature):
         waiting = _wait(before, boot, view.terms.uptime_s, view.changes.expect_timeout_s, sides)
         kept = replace(shaped, memory=shaped.memory.with_bodies({_BODY: encode(waiting)}))
         known = BANDWIDTH.union(*standing.memory.kinds.values())
-        unknown = sorted(each for name, each, _ in waiting.stock if name == view.node and each not in known)
-        found = Boot(awaits=_awaits(waiting, shaped.tree), unknown=tuple(unknown))
+        of_root = {each for name, each, _ in waiting.stock if name == view.node}
+        found = Boot(
+            awaits=_awaits(waiting, shaped.tree),
+            unknown=tuple(sorted(of_root - known | unexplained(sides))) if waiting.stock else (),
+            links=tuple(sorted(of_root)) if of_root <= BANDWIDTH else (),
+        )
         return found, with_stock(kept, {(name, each): total for name, each, total in waiting.stock})
 
     def refuse(self, draft: Draft) -> Refusal | None:
-        if draft.view.wishes.force or draft.view.beside or not self.awaits:
+        if draft.view.wishes.force or draft.view.beside:
             return None
-        if draft.stands_in == draft.layout:
-            return self._other_form(draft)
-        why = (
-            f"devices are awaited since this host was booted, and a conversion from {draft.stands_in} to "
-            f"{draft.layout} would forget them: start what sets them up, or wait until [agent] expect_timeout is over "
-            f"(0: no wait). What is missing is reserved meanwhile"
-        )
-        return Refusal(status=Status.UNSAFE, notes=(why,))
+        why = self._other_form(draft)
+        if draft.stands_in != draft.layout and (self.awaits or self.links):
+            why = (
+                f"devices are awaited since this host was booted, and a conversion from {draft.stands_in} to "
+                f"{draft.layout} would forget them: start what sets them up, or wait until [agent] expect_timeout is "
+                f"over (0: no wait). What is missing is reserved meanwhile"
+            )
+        return Refusal(status=Status.UNSAFE, notes=(why,)) if why else None
 
-    def _other_form(self, draft: Draft) -> Refusal | None:
-        """Refuse classes that come to the root while they may be what is awaited there, configured anew."""
+    def _other_form(self, draft: Draft) -> str:
+        """Return why devices that the root awaits may be there in another class; empty: nothing shows that."""
         stands = draft.observed.root.provider.inventories.keys() if draft.observed.root else frozenset[str]()
         files = draft.wanted.added.get(draft.desired.root.name, Names()).classes
         came = sorted(draft.desired.root.inventories.keys() - stands - NO_DEVICES - BANDWIDTH - files)
-        if not (came and self.unknown):
-            return None
-        why = (
-            f"{', '.join(came)} may be the devices that were {', '.join(self.unknown)} before this host was booted, as "
-            f"this agent does not remember which these were: start what sets them up, or wait until [agent] "
+        if self.links:
+            what = f"{', '.join(self.links)} may be of devices that the root had before this host was booted"
+        elif came and self.unknown:
+            what = (
+                f"{', '.join(came)} may be the devices that were {', '.join(self.unknown)} before this host was booted"
+            )
+        else:
+            return ""
+        return (
+            f"{what}, as this agent does not remember which these were: start what sets them up, or wait until [agent] "
             f"expect_timeout is over, or run sync --force if they are others"
         )
-        return Refusal(status=Status.UNSAFE, notes=(why,))
 
     def conditions(self, draft: Draft) -> tuple[Condition, ...]:
         return self.awaits
