@@ -13,7 +13,7 @@ from drivers.moves.question import Question, Word, named
 from drivers.parcels import Demand, Load, Parcel, Slot, amounts, deal, most_of, staying
 from reportclient.allocations import usages
 from reportclient.errors import few
-from reportclient.names import CPUS
+from reportclient.names import BANDWIDTH, CPUS
 
 AS_BEFORE = "the guest had it there before the conversion that is taken back"
 IN_ITS_CELL = "the allocation stays in its cell, as far as there is room"
@@ -33,7 +33,7 @@ def decide(question: Question, consumer: str, parcels: list[Parcel]) -> tuple[li
         word = question.word(guest, name)
         if not out and name not in anew:
             sure += [staying(parcel) for parcel in mine]
-        elif (only := _only_place(question, name, out)) and _allows(question, guest, name, only):
+        elif (only := _only_place(question, guest, name, out)) and _allows(question, guest, name, only):
             sure += [
                 replace(parcel, to_provider=only, because=f"the only provider of {name}")
                 if parcel in out
@@ -101,12 +101,21 @@ def _bound(question: Question, guest: str, name: str) -> list[str]:
     return [place for place in dict.fromkeys(places) if (place, name) in question.stock]
 
 
-def _only_place(question: Question, name: str, out: Collection[Parcel]) -> str | None:
+def _only_place(question: Question, guest: str, name: str, out: Collection[Parcel]) -> str | None:
     """Return the only provider of a class, if it is above or below all that goes; a sibling is another device."""
     candidates = question.candidates(name)
-    if len(candidates) != 1 or not out:
+    if len(candidates) != 1 or not out or any(_is_of_silent_link(question, guest, parcel) for parcel in out):
         return None
     return candidates[0] if all(question.related(parcel.provider, candidates[0]) for parcel in out) else None
+
+
+def _is_of_silent_link(question: Question, guest: str, parcel: Parcel) -> bool:
+    """Return whether bandwidth of a total may be of a guest's port on a link that shows none now: less is on offer."""
+    name = parcel.to_class
+    now = sum(stock.total for (_, each), stock in question.stock.items() if each == name)
+    silent = (one for one in question.holdings.ports if (one.provider, name) not in question.stock)
+    lost = name in BANDWIDTH and now < question.before.get((parcel.provider, name), 0)
+    return lost and any(one.consumer == guest for one in silent)
 
 
 def _follow(
@@ -126,7 +135,9 @@ def _follow(
         beside = {provider for provider in went if (provider, parcel.to_class) in question.stock}
         if not question.leaving((parcel.provider, parcel.to_class)):
             stay.append(staying(parcel))
-        elif len(beside) == 1 and not question.speaks_of(parcel.to_class):
+        elif len(beside) == 1 and not (
+            question.speaks_of(parcel.to_class) or _is_of_silent_link(question, guest, parcel)
+        ):
             why = "placed together with the other resources that the guest has there"
             stay.append(replace(parcel, to_provider=beside.pop(), because=why))
         elif word.units and not word.floating and word.allows(heir := question.heir(parcel)):
@@ -196,6 +207,8 @@ def _missing_text(question: Question, guest: str, rest: list[Parcel]) -> str:
         said += f", and {unoffered[0]} offers none"
     amount = sum(parcel.amount for parcel in rest)
     has = f"{named(rest[0].consumer, guest)} has {amount} {name} on {rest[0].provider}"
+    if any(_is_of_silent_link(question, guest, parcel) for parcel in rest):
+        return f"{has}, and a link of its guest's ports shows none now: bring the link up, or move the guest away"
     if not word.undecided:
         return (
             f"{has}, and the hypervisor gives its guest {said}: correct the difference (end a resize or migration, "

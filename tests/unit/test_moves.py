@@ -350,6 +350,19 @@ def moves(observed: Observed, desired: ProviderTree, holdings: Holdings = Holdin
     return plan_moves(observed, desired, holdings, OFFERS)
 
 
+@pytest.mark.parametrize("ports", [(OTHER,), BOTH])
+def test_bandwidth_goes_to_no_other_link_while_a_link_of_the_guests_ports_shows_none(ports: tuple[str, ...]) -> None:
+    name, vfs = min(BANDWIDTH), tuple(Holding("a", one, "SRIOV_NET_VF", 1) for one in ports)
+    rows = Allocation("a", "host", "SRIOV_NET_VF", len(ports)), Allocation("a", "host", name, 1000)
+    desired = tree(card={"SRIOV_NET_VF": 4, name: 8000}, other={"SRIOV_NET_VF": 4})
+    never, lost = (holding(*rows, of=tree({"SRIOV_NET_VF": 8, name: total})) for total in (8000, 8001))
+
+    with pytest.raises(Unplaceable, match="a link of its guest's ports shows none now"):
+        moves(lost, desired, replace(known(*vfs), ports=vfs))
+    found = moves(never, desired, replace(known(*vfs), ports=vfs))  # the silent link was no part of the total
+    assert [one.to_provider for one in found if name in one.moved_resources] == [CARD]
+
+
 def test_bandwidth_goes_where_the_vfs_of_its_guest_went_in_one_instruction() -> None:
     before = holding(
         Allocation("a", "host", "SRIOV_NET_VF", 2), Allocation("a", "host", "BW", 1000),
