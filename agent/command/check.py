@@ -218,7 +218,7 @@ def check_pass(one: ComputeNode, survey: Survey) -> Iterator[Check]:
     """Check whether a pass over this node would be refused, and what else its plan shows."""
     wishes = Wishes(reshape=one.settings.changes.allow_reshape)  # as the first pass of sync and of the service
     draft = one.draft(wishes, survey=survey)
-    slips = resembling(draft.wanted.strays, draft.desired, one.client.named)
+    slips = resembling(draft.wanted.strays, draft.desired, one.client.find)
     yield from tried("tree", _check_tree(one, survey, draft))
     yield from (Check("provider_config", False, slip) for slip in slips)
     yield from (Check("devices", False, one.text) for one in conditions_on(draft) if one.kind == AWAITED)

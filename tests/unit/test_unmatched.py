@@ -125,6 +125,18 @@ def test_the_check_names_entries_that_are_nearly_a_provider_of_this_host(one: On
     assert all(f"called {name}: is host" in check.detail and not check.ok for check in found)
 
 
+def test_the_check_asks_once_whether_placement_has_a_name_like_this_hosts(one: OneHost) -> None:
+    one.send("POST", "/resource_providers", {"name": "host1"})
+    folder, asked = one.settings.operator_files.folder, []
+    for name in ("elsewhere", "host1"):
+        (folder / "b.yaml").write_text((folder / "own.yaml").read_text().replace(f"host_{NIC}", name))
+        before = one.sender.reads
+        tuple(check_pass(one.node, one.node.survey()))
+        asked.append(one.sender.reads - before)
+
+    assert asked[1] == asked[0] + 1
+
+
 ROOT_UUID = "00000000-0000-0000-0000-000000000001"
 DESIRED = ProviderTree((Provider(name="host"), Provider(name="host_card", parent="host")))
 
