@@ -97,7 +97,8 @@ def _lines_of_kind(several: Sequence[Form]) -> Iterator[str]:
         owner = f"project {one['project']}, user {one['user']}, {one['type'] or 'no type'}"
         yield f"it writes: {consumer} ({owner}) has {', '.join(kept) or 'nothing'}"
     if first["safe"] and why in (UNASKED, UNLISTED):
-        yield f"to mend it: compute-node-agent audit --heal --policy FILE, with heal: [{first['kind']}]"
+        untyped = " and untyped: true" if any(not one["type"] for one in first["writes"].values()) else ""
+        yield f"to mend it: compute-node-agent audit --heal --policy FILE, with heal: [{first['kind']}]{untyped}"
 
 
 def _too_young(young: Sequence[str], grace_s: int) -> list[str]:

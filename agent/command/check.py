@@ -3,6 +3,7 @@
 import argparse
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -90,7 +91,7 @@ def check_host(options: argparse.Namespace) -> Iterator[Check]:
         return
     yield from check_files(settings)
     yield from tried("service", _check_service(settings))
-    yield from tried("approval", (Check("approval", True, text) for text in tell_approvals(settings.folders.state)))
+    yield from tried("approval", _check_approvals(settings))
     yield from tried("host", _check_node(settings, choice))
 
 
@@ -107,6 +108,10 @@ def tried(name: str, checks: Iterator[Check]) -> Iterator[Check]:
         yield from checks
     except (CheckFailed, *USER_ERRORS) as error:
         yield Check(name, False, one_line(error))
+
+
+def _check_approvals(settings: Settings) -> Iterator[Check]:
+    yield from (Check("approval", True, text) for text in tell_approvals(settings.folders.state))
 
 
 def _check_service(settings: Settings) -> Iterator[Check]:
@@ -156,10 +161,13 @@ def _check_node(settings: Settings, choice: Choice) -> Iterator[Check]:
 
 
 def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> Iterator[Check]:
-    """Report what a node has, odd devices, and memory of which nobody said whether guests may have it."""
+    """Report what a node's tree has in all, odd devices, and memory of which nobody said whether guests may have it."""
     yield from (Check("devices", False, text) for text in idle(survey.facts, settings.policy))
     tree, holdings = driver.shape(survey, settings.policy, None)
-    stock = ", ".join(f"{stock.total} {name}" for name, stock in tree.root.inventories.items())
+    totals = Counter[str]()
+    for one in tree:
+        totals.update({name: stock.total for name, stock in one.inventories.items()})
+    stock = ", ".join(f"{total} {name}" for name, total in totals.items())
     yield Check("host", True, f"{tree.root.name} can be read: {stock}, {len(tree.root.traits)} traits")
     yield from (Check("devices", False, text) for text in holdings.backing.odd.sentences.values())
     yield from (Check("guests", False, text) for text in holdings.of_guests)

@@ -165,7 +165,7 @@ def reshape(options: argparse.Namespace) -> Report:
             remarks.append(remark)
     against = verdict.refused is not None and not options.approve
     exactly = f"to carry out exactly this, add --apply --digest {draft.plan.digest}"
-    step = approval or ("reshape --apply would refuse this" if against else exactly)
+    step = approval or (f"{options.verb} --apply would refuse this" if against else exactly)
     shown = _foreseen(one.name, draft, verdict, options, remarks, step)
     answer: Form = {"approval": approval} if approval else {"refused": True} if against else {}
     shown = replace(shown, data={**shown.data, **answer})

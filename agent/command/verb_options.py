@@ -87,14 +87,14 @@ def parse_digest(text: str) -> str:
     return text
 
 
-def parse_new_file(text: str) -> Path:
+def parse_new_file(text: str, example: str = "case.tar.gz") -> Path:
     """Parse the name of a file to write in a folder that is there: free, or of a regular file, which is replaced."""
     path = Path(text)
     taken = os.path.lexists(path) and (path.is_symlink() or not path.is_file())
     if text[-1:] in ("", "/") or taken or not os.path.isdir(path.parent):
         raise argparse.ArgumentTypeError(
             f"{text!r} is not the name of a regular file in a folder that exists: name a new file, for instance "
-            f"case.tar.gz"
+            f"{example}"
         )
     return path
 
@@ -103,7 +103,7 @@ def parse_picture(text: str) -> Path:
     """Parse the name of a picture to write."""
     if Path(text).suffix != ".html":
         raise argparse.ArgumentTypeError(f"{text!r} is not the name of a picture: name a file, for instance plan.html")
-    return parse_new_file(text)
+    return parse_new_file(text, "plan.html")
 
 
 COMMON = (

@@ -4,6 +4,7 @@ Runs placement in this process: on a SQLite file for trials and tests, or on a c
 It is placement's own application with its own rules, called without a socket.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,7 +50,8 @@ def open_file(folder: Path, *, writes: bool) -> Sender:
         if writes:
             folder.mkdir(parents=True, exist_ok=True)
         file = f"/{folder / _FILE}" if writes or (folder / _FILE).exists() else ""  # empty: in memory
-        return _sender(deploy.loadapp(_configure(f"sqlite://{file}", make_tables=True)))
+        barred = next((one for one in (folder, folder / _FILE) if one.exists() and not os.access(one, os.W_OK)), None)
+        return _sender(deploy.loadapp(_configure(f"sqlite://{file}", make_tables=True)), barred)
 
 
 def open_database(database: str) -> tuple[Sender, str]:
@@ -132,20 +134,22 @@ def _configure(connection: str, *, make_tables: bool) -> cfg.ConfigOpts:
     return conf
 
 
-def _sender(application: Any) -> Sender:
+def _sender(application: Any, barred: Path | None = None) -> Sender:
     session = requests.Session()
-    session.mount(EMBEDDED_URL, _InProcess(application))
+    session.mount(EMBEDDED_URL, _InProcess(application, barred))
     return open_embedded(session)
 
 
 class _InProcess(BaseAdapter):
-    """Passes requests to a WSGI application in this process, and returns its answers."""
+    """Passes requests to a WSGI application in this process, but no write where a file of its is ``barred``."""
 
-    def __init__(self, application: Any) -> None:
+    def __init__(self, application: Any, barred: Path | None) -> None:
         super().__init__()
-        self._application = application
+        self._application, self._barred = application, barred
 
     def send(self, request: requests.PreparedRequest, *_: object, **__: object) -> requests.Response:
+        if self._barred and request.method != "GET":
+            raise StateError(f"{self._barred} cannot be written: run as its owner, or name another --embedded-dir")
         body = request.body or b""
         data = body.encode() if isinstance(body, str) else bytes(body)
         asked = webob.Request.blank(request.url, method=request.method, headers=dict(request.headers), body=data)

@@ -1,5 +1,6 @@
 """What users can get wrong: one clear line, the right exit code, no traceback, and placement as it was."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -186,17 +187,41 @@ def test_a_socket_without_permission(hypervisor: Libvirtd, write_config: Write, 
         if str(folder).startswith("/tmp/"):
             folder.chmod(0o755)
 
+    is_refused(as_nobody("discover", "--config-file", config), "ermission denied", "group libvirt")
+
+
+def as_nobody(*arguments: object) -> Result:
+    """Run a command as a user without any rights."""
     code = f"""\
 # Loaded before, as nobody may not look into the clone.
-import os, sys, agent.command.carry_out, libvirt
+import os, sys, agent.command.allocation_verbs, agent.command.carry_out, agent.connect.embedded, libvirt
 import drivers.host.disk, drivers.libvirt.driver
 from agent.command.arguments import main
 os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
-sys.exit(main(["discover", "--config-file", {str(config)!r}]))
+sys.exit(main({[str(one) for one in arguments]}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd="/")
+    return Result(done.returncode, done.stdout, done.stderr)
 
-    is_refused(Result(done.returncode, done.stdout, done.stderr), "ermission denied", "group libvirt")
+
+def test_an_embedded_placement_that_another_user_may_not_write(
+    archive: Path, write_config: Write, tmp_path: Path
+) -> None:
+    config, own, guest = write_config(), tmp_path / "own", str(uuid.uuid4())
+    options = ("--config-file", config, "--embedded-dir", own)
+    shown = run_agent("sync", "--host", archive, *options, "--format", "json").json
+    request = tmp_path / "request"
+    request.write_text(json.dumps({"allocations": {shown["operations"][0]["uuid"]: {"resources": {"VCPU": 1}}}}))
+    who = ("--project", "p", "--user", "u", "--type", "INSTANCE")
+    assert run_agent("claim", guest, *who, "--request", request, *options).code == 0
+    for folder in (own, tmp_path, *tmp_path.parents):
+        if str(folder).startswith("/tmp/"):
+            folder.chmod(0o755)
+    config.chmod(0o644)
+
+    refused = as_nobody("release", guest, *options)
+
+    is_refused(refused, "cannot be written: run as its owner, or name another --embedded-dir")
 
 
 # -- configuration ----------------------------------------------------------------------------------------------------

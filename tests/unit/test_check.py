@@ -123,6 +123,21 @@ def test_a_cpu_of_a_set_that_is_off_is_a_finding(write_config: Write, option: di
     assert all(told in each for each in wrong)
 
 
+@pytest.mark.parametrize("layout", ["flat", "devices", "cells", "numa"])
+def test_a_host_is_told_with_the_sums_of_its_tree_although_the_state_directory_is_below_a_file(
+    layout: str, write_config: Write, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    agent, compute = {"state_directory": tmp_path / "file/state"}, {"layout": layout}
+    path = write_config(libvirt={"virt_type": "qemu"}, agent=agent, compute=compute)
+    asked = argparse.Namespace(config_file=[path], config_dir=[], host=HOSTS / "four-cells/archive")
+
+    checks = [*check_host(asked)]
+
+    assert {one.check for one in checks if not one.ok} >= {"state", "approval"}
+    assert "32 VCPU, 262144 MEMORY_MB" in next(one.detail for one in checks if one.check == "host")
+
+
 def test_a_wrong_login_to_nova_is_a_finding_beside_the_tree_and_the_host_is_named_once(
     write_config: Write, one: OneHost, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
