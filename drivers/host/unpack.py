@@ -4,6 +4,7 @@ import gzip
 import os.path
 import tarfile
 import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from drivers.errors import DiscoveryError, MalformedFact
@@ -13,7 +14,7 @@ MAX_MEMBERS = 25_000  # take 4 s; a device is two files
 MAX_TOTAL_BYTES = 1024 * 1024 * 1024
 MAX_DEPTH = 50  # folders in folders
 _PADDING_BYTES = 1024 * 1024  # most that a program writes after the last file; tar fills up 10 KiB
-_PART_BYTES = 2 * _PADDING_BYTES  # most that is read at once: files come in smaller parts, headers whole
+_HEADER_BYTES = 2 * _PADDING_BYTES  # most that is read of one member before its content
 
 
 def unpack(packed: Path, folder: Path, *, most_bytes: int = MAX_ARCHIVE_BYTES) -> Path:
@@ -29,7 +30,7 @@ def unpack(packed: Path, folder: Path, *, most_bytes: int = MAX_ARCHIVE_BYTES) -
     try:
         with _Parts(packed) as whole:
             with tarfile.open(fileobj=whole, mode="r:") as tar:
-                _extract(tar, folder, packed, most_bytes)
+                _extract(_members(tar, whole), tar, folder, packed, most_bytes)
             if len(whole.read(_PADDING_BYTES + 1)) > _PADDING_BYTES:  # the end has the checksum
                 raise MalformedFact(f"{packed} is not a host archive or case: it goes on after its last file")
     except (OSError, tarfile.TarError, EOFError, RuntimeError, ValueError, zlib.error) as error:
@@ -39,18 +40,32 @@ def unpack(packed: Path, folder: Path, *, most_bytes: int = MAX_ARCHIVE_BYTES) -
 
 
 class _Parts(gzip.GzipFile):
-    """A file that is read in parts: tarfile reads long names and extended headers whole, whatever size they state."""
+    """A file with bounded headers: tarfile keeps long names and extended headers whole, whatever size they state."""
+
+    of_header: int | None = 0  # bytes that were read of a header; None: what is read is none
 
     def read(self, size: int | None = -1) -> bytes:
-        if size is None or not 0 <= size <= _PART_BYTES:
-            raise ValueError(f"it has a header of {size} bytes")
+        if self.of_header is not None:
+            self.of_header += size or 0
+            if size is None or size < 0 or self.of_header > _HEADER_BYTES:
+                raise ValueError(f"it has a header of {self.of_header} bytes or more")
         return super().read(size)
 
 
-def _extract(tar: tarfile.TarFile, folder: Path, packed: Path, most_bytes: int) -> None:
+def _members(tar: tarfile.TarFile, whole: _Parts) -> Iterator[tarfile.TarInfo]:
+    while member := tar.next():
+        whole.of_header = None
+        yield member
+        whole.of_header = 0
+    whole.of_header = None
+
+
+def _extract(
+    members: Iterable[tarfile.TarInfo], tar: tarfile.TarFile, folder: Path, packed: Path, most_bytes: int
+) -> None:
     tar.extraction_filter = lambda member, _: member  # each is looked at here, in the same way in every Python
     total, top = 0, os.path.realpath(folder)
-    for count, member in enumerate(tar):
+    for count, member in enumerate(members):
         total += member.size
         if count >= MAX_MEMBERS or total > MAX_TOTAL_BYTES or member.size > most_bytes:
             raise MalformedFact(

@@ -56,8 +56,7 @@ def test_a_header_that_would_fill_the_memory_is_refused_unread(tmp_path: Path, k
     (tmp_path / "out").mkdir()
 
     tracemalloc.start()
-    refused = r"it has a header of \d+ bytes|empty header"  # from Python 3.14 on tarfile reads it in parts
-    with pytest.raises(DiscoveryError, match=refused):
+    with pytest.raises(DiscoveryError, match=r"it has a header of \d+ bytes or more"):
         unpack(tmp_path / "a.tar.gz", tmp_path / "out")
     assert tracemalloc.get_traced_memory()[1] < 4 << 20
     tracemalloc.stop()

@@ -169,8 +169,10 @@ def test_a_provider_keeps_its_parent_where_placement_cannot_change_that(
 ) -> None:
     same = SetInventories("host", "host", ROOT.inventories)
     plan = Plan((same, *(Reparent(name, name, "host", "host", "host_cell") for name in names)))
+    below = (Provider(name="host_cell", parent="host"), *(Provider(name=name, parent="host_cell") for name in names))
+    observed = stands(ROOT, *below)
 
-    verdict = judge(draft(plan=plan, terms=replace(TERMS, microversion=microversion)))
+    verdict = judge(draft(plan=plan, observed=observed, terms=replace(TERMS, microversion=microversion)))
 
     assert verdict.refused is (Status.UNSAFE if words else None)
     assert not words or (words in verdict.notes[0] and "this placement has 1.36: upgrade placement" in verdict.notes[0])
