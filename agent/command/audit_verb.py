@@ -97,7 +97,8 @@ def _lines_of_kind(several: Sequence[Form]) -> Iterator[str]:
         owner = f"project {one['project']}, user {one['user']}, {one['type'] or 'no type'}"
         yield f"it writes: {consumer} ({owner}) has {', '.join(kept) or 'nothing'}"
     if first["safe"] and why in (UNASKED, UNLISTED):
-        untyped = " and untyped: true" if any(not one["type"] for one in first["writes"].values()) else ""
+        takes = first["actual"] and not all(one["type"] for one in first["writes"].values())
+        untyped = " and untyped: true" if takes else ""  # as ``Finding.untyped``
         yield f"to mend it: compute-node-agent audit --heal --policy FILE, with heal: [{first['kind']}]{untyped}"
 
 
