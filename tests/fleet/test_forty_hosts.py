@@ -130,7 +130,8 @@ def test_forty_hosts_there_and_back_beside_claimers(cloud: tuple[PlacementServer
         assert set(fleet.states().values()) == {"converted"}
         converted = dict(trees(hand))
         timed(fleet, "audit")
-        assert [one for one in fleet.read("audit.json").values() if one["findings"]] == []
+        kinds = {one["kind"] for host in fleet.read("audit.json").values() for one in host["findings"]}
+        assert kinds <= {"odd-device"}  # of recorded hosts that have one
         timed(fleet, "revert")
         assert set(fleet.states("revert.json").values()) == {"reverted"}
 
