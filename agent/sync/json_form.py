@@ -4,20 +4,46 @@ Encode values as the JSON that other programs read; the keys are part of the com
 Plans and entries of the journal are kept in files in the same form.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reportclient.allocations import Allocation, Move, Observed, usages
 from reportclient.json_text import encode as encode
 from reportclient.payload import encode_provider, encode_stock
-from reportclient.plan import EnsureClasses, EnsureTraits, Operation, Plan, Reshape, SetInventories
+from reportclient.plan import (
+    Create,
+    Delete,
+    EnsureClasses,
+    EnsureTraits,
+    Operation,
+    Plan,
+    Rename,
+    Reparent,
+    Reshape,
+    SetAggregates,
+    SetInventories,
+    SetTraits,
+)
 from reportclient.tree import Inventory, ObservedTree, Provider
 
 Amounts = dict[str, int]  # by resource class
 Held = dict[str, dict[str, Amounts]]  # consumer -> provider -> amounts
 Form = dict[str, Any]  # an object of JSON, by its keys
 Before = Mapping[str, Mapping[str, Inventory]]  # inventories in placement, by provider uuid
+
+KINDS: Mapping[type[Operation], str] = {
+    EnsureClasses: "ensure-resource-classes",
+    EnsureTraits: "ensure-traits",
+    Create: "create",
+    Rename: "rename",
+    Reparent: "reparent",
+    SetTraits: "set-traits",
+    SetAggregates: "set-aggregates",
+    SetInventories: "set-inventories",
+    Reshape: "reshape",
+    Delete: "delete",
+}
+"""The key ``operation`` of each operation."""
 
 
 encode.register(Provider, encode_provider)
@@ -82,19 +108,13 @@ def encode_plan(plan: Plan, observed: ObservedTree) -> Form:
 
 
 def encode_operation(operation: Operation, before: Before) -> Form:
-    """
-    Encode one operation by its fields; its key ``provider`` names its provider, and ``operation`` its kind.
-
-    A kind is the name of its class, as set-traits of ``SetTraits``, but for that of resource classes.
-    """
-    kind = {"operation": re.sub("(?<=.)([A-Z])", r"-\1", type(operation).__name__).lower()}
+    """Encode one operation by its fields; its key ``operation`` names its kind, ``provider`` its provider."""
+    kind = {"operation": KINDS[type(operation)]}
     match operation:
         case Reshape(several, rewrites):
             stock = [encode_operation(one, before) for one in several]
             return {**kind, "inventories": stock, "allocations": {one.consumer: one.after for one in rewrites}}
-        case EnsureClasses():
-            return {"operation": "ensure-resource-classes", **encode(operation)}
-        case EnsureTraits():
+        case EnsureClasses() | EnsureTraits():
             return {**kind, **encode(operation)}
         case SetInventories(uuid, name, inventories):
             now, was = encode_stock(inventories), encode_stock(before.get(uuid, {}))

@@ -3,12 +3,12 @@
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from agent.command.shown import encode_outcome
-from agent.sync.json_form import encode, encode_observed_tree, encode_operation, encode_plan
+from agent.sync.json_form import KINDS, encode, encode_observed_tree, encode_operation, encode_plan
 from agent.sync.outcome import Outcome, Status
 from reportclient.allocations import Move
 from reportclient.forecast import forecast
@@ -166,6 +166,10 @@ def test_a_tree_after_a_plan_has_what_the_plan_makes() -> None:
     assert after.keys() == {"host", "host_c"}
     assert after["host_c"]["inventories"] == {"CUSTOM_GPU": {"total": 4, **RECORD}}
     assert encode_plan(MOVED, TREE)["moves"][0]["because"] == "its card"
+
+
+def test_each_operation_has_a_kind() -> None:
+    assert KINDS.keys() == set(get_args(Operation))
 
 
 def test_an_ended_pass_has_the_keys_of_its_plan_and_what_it_reserved_all_the_same() -> None:

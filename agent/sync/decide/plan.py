@@ -151,7 +151,7 @@ def _check_strays(view: View, standing: Standing, wanted: Wanted) -> None:
     A name that a provider here has until this pass renames it is no other host's.
     """
     strays = {entry.provider: Names(frozenset(entry.inventories), entry.traits) for entry in wanted.strays}
-    # What an entry names by a former name was its, also where the memory was lost.
+    # An entry with a former name added to that provider what it names, also where the memory of that is lost.
     formerly = {
         standing.observed.by_uuid[seen.uuid].name: strays[seen.name] for seen in view.observed if seen.name in strays
     }
