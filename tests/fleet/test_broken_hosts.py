@@ -37,7 +37,7 @@ def of_batch(number: int) -> int:
 def another_plan(_fleet: Fleet, host: FleetHost, _way: "Way") -> Iterator[str]:
     text = host.config.read_text(encoding="utf-8")
     host.config.write_text(f"[DEFAULT]\nreserved_host_disk_mb = 4096\n{text}", encoding="utf-8")
-    yield "reserved of DISK_GB on"
+    yield "the plan now has"
     host.config.write_text(text, encoding="utf-8")
 
 
