@@ -78,6 +78,7 @@ LAWS = (  # the longest first: so the lanes end at about the same time
             ("two_forms", "no unit is on offer in two forms"),
             ("others_put", "what others put stays"),
             ("takes_away", "what a boot takes away comes back as it was"),
+            ("only_adds_doubt", "memory only adds doubt"),
         )
     ),
 )
