@@ -78,8 +78,12 @@ LAWS = (  # the longest first: so the lanes end at about the same time
             ("two_forms", "no unit is on offer in two forms"),
             ("others_put", "what others put stays"),
             ("takes_away", "what a boot takes away comes back as it was"),
-            ("only_adds_doubt", "memory only adds doubt"),
         )
+    ),
+    Step(  # a world of it costs as much as one of each other law
+        "law of whole passes, 5,000 worlds: memory only adds doubt",
+        ("tests/contract/test_worlds.py", "-k", "only_adds_doubt"),
+        {"WORLDS": "5000"},
     ),
 )
 # What starts services.
