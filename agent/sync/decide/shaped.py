@@ -147,7 +147,7 @@ class Sides:
     undecided: Collection[Slot] = ()  # of odd devices: ours, whatever the memory says
     once: bool = False  # True: one-time devices count too
     forced: bool = False  # True: a person takes away what a card that shows others does not show
-    after_boot: bool = False  # True: links may be of classes that the memory of before the boot does not have
+    unexplained: frozenset[str] = frozenset()  # classes of the root soon after a boot: its links may be of these
 
 
 def sides_of(shaped: Shaped) -> Sides:
@@ -170,8 +170,12 @@ def with_stock(shaped: Shaped, stock: Mapping[Slot, int]) -> Shaped:
     return replace(shaped, tree=ProviderTree(tuple(kept)))
 
 
-def unexplained(sides: Sides) -> frozenset[str]:
-    """Return the root's classes of devices that may be ours, as the memory is lost or of a moment before them."""
+def unexplained(sides: Sides, doubted: Collection[str]) -> frozenset[str]:
+    """
+    Return the root's classes of devices that may be ours, as the memory is lost or of a moment before them.
+
+    That the last pass saw a class which it ``doubted`` itself explains nothing.
+    """
     shaped, root = sides.shaped, sides.shaped.stands.root
     if root is None:
         return frozenset()
@@ -179,7 +183,7 @@ def unexplained(sides: Sides) -> frozenset[str]:
     known = left.root.provider.inventories.keys() if left and left.root else frozenset[str]()
     undecided = frozenset(each for name, each in sides.undecided if name == root.name)
     classes = device_classes(root.provider.inventories, shaped.standing.files.get(root.name, ()))
-    return frozenset(classes - shaped.ours.classes(root) - undecided - known)
+    return frozenset(classes - shaped.ours.classes(root) - undecided - (known - frozenset(doubted)))
 
 
 def missing_of(sides: Sides) -> Iterator[tuple[Slot, int]]:
@@ -201,7 +205,7 @@ def missing_of(sides: Sides) -> Iterator[tuple[Slot, int]]:
             for each in device_classes(less, besides) & ours
             if (not _is_withdrawn(seen, each, sides) if less[each] else _may_come_back(seen, each, sides))
         ]
-        unknown = sides.after_boot and seen.provider.parent is None and unexplained(sides)
+        unknown = seen.provider.parent is None and sides.unexplained
         links = less.keys() & (BANDWIDTH - frozenset(besides)) & ours if devices or unknown else ()
         for each in (*devices, *links):
             yield (name, each), seen.provider.inventories[each].total

@@ -28,6 +28,7 @@ class Waiting:
     since_s: float = 0.0  # seconds from that boot to the first pass after it
     seen: bool = False  # whether this agent saw the boot, and so knows what stood before it
     stock: tuple[tuple[str, str, int], ...] = ()  # provider, class, and the total that stood
+    unexplained: tuple[str, ...] = ()  # classes of the root that no memory of before this wait explains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,8 @@ class Boot(Feature):
         remembered = awaited(standing.memory)
         stock = ((standing.new_name(name), one, total) for name, one, total in remembered.stock)
         before = replace(remembered, stock=tuple(stock))
-        sides = replace(sides_of(shaped), forced=view.wishes.force, after_boot=True)
+        sides = replace(sides_of(shaped), forced=view.wishes.force)
+        sides = replace(sides, unexplained=unexplained(sides, before.unexplained))
         if not sides.forced:  # whose a total of the root is is known by memory alone, which may go with a boot
             sides = replace(sides, kinds={})
         waiting = _wait(before, boot, view.terms.uptime_s, view.changes.expect_timeout_s, sides)
@@ -52,7 +54,7 @@ class Boot(Feature):
         of_root = {each for name, each, _ in waiting.stock if name == view.node}
         found = Boot(
             awaits=_awaits(waiting, shaped.tree),
-            unknown=tuple(sorted(of_root - known | unexplained(sides))) if waiting.stock else (),
+            unknown=tuple(sorted(of_root - known | sides.unexplained)) if waiting.stock else (),
             links=tuple(sorted(of_root)) if of_root <= BANDWIDTH else (),
         )
         return found, with_stock(kept, {(name, each): total for name, each, total in waiting.stock})
@@ -108,13 +110,16 @@ def _wait(before: Waiting, boot: str | None, uptime_s: float, timeout_s: float, 
     """
     boot = boot or before.boot
     if not timeout_s:
-        return replace(before, stock=())
+        return replace(before, stock=(), unexplained=())
     if boot != before.boot:
         before = Waiting(boot=boot, since_s=uptime_s, seen=bool(before.boot) or uptime_s < timeout_s)
     elif uptime_s - before.since_s >= timeout_s:
-        return replace(before, stock=(), seen=False)
-    missing = sorted((*slot, total) for slot, total in missing_of(sides)) if before.seen or not boot else ()
-    return replace(before, stock=tuple(missing))
+        return replace(before, stock=(), unexplained=(), seen=False)
+    if boot and not before.seen:
+        return replace(before, stock=(), unexplained=())
+    missing = sorted((*slot, total) for slot, total in missing_of(sides))
+    doubted = () if sides.forced else sorted(sides.unexplained)  # a person says that they are others
+    return replace(before, stock=tuple(missing), unexplained=tuple(doubted))
 
 
 def _awaits(waiting: Waiting, desired: ProviderTree) -> tuple[Condition, ...]:
