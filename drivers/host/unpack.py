@@ -56,6 +56,8 @@ def _members(tar: tarfile.TarFile, whole: _Parts) -> Iterator[tarfile.TarInfo]:
     while member := tar.next():
         whole.of_header = None
         yield member
+        tar.members.clear()  # type: ignore[attr-defined]  # tarfile keeps the headers of all, and for all that follow
+        tar.pax_headers = {}
         whole.of_header = 0
     whole.of_header = None
 

@@ -62,6 +62,25 @@ def test_a_header_that_would_fill_the_memory_is_refused_unread(tmp_path: Path, k
     tracemalloc.stop()
 
 
+@pytest.mark.parametrize("of_all", [False, True])
+def test_the_headers_of_many_members_do_not_add_up_in_the_memory(tmp_path: Path, *, of_all: bool) -> None:
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz", format=tarfile.PAX_FORMAT, compresslevel=1) as tar:
+        for number in range(40):
+            long, member = {f"comment{number}": "x" * (1 << 20)}, tarfile.TarInfo(str(number))
+            if of_all and number:
+                assert tar.fileobj
+                tar.fileobj.write(tarfile.TarInfo.create_pax_global_header(long))
+            else:
+                member.pax_headers = long
+            tar.addfile(member)
+    (tmp_path / "out").mkdir()
+
+    tracemalloc.start()
+    unpack(tmp_path / "a.tar.gz", tmp_path / "out")
+    assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    tracemalloc.stop()
+
+
 @pytest.mark.parametrize("link", ["libvirt", "libvirt/cpumap.json", "sys", "sys/kernel"])
 def test_a_link_of_an_archive_that_is_a_folder_does_not_lead_out_of_it(tmp_path: Path, link: str) -> None:
     (tmp_path / "outside" / "kernel").mkdir(parents=True)
