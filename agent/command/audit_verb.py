@@ -97,8 +97,7 @@ def _lines_of_kind(several: Sequence[Form]) -> Iterator[str]:
         owner = f"project {one['project']}, user {one['user']}, {one['type'] or 'no type'}"
         yield f"it writes: {consumer} ({owner}) has {', '.join(kept) or 'nothing'}"
     if first["safe"] and why in (UNASKED, UNLISTED):
-        takes = first["actual"] and not all(one["type"] for one in first["writes"].values())
-        untyped = " and untyped: true" if takes else ""  # as ``Finding.untyped``
+        untyped = " and untyped: true" if first["untyped"] else ""
         yield f"to mend it: compute-node-agent audit --heal --policy FILE, with heal: [{first['kind']}]{untyped}"
 
 
@@ -178,7 +177,7 @@ def _encode(result: AuditResult, outcome: RepairOutcome) -> Form:
         }
         for one in (finding.repair.rewrites if finding.repair else ())
     }
-    keys = ("consumer", "provider", "resource_class", "expected", "actual", "seen", "safe")
+    keys = ("consumer", "provider", "resource_class", "expected", "actual", "seen", "safe", "untyped")
     return {
         **{key: getattr(finding, key) for key in keys},
         "kind": finding.kind.value,
