@@ -297,7 +297,8 @@ class Guest:
     some_off: bool = False  # whether some of ``vcpus`` are switched off (virsh setvcpus)
     emulator_cpus: frozenset[int] = frozenset()  # host CPUs of emulatorpin; empty: any
     memory: tuple[GuestMemory, ...] = ()  # (): unknown
-    resident: tuple[tuple[int, int], ...] = ()  # (cell, KiB) of a running guest's memory; (): unknown
+    # (cell, KiB) of a running guest's memory; (): unknown; None: unknown, as a container hides it
+    resident: tuple[tuple[int, int], ...] | None = ()
     migrating: bool = False  # to or from this host, at this moment
     tenant: Tenant | None = None  # None: the domain has no metadata of nova
     unread: str = ""  # what of its CPUs, memory or encryption is not understood, so that all of these are unknown
@@ -337,6 +338,7 @@ class Cpu:
     vendor: str = ""  # as libvirt names it, for instance "Intel"; empty: unknown
     sev: SevKernel | None = None  # None: unknown, or kvm_amd is not loaded
     tdx_guests: int | None = None  # how many guests can have Intel TDX at a time; None: the kernel does not tell
+    tdx_hidden: bool = False  # True: unknown, as a container hides it
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ class Float:
     amount: int
     providers: tuple[str, ...]  # names, the likeliest first
     because: str  # reason for the order of the providers
+    hidden: bool = False  # True: the order tells nothing, as a container hides the place
 
 
 @dataclass(frozen=True, slots=True)

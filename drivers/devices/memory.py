@@ -50,16 +50,33 @@ def _tdx_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> li
     Return Intel TDX, as nova 34 offers it: guests need the host's own CPU, and the kernel tells how many there can be.
 
     Of the kernel's number and the configured one, the lower counts (nova's documentation of num_intel_tdx_guests).
+    Where a container hides the kernel's number, that in placement stays, which the root has in the layout flat.
     """
-    offered = any(offer.tdx for offer in _offers(facts))
-    known = [count for count in (facts.cpu.tdx_guests, policy.tdx_guests) if count is not None]
-    count = min(known, default=0)
-    if not (policy.tdx and offered and count):
+    number = facts.cpu.tdx_guests
+    kernel = "does not tell" if number is None else f"has {number}"
+    if facts.cpu.tdx_hidden:
+        stands = standing.stock("intel_tdx").get(CONTEXT) or standing.stock("").get(CONTEXT)
+        number, kernel = stands.total if stands else 0, "is hidden from this container: what placement has stays"
+    count = min((each for each in (number, policy.tdx_guests) if each is not None), default=0)
+    if not (_wants_tdx(facts, policy) and count):
         return []
-    kernel = "does not tell" if facts.cpu.tdx_guests is None else f"has {facts.cpu.tdx_guests}"
     rule = "[libvirt] num_intel_tdx_guests, if it is lower" if policy.tdx_guests is not None else "the kernel's number"
     fact = f"libvirt's domain capabilities have tdx, and the kernel {kernel} (tdx in misc.capacity)"
     return [_provider("intel_tdx", count, Reason(fact, rule), standing)]
+
+
+def _wants_tdx(facts: HostFacts, policy: DevicePolicy) -> bool:
+    return policy.tdx and any(offer.tdx for offer in _offers(facts))
+
+
+def hidden_stock(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
+    """Return a sentence on stock whose amount a container hides; empty where it hides none."""
+    if not (facts.cpu.tdx_hidden and _wants_tdx(facts, policy)):
+        return ()
+    return (
+        f"in this container nothing shows how many guests can have Intel TDX: its {CONTEXT} stays as placement has it. "
+        f"Give the container the control groups of the host (podman: --cgroupns=host)",
+    )
 
 
 def _offers(facts: HostFacts) -> list[OfferedEncryption]:

@@ -22,11 +22,20 @@ def probe_sev(files: KernelFiles) -> SevKernel | None:
     return SevKernel(**{name: document is not None and _parse_switch(document) for name, document in documents.items()})
 
 
+def hides_groups(files: KernelFiles) -> bool:
+    """
+    Return whether a container sees its own control groups in place of the host's.
+
+    The root of its cgroup namespace is no root of the host, and these have a file cgroup.type (cgroup-v2).
+    """
+    return files.read("sys/fs/cgroup/cgroup.type") is not None
+
+
 def probe_tdx(files: KernelFiles) -> int | None:
     """
     Return how many guests can have Intel TDX at a time, by the controller misc of cgroup v2 (the kernel's cgroup-v2).
 
-    None where the kernel has no such file, or does not count them.
+    None where the kernel has no such file, as in a container with control groups of its own, or does not count them.
     """
     document = files.read("sys/fs/cgroup/misc.capacity")
     if document is None:

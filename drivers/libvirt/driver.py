@@ -10,7 +10,7 @@ from drivers.errors import DiscoveryError, Vanished
 from drivers.facts import Cpu, CpuMap, Devices, DiskFacts, DomainCapabilities, Guest, HostFacts, Hypervisor
 from drivers.host.archive import DISK, KernelFiles, encode_disk
 from drivers.host.commands import NAMESPACES, parse_namespaces
-from drivers.host.kernel import probe_boot, probe_offline, probe_residency, probe_sev, probe_tdx
+from drivers.host.kernel import hides_groups, probe_boot, probe_offline, probe_residency, probe_sev, probe_tdx
 from drivers.host.parse import format_cpu_set
 from drivers.host.pci_functions import complete
 from drivers.libvirt import shape
@@ -138,6 +138,7 @@ class _Look:
                 capabilities.vendor,
                 sev=probe_sev(self.files),
                 tdx_guests=probe_tdx(self.files),
+                tdx_hidden=hides_groups(self.files),
             ),
             cpu_map=cpu_map,
             cells=capabilities.cells,
@@ -169,7 +170,8 @@ class _Look:
         guest = parse_guest(domain.document, domain.uuid, domain.state, migrating=domain.migrating)
         if guest.machine is None or self.policy.layout not in OF_CELLS:
             return guest
-        return replace(guest, resident=probe_residency(self.files, *guest.machine))
+        hidden = hides_groups(self.files)
+        return replace(guest, resident=None if hidden else probe_residency(self.files, *guest.machine))
 
     def _features(self, capabilities: Capabilities, offered: tuple[DomainCapabilities, ...]) -> frozenset[str]:
         """

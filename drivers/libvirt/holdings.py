@@ -245,7 +245,7 @@ class _Cells:
         allowed = frozenset().union(*floating) if all(floating) else frozenset()
         near = [id_ for id_ in self._order(guest) if not allowed or allowed & self._cpus[id_]]
         places = (*(self._provider(id_) for id_ in near), self._root)
-        return units, [Float(guest.uuid, name, len(floating), places, self._why(guest))]
+        return units, [Float(guest.uuid, name, len(floating), places, self._why(guest), guest.resident is None)]
 
     def _place_memory(self, guest: Guest) -> tuple[list[Holding], list[Float]]:
         """Return units of bound memory in the pools of its page size, and a float over such pools for the rest."""
@@ -265,11 +265,12 @@ class _Cells:
         if not floating:
             return found, []
         places = next(iter(floating)) if len(floating) == 1 else ()  # several kinds of pages: unknown which is where
-        return found, [Float(guest.uuid, "MEMORY_MB", sum(floating.values()), places, self._why(guest))]
+        hidden = guest.resident is None
+        return found, [Float(guest.uuid, "MEMORY_MB", sum(floating.values()), places, self._why(guest), hidden)]
 
     def _order(self, guest: Guest) -> list[int]:
         """Return all cells: first by how much of the guest's memory they hold, then those to which a vCPU is bound."""
-        resident = [id_ for id_, kib in guest.resident if id_ in self._cells and kib]
+        resident = [id_ for id_, kib in guest.resident or () if id_ in self._cells and kib]
         near = [id_ for id_, cpus in self._cpus.items() if any(pins and pins <= cpus for pins in guest.vcpus)]
         return list(dict.fromkeys((*resident, *near, *self._cells)))
 

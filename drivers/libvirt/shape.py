@@ -18,6 +18,7 @@ from drivers.cells import (
 from drivers.devices import device_stock, idle_devices
 from drivers.devices.inventories import RULE, DeviceStock, inherit, marks, other_forms, short
 from drivers.devices.match import OF_DEVICES, offered_twice
+from drivers.devices.memory import hidden_stock
 from drivers.devices.odd import away, odd_sentences, set_apart, undecided_slots, undecided_units, withdrawn
 from drivers.devices.silence import shown, silent, silent_devices
 from drivers.errors import MalformedFact, PolicyError
@@ -177,7 +178,7 @@ def _held(
     of_memory = reserved_mib(facts, page_mib(facts.cells), policy)[1] if policy.layout in OF_CELLS else ()
     gone = (device.ill for device in of_root if device.ill)
     off = (f"{text}. It is not counted meanwhile" for text in cpus_off(facts.cpu_map, policy.cpus))
-    lacking = (*off, *of_memory, *gone)
+    lacking = (*off, *of_memory, *gone, *hidden_stock(facts, policy.devices))
     twice = tuple(device.twice for device in devices if device.twice)
     return replace(found, backing=backing, notes=_notes(facts, policy), lacking=lacking, twice=twice)
 

@@ -161,7 +161,7 @@ def _float(question: Question, guest: str, rest: list[Parcel], load: Load) -> No
     if floats:
         places = [provider for provider in floats.providers if provider in candidates]
         if places:
-            _demand(question, rest, places, floats.because, load)
+            _demand(question, rest, places, floats.because, load, hidden=floats.hidden)
         elif candidates:
             question.problems.append(_missing_text(question, guest, rest))
     elif guest in question.holdings.guests:
@@ -179,9 +179,17 @@ def _float(question: Question, guest: str, rest: list[Parcel], load: Load) -> No
         _demand(question, rest, usual, why, load)
 
 
-def _demand(question: Question, going: Iterable[Parcel], places: Sequence[str], because: str, load: Load) -> None:
+def _demand(
+    question: Question,
+    going: Iterable[Parcel],
+    places: Sequence[str],
+    because: str,
+    load: Load,
+    *,
+    hidden: bool = False,
+) -> None:
     """
-    Send parcels of one class to the first of these places with room.
+    Send parcels of one class to the first of these places with room; where the place is hidden, none is guessed.
 
     What leaves a provider of a cell stays in this cell as far as it has room there: a change of the layout is no
     reason to take another cell. Where a conversion is taken back, the place before it comes first.
@@ -193,8 +201,19 @@ def _demand(question: Question, going: Iterable[Parcel], places: Sequence[str], 
         first = next(((place, why) for place, why in likely if place in places), None)
         by_first.setdefault(first, []).append(parcel)
     for first, parcels in by_first.items():
+        if hidden and not first and len(places) > 1:
+            question.problems.append(_hidden_text(parcels))
         order = tuple(dict.fromkeys((*((first[0],) if first else ()), *places)))
         load.append(Demand(tuple(parcels), order, first[1] if first else because))
+
+
+def _hidden_text(parcels: list[Parcel]) -> str:
+    """Return why the cell of a guest would be a guess."""
+    return (
+        f"consumer {parcels[0].consumer} has {sum(one.amount for one in parcels)} {parcels[0].to_class}, its guest is "
+        f"not bound to one cell, and in this container nothing shows in which cell the guest's memory is: give the "
+        f"container the control groups of the host (podman: --cgroupns=host), then plan again"
+    )
 
 
 def _missing_text(question: Question, guest: str, rest: list[Parcel]) -> str:

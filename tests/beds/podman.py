@@ -9,7 +9,7 @@ from pathlib import Path
 from beds.process import BedError
 
 NAME = "compute-node-agent-under-test"
-OPTIONS = ("--network=host", "--uts=host", "--pid=host", "--read-only", "--cap-drop=all",
+OPTIONS = ("--network=host", "--uts=host", "--pid=host", "--cgroupns=host", "--read-only", "--cap-drop=all",
            "--security-opt=no-new-privileges")  # fmt: skip
 LIMITS = (
     "--ulimit=nofile=1024:1024",

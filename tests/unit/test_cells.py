@@ -174,6 +174,29 @@ def test_a_host_with_guests_becomes_cells_and_goes_back(start: Start, first: Lay
 
 
 @pytest.mark.parametrize("layout", OF_CELLS)
+def test_the_cell_of_a_floating_guest_is_not_guessed_where_a_container_hides_its_memory(
+    start: Start, layout: Layout
+) -> None:
+    given: dict[str, Slots] = {FLOATING: {"": {"VCPU": 2, "MEMORY_MB": 512}}}
+    one = start("devices", cells(replace(FLOATS, resident=None)), given)
+
+    outcome = one.reshape(layout)
+
+    assert outcome.status is Status.UNSAFE
+    assert "nothing shows in which cell the guest's memory is: give the container" in " ".join(outcome.notes)
+    assert one.held(FLOATING) == {"host": given[FLOATING][""]}
+
+
+@pytest.mark.parametrize("layout", OF_CELLS)
+def test_a_floating_guest_whose_memory_a_container_hides_stays_in_its_cell(start: Start, layout: Layout) -> None:
+    one = start(layout, cells(replace(FLOATS, resident=None)), {FLOATING: rows(layout)[FLOATING]})
+    other = next(each for each in OF_CELLS if each != layout)
+
+    assert one.reshape(other).status is Status.CHANGED
+    assert one.held(FLOATING) == {f"host_{name}": each for name, each in rows(other)[FLOATING].items()}
+
+
+@pytest.mark.parametrize("layout", OF_CELLS)
 def test_the_memory_of_a_floating_guest_stays_in_its_cell_though_the_kernel_has_it_in_another(
     start: Start, layout: Layout
 ) -> None:

@@ -13,6 +13,7 @@ from drivers.devices import device_stock, present
 from drivers.devices import idle_devices as idle
 from drivers.devices.inventories import DeviceStock
 from drivers.devices.match import find_rules
+from drivers.devices.memory import hidden_stock
 from drivers.errors import PolicyError
 from drivers.facts import HostFacts, Mdev, MdevParent, MdevType, NetDevice, PciIds, SevKernel, Tenant, Versions
 from drivers.libvirt.shape import shape
@@ -623,6 +624,31 @@ def test_intel_tdx_is_offered_as_nova_34_says(
         [("intel_tdx", Inventory(total=expected, max_unit=1))] if expected else []
     )
     assert all(one.traits.keys() == {"HW_CPU_X86_INTEL_TDX"} and one.novas for one in found)
+
+
+@pytest.mark.parametrize(
+    ("stands", "configured", "expected"),
+    [
+        pytest.param(63, None, [63], id="what placement has"),
+        pytest.param(63, 1, [1], id="less is wanted"),
+        pytest.param(None, 8, [], id="none, though an option has a number: the kernel may have less"),
+    ],
+)
+@pytest.mark.parametrize("suffix", ["intel_tdx", ""], ids=["on its provider", "on a flat root"])
+def test_where_a_container_hides_the_number_of_tdx_guests_it_stays_as_placement_has_it(
+    stands: int | None, configured: int | None, expected: list[int], suffix: str
+) -> None:
+    offered = offering(replace(PC, encryption=replace(PC.encryption, tdx=True)))
+    facts = replace(host(), cpu=replace(FACTS.cpu, tdx_hidden=True), hypervisor=offered)
+    stock = {"MEM_ENCRYPTION_CONTEXT": Inventory(total=stands, max_unit=1)} if stands else {}
+    root = Provider(name="host", inventories=stock)
+    on_root = BySuffix(ObservedTree((ObservedProvider(uuid="r", generation=1, provider=root),)))
+    policy = DevicePolicy(tdx=True, tdx_guests=configured)
+
+    found = device_stock(facts, policy, standing(suffix, **stock) if suffix else on_root)
+
+    assert [one.inventories["MEM_ENCRYPTION_CONTEXT"][0].total for one in found] == expected
+    assert "stays as placement has it" in " ".join(hidden_stock(facts, policy))
 
 
 def test_present_names_every_provider_that_the_hardware_could_have() -> None:

@@ -59,3 +59,18 @@ def test_the_memory_of_running_guests_is_read_where_cells_count(
     )
 
     assert [guest.resident for guest in driver.survey("host").facts.guests] == [resident]
+
+
+def test_in_a_container_with_control_groups_of_its_own_the_memory_of_a_guest_is_unknown(tmp_path: Path) -> None:
+    shutil.copytree(HOST, tmp_path / "host")
+    (tmp_path / "host" / GROUPS).mkdir(parents=True, exist_ok=True)
+    (tmp_path / "host" / GROUPS / "cgroup.type").write_text("domain\n")
+    policy = Policy(layout="cells", guests=GuestPolicy(virt_type="qemu"))
+    driver = LibvirtDriver(
+        RecordedConnection(HostArchive(tmp_path / "host")), policy, InstancesFolder(instances=tmp_path)
+    )
+
+    facts = driver.survey("host").facts
+
+    assert [guest.resident for guest in facts.guests] == [None]
+    assert facts.cpu.tdx_hidden
