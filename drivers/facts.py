@@ -102,6 +102,8 @@ class DiskSpace:
     free_bytes: int = field(compare=False)  # not compared: it differs at each look, and the tree does not use it
     image_cache_bytes: int | None = None  # of nova's cached images; None: not read, as they are not to be reserved
     volume_group: str | None = None  # its name; None: it is a file system
+    folder: str | None = None  # whose file system it is; None: it is a volume group, or an archive does not tell
+    missing: str | None = None  # the folder of the instances, which does not exist, so ``folder`` is above it
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,8 @@ class HostArchive:
                 free_bytes=whole(disk["free_bytes"]),
                 image_cache_bytes=whole(disk["image_cache_bytes"]) if "image_cache_bytes" in disk else None,
                 volume_group=disk.get("volume_group"),
+                folder=disk.get("folder"),
+                missing=disk.get("missing"),
             )
 
     def compute_id(self) -> str | None:

@@ -44,7 +44,8 @@ def _probe_folder(disk: InstancesFolder) -> DiskSpace:
             f"{error.strerror or error}: is it mounted?"
         ) from error
     cached = _cached(disk.image_cache, place) if disk.image_cache else None
-    return DiskSpace(total_bytes=usage.total, free_bytes=usage.free, image_cache_bytes=cached)
+    missing = None if place == disk.instances else str(disk.instances)
+    return DiskSpace(usage.total, usage.free, image_cache_bytes=cached, folder=str(place), missing=missing)
 
 
 def _cached(cache: Path, place: Path) -> int:

@@ -159,7 +159,8 @@ def disk_stock(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[str
     if isinstance(disk, PoolSpace):
         total_gib, fact = pool_gib(disk, before, by_pool=policy.disk.by_pool)
     else:
-        place = f"the volume group {disk.volume_group}" if disk.volume_group else "the file system of the instances"
+        of = disk.folder or "the instances"
+        place = f"the volume group {disk.volume_group}" if disk.volume_group else f"the file system of {of}"
         total_gib, fact = disk.total_bytes // GIB, f"{place} has {disk.total_bytes} bytes"
         if disk.image_cache_bytes:
             reserved_gib += -(-disk.image_cache_bytes // GIB)

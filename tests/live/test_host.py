@@ -20,9 +20,10 @@ Found = TypeVar("Found")
 
 
 @pytest.fixture
-def config(hypervisor: Libvirtd, write_config: Write) -> Path:
+def config(hypervisor: Libvirtd, write_config: Write, tmp_path: Path) -> Path:
     """A configuration for this machine, whose guests are emulated."""
-    return write_config(libvirt={"connection_uri": hypervisor.uri, "virt_type": "qemu"})
+    libvirt = {"connection_uri": hypervisor.uri, "virt_type": "qemu"}
+    return write_config(DEFAULT={"instances_path": tmp_path}, libvirt=libvirt)
 
 
 def unchanging(look: Callable[[], Result], between: Callable[[], Found]) -> tuple[Result, Found]:
@@ -184,6 +185,20 @@ def test_check_finds_nothing_wrong_with_this_host(config: Path, tmp_path: Path) 
     assert checked.code == 0, checked.out
     assert {one["check"] for one in checked.json["checks"]} == {
         "configuration", "state", "service", "host", "placement", "clock", "role", "tree"}  # fmt: skip
+
+
+def test_check_tells_that_the_folder_of_the_instances_does_not_exist_and_whose_size_is_reported(
+    hypervisor: Libvirtd, write_config: Write, tmp_path: Path
+) -> None:
+    libvirt = {"connection_uri": hypervisor.uri, "virt_type": "qemu"}
+    config = write_config(DEFAULT={"state_path": tmp_path}, libvirt=libvirt)
+
+    checked = run_agent("check", "--config-file", config, "--embedded-dir", tmp_path / "run", "--format", "json")
+
+    assert checked.code == 3
+    (found,) = (one["detail"] for one in checked.json["checks"] if not one["ok"])
+    folder = f"{tmp_path}/instances does not exist, so DISK_GB is the size of the file system of {tmp_path}: make"
+    assert found.startswith(folder)
 
 
 def _without_placements_own(tree: dict[str, Any]) -> dict[str, Any]:

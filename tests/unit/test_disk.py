@@ -59,6 +59,22 @@ def test_a_cache_on_another_file_system_takes_nothing_of_the_instances(tmp_path:
     assert read(InstancesFolder(instances=tmp_path, image_cache=Path("/dev/shm"))).image_cache_bytes == 0
 
 
+@pytest.mark.parametrize(
+    ("made", "folder", "missing"), [("a/b", "a/b", None), ("a", "a", "a/b"), ("", "", "a/b")], ids=["there", "1", "2"]
+)
+def test_where_the_default_folder_does_not_exist_it_is_told_whose_file_system_is_read(
+    tmp_path: Path, made: str, folder: str, missing: str | None
+) -> None:
+    (tmp_path / made).mkdir(parents=True, exist_ok=True)
+
+    found = read(InstancesFolder(instances=tmp_path / "a/b", may_be_missing=True))
+
+    assert found.folder == str(tmp_path / folder)
+    assert found.missing == (str(tmp_path / missing) if missing else None)
+    text = shape(replace(FACTS, disk=found), Policy(), None).providers[0].inventories["DISK_GB"][1].fact
+    assert text == f"the file system of {tmp_path / folder} has {found.total_bytes} bytes"
+
+
 def test_an_image_that_goes_during_the_look_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "_base").mkdir()
     monkeypatch.setattr(Path, "iterdir", lambda folder: iter([folder / "gone"]))
