@@ -35,6 +35,11 @@ def spelled(name: str) -> str:
     return name[: found.start()] + found[0].upper() if found else name
 
 
+def is_by_address(name: str) -> bool:
+    """Return whether a provider's name ends in a PCI address as the kernel and nova write it, with colons."""
+    return _ADDRESS.search(name) is not None
+
+
 def device_address(name: str) -> str | None:
     """Return the PCI address at the end of a provider's name, as nova or libvirt writes it, in the kernel's form."""
     found = _DEVICE.search(name.lower())

@@ -11,6 +11,7 @@ from agent.sync.outcome import Status
 from beds.one_host import Cut, OneHost, begun
 from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule
 from hardware import card, gpu, host, parent, plain
+from reportclient.ownership import OWNER_NOVA
 from reportclient.reserve import UNHEALTHY
 
 NIC, GPU = "0000:81:00.0", "pci_0000_84_00_0"
@@ -139,3 +140,16 @@ def test_what_an_operator_reserved_stays_when_a_reservation_is_cut_off(start: St
     one.sync(facts=WHOLE)
 
     assert (one.stock(suffix)[VF], one.marks(suffix)) == ((4, 1), frozenset())
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices", "cells", "numa"])
+def test_a_gpu_of_an_old_cyborg_that_marks_nothing_is_left_as_it_is(start: Start, layout: Layout) -> None:
+    """Cyborg names a card by its address, nova names it as libvirt does."""
+    one = start(layout)
+    one.make_as_nova("0000:84:00.0", "VGPU")
+    one.remove_traits("0000:84:00.0", OWNER_NOVA)
+    for _ in range(3):
+        assert one.sync().status is Status.UNCHANGED
+    one.sync(facts=host(plain()), wishes=Wishes(force=True))
+
+    assert one.stock("0000:84:00.0") == {"VGPU": (4, 0)}

@@ -9,7 +9,7 @@ from agent.sync.decide.owner import advice, open_stock, tell_disputed
 from reportclient.allocations import usages
 from reportclient.hold import if_gone_for_good, is_of_the_host, is_used_up
 from reportclient.names import NO_DEVICES, device_address
-from reportclient.ownership import MARKER, OWNERS, is_novas
+from reportclient.ownership import MARKER, OWNERS, is_novas, unmarked_owner
 from reportclient.tree import ObservedProvider
 
 
@@ -31,7 +31,7 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
             found.append(_ghost(seen, in_use=name in parents | held))
         if name in providers.foreign and is_novas(seen) and open_stock(seen):
             found.append(Finding(kind=Kind.GHOST, provider=name, seen=advice(seen)))
-        if not _is_owned(seen, snapshot.tree.providers[0].name):
+        if not _owner(seen, snapshot.tree.providers[0].name):
             sentence = "it has no trait OWNER_* or CUSTOM_OWNER_*, so its owner is not known"
             found.append(Finding(kind=Kind.OWNERLESS, provider=name, seen=sentence))
     twice = (*_duplicates(snapshot), *_offered_by_two(snapshot), *_twice_on_offer(snapshot))
@@ -96,10 +96,10 @@ def _offered_by_two(snapshot: Snapshot) -> list[Finding]:
         what, too = (
             f"{one}, which libvirt lists as a VF of {cards[one]}," if one in cards else one for one in (address, unit)
         )
-        owners = ", ".join(sorted(name for name in seen.provider.traits if name.startswith(OWNERS))) or "nobody"
+        owner = _owner(seen, snapshot.tree.providers[0].name) or "nobody"
         sentence = (
-            f"it offers {what} and {units[unit]} of this agent offers {too}: the first is marked by "
-            f"{owners}: take the device out of one service"
+            f"it offers {what} and {units[unit]} of this agent offers {too}: the first is of {owner}: take the device "
+            f"out of one service"
         )
         found.append(Finding(kind=Kind.DUPLICATE, provider=seen.name, seen=sentence))
     return found
@@ -127,10 +127,10 @@ def _over(seen: ObservedProvider, booked: Mapping[tuple[str, str], int]) -> list
     return found
 
 
-def _is_owned(seen: ObservedProvider, root: str) -> bool:
-    """Return whether a provider has an owner, by the mark of any service, or by a name as Neutron's agents give it."""
-    marked = any(trait.startswith(OWNERS) for trait in seen.provider.traits)
-    return marked or is_novas(seen) or seen.name.startswith(f"{root}:")
+def _owner(seen: ObservedProvider, root: str) -> str:
+    """Return the owner of a provider: the marks of services, or the service that makes such ones; empty: unknown."""
+    marks = ", ".join(sorted(trait for trait in seen.provider.traits if trait.startswith(OWNERS)))
+    return marks or ("nova" if is_novas(seen) else unmarked_owner(seen, root))
 
 
 def _duplicates(snapshot: Snapshot) -> list[Finding]:
