@@ -645,7 +645,7 @@ def test_where_a_container_hides_the_number_of_tdx_guests_it_stays_as_placement_
     on_root = BySuffix(ObservedTree((ObservedProvider(uuid="r", generation=1, provider=root),)))
     policy = DevicePolicy(tdx=True, tdx_guests=configured)
 
-    found = device_stock(facts, policy, standing(suffix, **stock) if suffix else on_root)
+    found = device_stock(facts, policy, standing(suffix, frozenset(), **stock) if suffix else on_root)
 
     assert [one.inventories["MEM_ENCRYPTION_CONTEXT"][0].total for one in found] == expected
     assert "stays as placement has it" in " ".join(hidden_stock(facts, policy))
