@@ -29,7 +29,7 @@ def unpack(packed: Path, folder: Path, *, most_bytes: int = MAX_ARCHIVE_BYTES) -
     """
     try:
         with _Parts(packed) as whole:
-            with tarfile.open(fileobj=whole, mode="r:") as tar:
+            with tarfile.open(fileobj=whole, mode="r:", errorlevel=2) as tar:
                 _extract(_members(tar, whole), tar, folder, packed, most_bytes)
             if len(whole.read(_PADDING_BYTES + 1)) > _PADDING_BYTES:  # the end has the checksum
                 raise MalformedFact(f"{packed} is not a host archive or case: it goes on after its last file")
@@ -54,7 +54,7 @@ class _Parts(gzip.GzipFile):
 
 def _members(tar: tarfile.TarFile, whole: _Parts) -> Iterator[tarfile.TarInfo]:
     while member := tar.next():
-        whole.of_header = None
+        whole.of_header = None if member.isfile() else 0  # for a link that cannot be made, tarfile reads on
         yield member
         tar.members.clear()  # type: ignore[attr-defined]  # tarfile keeps the headers of all, and for all that follow
         tar.pax_headers = {}

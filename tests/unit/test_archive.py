@@ -81,6 +81,24 @@ def test_the_headers_of_many_members_do_not_add_up_in_the_memory(tmp_path: Path,
     tracemalloc.stop()
 
 
+@pytest.mark.parametrize("header", [0, 1 << 20])
+def test_a_link_that_cannot_be_made_does_not_shorten_the_archive(tmp_path: Path, header: int) -> None:
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz", format=tarfile.PAX_FORMAT, compresslevel=1) as tar:
+        kinds = (tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, *[tarfile.REGTYPE] * 40)
+        for number, kind in enumerate(kinds):
+            member = tarfile.TarInfo("1" if number == 2 else str(number))  # the link has the name of the folder
+            member.type, member.linkname = kind, "0" if number == 2 else ""
+            member.pax_headers = {"comment": "x" * header}
+            tar.addfile(member)
+    (tmp_path / "out").mkdir()
+
+    tracemalloc.start()
+    with pytest.raises(DiscoveryError, match="cannot unpack"):
+        unpack(tmp_path / "a.tar.gz", tmp_path / "out")
+    assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    tracemalloc.stop()
+
+
 @pytest.mark.parametrize("link", ["libvirt", "libvirt/cpumap.json", "sys", "sys/kernel"])
 def test_a_link_of_an_archive_that_is_a_folder_does_not_lead_out_of_it(tmp_path: Path, link: str) -> None:
     (tmp_path / "outside" / "kernel").mkdir(parents=True)
