@@ -153,3 +153,15 @@ def test_a_gpu_of_an_old_cyborg_that_marks_nothing_is_left_as_it_is(start: Start
     one.sync(facts=host(plain()), wishes=Wishes(force=True))
 
     assert one.stock("0000:84:00.0") == {"VGPU": (4, 0)}
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices", "cells", "numa"])
+def test_beside_a_gpu_of_cyborg_without_a_mark_another_one_comes_on_offer(start: Start, layout: Layout) -> None:
+    one = start(layout, host(plain()))
+    one.make_as_nova("0000:85:00.0", "VGPU")
+    one.remove_traits("0000:85:00.0", OWNER_NOVA)
+
+    outcome = one.sync(facts=WHOLE)
+
+    assert outcome.status is Status.CHANGED, outcome.notes
+    assert one.stock("" if layout == "flat" else GPU)["VGPU"] == (8, 0)

@@ -17,7 +17,7 @@ from uuid import UUID, uuid5
 from agent.sync.decide.hardware import Hardware, Host
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Unlawful
-from reportclient.names import BANDWIDTH, CPUS, NO_DEVICES, small_letters
+from reportclient.names import BANDWIDTH, CPUS, NO_DEVICES, is_by_address, small_letters
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, OWNERS, Names
 from reportclient.plan import (
     Create,
@@ -360,8 +360,7 @@ class _Walk:
 
     def _is_ours(self, stands: _Stands) -> bool:
         """
-        Return whether this agent may write a provider: its root, what it made, what nova made for a device, and what
-        has nothing.
+        Return whether this agent may write a provider: its root, its own, nova's of a device, and what has nothing.
 
         The mark of another service decides, unless the operator's own files or rules put it there.
         """
@@ -373,7 +372,8 @@ class _Walk:
         if any(one.startswith(OWNERS) and one != OWNER_NOVA and not one.startswith(MARKER) for one in traits):
             return False
         marked = stands.provider.traits & {MARKER, OWNER_NOVA, MANAGED}
-        return bool(marked or _NOVAS & stands.stock.keys() or not stands.stock) or self._is_derived(stands)
+        novas = _NOVAS & stands.stock.keys() and not is_by_address(stands.name)  # without a mark, that is Cyborg's
+        return bool(marked or novas or not stands.stock) or self._is_derived(stands)
 
     def _is_derived(self, stands: _Stands) -> bool:
         """Return whether the uuid of a provider without marks shows that we made it; its traits may come yet."""
