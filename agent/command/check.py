@@ -230,10 +230,10 @@ def check_pass(one: ComputeNode, survey: Survey) -> Iterator[Check]:
     yield from tried("tree", _check_tree(one, survey, draft))
     yield from (Check("provider_config", False, slip) for slip in slips)
     yield from (Check("devices", False, one.text) for one in conditions_on(draft) if one.kind == AWAITED)
-    disk = survey.facts.disk
+    disk, settings = survey.facts.disk, one.settings
     if isinstance(disk, DiskUnread):
         yield Check("storage", False, f"DISK_GB stays as it is: {disk.because}")
-    elif isinstance(disk, DiskSpace) and disk.missing:
+    elif isinstance(disk, DiskSpace) and disk.missing and settings.reports_root and not settings.policy.disk.shared:
         text = f"{disk.missing} does not exist, so DISK_GB is the size of the file system of {disk.folder}"
         advice = "make or mount the folder, in a container too, or set [DEFAULT] instances_path"
         yield Check("storage", False, f"{text}: {advice}")

@@ -10,12 +10,13 @@ import pytest
 from agent.command.check import Check, check_host, check_nova, check_pass, check_state, tried
 from agent.connect.senders import Trace
 from agent.nova.client import NovaClient
-from agent.settings.read import keep_in, load_settings
+from agent.settings.read import Role, keep_in, load_settings
 from agent.sync.outcome import Status
 from beds.golden import HOSTS
 from beds.nova import HOST, Direct, FakeNova, failing
 from beds.one_host import OneHost
 from configured import changed
+from drivers.facts import DiskSpace
 from drivers.policy import DevicePolicy, MdevRule, Policy
 from hardware import gpu, host, parent
 
@@ -54,6 +55,16 @@ def check(one: OneHost) -> Check:
 
 def test_a_host_that_needs_nothing_is_ok(one: OneHost) -> None:
     assert check(one).ok
+
+
+@pytest.mark.parametrize(("role", "shared", "found"), [("sole", "", 1), ("audit", "", 0), ("sole", "nfs", 0)])
+def test_a_missing_folder_of_instances_counts_where_its_size_is_reported(
+    one: OneHost, role: Role, shared: str, found: int
+) -> None:
+    one.facts = replace(one.facts, disk=DiskSpace(100 << 30, 0, folder="/", missing="/var/lib/nova/instances"))
+    one.policy, one.role = replace(one.policy, disk=replace(one.policy.disk, shared=shared)), role
+
+    assert [each.check for each in check_pass(one.node, one.node.survey())].count("storage") == found
 
 
 @pytest.mark.parametrize(
