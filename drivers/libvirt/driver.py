@@ -170,8 +170,8 @@ class _Look:
         guest = parse_guest(domain.document, domain.uuid, domain.state, migrating=domain.migrating)
         if guest.machine is None or self.policy.layout not in OF_CELLS:
             return guest
-        hidden = hides_groups(self.files)
-        return replace(guest, resident=None if hidden else probe_residency(self.files, *guest.machine))
+        shown = probe_residency(self.files, *guest.machine)  # also in a container that has libvirt and the guests too
+        return replace(guest, resident=shown or (None if hides_groups(self.files) else ()))
 
     def _features(self, capabilities: Capabilities, offered: tuple[DomainCapabilities, ...]) -> frozenset[str]:
         """

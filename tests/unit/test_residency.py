@@ -45,14 +45,18 @@ def test_what_is_no_count_of_a_cell_is_an_error_that_names_the_file(count: str, 
         probe(tmp_path, OWN, f"anon {count}\n")
 
 
+@pytest.mark.parametrize("contained", [False, True])
 @pytest.mark.parametrize(("layout", "resident"), [("cells", ((1, 1024), (0, 3))), ("devices", ())])
 def test_the_memory_of_running_guests_is_read_where_cells_count(
-    layout: Layout, resident: tuple[tuple[int, int], ...], tmp_path: Path
+    layout: Layout, resident: tuple[tuple[int, int], ...], tmp_path: Path, *, contained: bool
 ) -> None:
+    """Also in a container that has control groups of its own, with libvirt and its guests in them."""
     shutil.copytree(HOST, tmp_path / "host")
     group = tmp_path / "host" / GROUPS / "machine.slice/machine-qemu\\x2d1\\x2don\\x2da\\x2dvf.scope"
     group.mkdir(parents=True)
     (group / "memory.numa_stat").write_text(STAT)
+    if contained:
+        (tmp_path / "host" / GROUPS / "cgroup.type").write_text("domain\n")
     policy = Policy(layout=layout, guests=GuestPolicy(virt_type="qemu"))
     driver = LibvirtDriver(
         RecordedConnection(HostArchive(tmp_path / "host")), policy, InstancesFolder(instances=tmp_path)
