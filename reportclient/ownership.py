@@ -97,15 +97,15 @@ def is_novas(observed: ObservedProvider) -> bool:
     Older versions of nova put no mark on their providers of VGPU and MEM_ENCRYPTION_CONTEXT, and named cards by
     libvirt. A provider with the mark of another service is that service's, whatever else it carries.
     """
-    if others_marks(observed) or _is_of_old_cyborg(observed):
+    if others_marks(observed) or _is_of_cyborg(observed):
         return False
     return bool(observed.provider.traits & {OWNER_NOVA, MANAGED}) or bool(
         observed.provider.inventories.keys() & {"VGPU", "MEM_ENCRYPTION_CONTEXT"}
     )
 
 
-def _is_of_old_cyborg(observed: ObservedProvider) -> bool:
-    """Return whether Cyborg made the provider of a GPU before it marked any: it names cards by their addresses."""
+def _is_of_cyborg(observed: ObservedProvider) -> bool:
+    """Return whether Cyborg made the provider of a GPU, and its mark is to come: it names cards by their addresses."""
     provider = observed.provider
     return (
         "VGPU" in provider.inventories and is_by_address(provider.name) and not provider.traits & {OWNER_NOVA, MANAGED}
@@ -122,7 +122,7 @@ def unmarked_owner(observed: ObservedProvider, root: str) -> str:
         return "Neutron"
     if observed.name == f"blazar_{root}":
         return "Blazar"
-    of_cyborg = _is_of_old_cyborg(observed) or observed.provider.inventories.keys() & _OF_CYBORG
+    of_cyborg = _is_of_cyborg(observed) or observed.provider.inventories.keys() & _OF_CYBORG
     return "Cyborg" if of_cyborg else ""
 
 

@@ -266,3 +266,16 @@ def test_an_inventory_that_somebody_replaced_as_a_whole_is_written_again(tmp_pat
         one.sync()
 
     assert one.stock() == {**before, "CUSTOM_LICENCE": (3, 0)}
+
+
+@pytest.mark.parametrize(("ratio", "later"), [(2.0, 2.0), (16.0, 4.0)])
+def test_a_second_writers_ratio_does_not_count_and_one_that_a_hand_lowered_stays_by_an_older_memory(
+    start: Start, ratio: float, later: float
+) -> None:
+    one = start(SPEAKING, BOTH)
+    assert (one.sync().status, one.ratios("VCPU")) == (Status.UNCHANGED, {"host": 4.0})
+
+    one.set_by_hand("", "VCPU", allocation_ratio=ratio, total=3, max_unit=3)  # the total is a sign of another writer
+    one.sync()
+
+    assert (one.stock()["VCPU"], one.ratios("VCPU")) == ((4, 0), {"host": later})

@@ -143,7 +143,7 @@ def test_what_an_operator_reserved_stays_when_a_reservation_is_cut_off(start: St
 
 
 @pytest.mark.parametrize("layout", ["flat", "devices", "cells", "numa"])
-def test_a_gpu_of_an_old_cyborg_that_marks_nothing_is_left_as_it_is(start: Start, layout: Layout) -> None:
+def test_a_gpu_of_cyborg_without_a_mark_is_left_as_it_is(start: Start, layout: Layout) -> None:
     """Cyborg names a card by its address, nova names it as libvirt does."""
     one = start(layout)
     one.make_as_nova("0000:84:00.0", "VGPU")

@@ -13,7 +13,7 @@ from reportclient.json_text import decode_as, encode
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import Contest, contest
 from reportclient.reserve import reserved_by_operator, with_operators
-from reportclient.tree import ObservedProvider, ObservedTree, Provider
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 SECOND_WRITER = "second-writer"  # kind of its conditions
 FORGIVEN = 10  # quiet passes, and intervals, after which strikes of a second writer no longer count
@@ -103,16 +103,19 @@ class SecondWriter(Feature):
 
 
 def _as_left(seen: ObservedProvider, left: Provider) -> ObservedProvider:
-    """Return a contested provider as it was ``left``, with the larger of what operators reserved of devices."""
-    devices = {name: one for name, one in seen.provider.inventories.items() if name not in NO_DEVICES}
-    theirs = reserved_by_operator(left)
-    now = {name: one.reserved for name, one in devices.items()}
-    stock = {
-        name: one
-        if name in NO_DEVICES
-        else replace(one, reserved=min(one.total, max(theirs.get(name, 0), now.get(name, 0))))
-        for name, one in left.inventories.items()
-    }
+    """
+    Return a contested provider as it was ``left``, with the larger of what operators reserved of devices.
+
+    The smaller ratio counts: a memory of an earlier moment does not know what a hand lowered since.
+    """
+    stands, theirs, stock = seen.provider.inventories, reserved_by_operator(left), dict[str, Inventory]()
+    devices = {name: one for name, one in stands.items() if name not in NO_DEVICES}
+    for name, one in left.inventories.items():
+        now = stands.get(name, replace(one, reserved=0))
+        if name in NO_DEVICES:
+            stock[name] = replace(one, allocation_ratio=min(one.allocation_ratio, now.allocation_ratio))
+        else:
+            stock[name] = replace(one, reserved=min(one.total, max(theirs.get(name, 0), now.reserved)))
     merged = replace(seen.provider, inventories={**devices, **stock})
     return replace(seen, provider=with_operators(merged, theirs))
 
