@@ -56,7 +56,7 @@ def _tdx_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> li
     kernel = "does not tell" if number is None else f"has {number}"
     if facts.cpu.tdx_hidden:
         stands = standing.stock("intel_tdx").get(CONTEXT) or standing.stock("").get(CONTEXT)
-        number, kernel = stands.total if stands else 0, "is hidden from this container: what placement has stays"
+        number, kernel = stands.total if stands else 0, "shows no number in this container, so that in placement stays"
     count = min((each for each in (number, policy.tdx_guests) if each is not None), default=0)
     if not (_wants_tdx(facts, policy) and count):
         return []

@@ -269,7 +269,7 @@ def test_an_inventory_that_somebody_replaced_as_a_whole_is_written_again(tmp_pat
 
 
 @pytest.mark.parametrize(("ratio", "later"), [(2.0, 2.0), (16.0, 4.0)])
-def test_a_second_writers_ratio_does_not_count_and_one_that_a_hand_lowered_stays_by_an_older_memory(
+def test_a_ratio_that_a_second_writer_raised_does_not_count_and_a_lower_one_stays(
     start: Start, ratio: float, later: float
 ) -> None:
     one = start(SPEAKING, BOTH)
