@@ -141,6 +141,7 @@ clean:  ## what the other targets made, but for the embedded placement's .run/
 	@tools/host.sh packages
 	@tools/host.sh databases
 	@tools/host.sh manual
+	@tools/host.sh logins
 	@tools/venv.sh $(PYTHON) test
 	@tools/ironic.sh $(PYTHON)
 	@echo "$(CURDIR)" | tee .venv/run.stamp .venv/check.stamp > $@

@@ -4,6 +4,7 @@
 #   host.sh venv       install, by apt, what makes a virtual environment, where Debian's Python lacks it
 #   host.sh databases  install, by apt, the databases that tests run placement and agents on
 #   host.sh manual     install, by apt, what reads manual pages and completes commands, as a host has it
+#   host.sh logins     install, by apt, what tests log in to libvirtd with, by SASL
 #   host.sh containers install, by apt, what boots a systemd of its own
 #   host.sh cloud      install, by apt, what a nova cloud needs beside databases
 #   host.sh roots      install, by apt, what makes and checks packages of several releases of Debian
@@ -18,6 +19,7 @@ PACKAGES="libvirt-daemon-system libvirt-clients libvirt-dev qemu-system-x86 qemu
 VENV="python3-venv"
 DATABASES="postgresql mariadb-server-core mariadb-client-core"
 MANUAL="man-db bash-completion"
+LOGINS="libsasl2-modules sasl2-bin"
 CONTAINERS="systemd systemd-container dbus polkitd"
 CLOUD="rabbitmq-server"
 ROOTS="mmdebstrap lintian podman runc"
@@ -40,6 +42,8 @@ venv() { install "$VENV"; }
 databases() { install "$DATABASES"; }
 
 manual() { install "$MANUAL"; }
+
+logins() { install "$LOGINS"; }
 
 containers() { install "$CONTAINERS"; }
 
@@ -92,9 +96,9 @@ libvirtd() {
 }
 
 case "${1:-}" in
-  packages | venv | databases | manual | containers | cloud | roots | storage | checker | browser | libvirtd) "$1" ;;
+  packages | venv | databases | manual | logins | containers | cloud | roots | storage | checker | browser | libvirtd) "$1" ;;
   *)
-    echo "usage: $0 packages | venv | databases | manual | containers | cloud | roots | storage | checker | browser | libvirtd" >&2
+    echo "usage: $0 packages | venv | databases | manual | logins | containers | cloud | roots | storage | checker | browser | libvirtd" >&2
     exit 2
     ;;
 esac

@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Pages for people are left out; copyright files stay.
-if ! mmdebstrap --quiet --variant=minbase --include=ca-certificates,libvirt0,passwd,python3,systemd-standalone-sysusers"${IMAGE_PACKAGES:+,$IMAGE_PACKAGES}" \
+if ! mmdebstrap --quiet --variant=minbase --include=ca-certificates,libsasl2-modules,libvirt0,passwd,python3,systemd-standalone-sysusers"${IMAGE_PACKAGES:+,$IMAGE_PACKAGES}" \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
     --customize-hook="copy-in $deb /tmp" --customize-hook="chroot \"\$1\" dpkg -i /tmp/$name" \

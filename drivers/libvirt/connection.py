@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ from drivers.base import OnOperation, Wake, untold
 from drivers.errors import DiscoveryError, Vanished
 from drivers.facts import CpuMap, Versions
 from drivers.host import udev
+from drivers.host.addresses import is_own
 from drivers.host.archive import NOWHERE, Document, KernelFiles
 from drivers.host.commands import read_namespaces
 from drivers.host.disk import probe_disk
@@ -32,6 +34,10 @@ HOST_CPU = "host"  # name of the host's own CPU in ``expand``, beside the names 
 ADVICE = (  # where no connection can be opened
     "start libvirtd (systemctl start libvirtd), run as root or as a user of the group libvirt, and check [libvirt] "
     "connection_uri"
+)
+LOGIN = (  # where a libvirtd at an address asks for a name and a password
+    "write authname and password for the service libvirt (libvirt.org/auth.html) into /etc/libvirt/auth.conf, or into "
+    "the file that LIBVIRT_AUTH_FILE names; this user must be able to read it"
 )
 DOMAIN_STATES = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
 
@@ -65,13 +71,29 @@ class LiveConnection:
         ``virConnect`` that belongs to the caller, whose process runs libvirt's event loop; None: open one.
         """
         self.uri = uri
-        self.files = KernelFiles(Path("/"), live=True) if _is_local(uri) else KernelFiles(NOWHERE)  # the kernel's
         self._completed: tuple[str, str] | None = None  # the kernel's host name, and libvirt's; None: not known
         self._told = told
         self._borrow = borrow
         self._open: Any = None
         self._wake: Wake | None = None  # called for each event; None: nobody watches
         self._ending = ExitStack()  # closes the open connection if anybody watches
+
+    @cached_property
+    def files(self) -> KernelFiles:
+        """The kernel's files; none where libvirt manages another machine."""
+        return KernelFiles(Path("/"), live=True) if self._is_here() else KernelFiles(NOWHERE)
+
+    def _is_here(self) -> bool:
+        """
+        Return whether libvirt manages this machine, so that the kernel's files here describe its host.
+
+        Where the URI names a host: libvirt's host name begins like the kernel's, and the host is an address of here.
+        """
+        parts = urlsplit(self.uri)
+        if parts.scheme.startswith("test") or not parts.netloc:
+            return not parts.scheme.startswith("test")
+        same = self.hostname().partition(".")[0] == os.uname().nodename.partition(".")[0]
+        return same and is_own(parts.hostname or "")
 
     def compute_id(self) -> None:
         """Return None: the agent keeps the identity of a live host itself."""
@@ -275,7 +297,8 @@ class LiveConnection:
             yield
             LOG.info("read %s from libvirt seconds=%.1f", what, time.monotonic() - started)
         except libvirt.libvirtError as error:
-            advice = ADVICE if self._open is None else "see libvirtd's log"
+            login = urlsplit(self.uri).netloc and error.get_error_code() == libvirt.VIR_ERR_AUTH_FAILED
+            advice = "see libvirtd's log" if self._open else LOGIN if login else ADVICE
             where, said = mask(f"libvirt at {self.uri}"), mask(str(error))
             self._drop_broken()
             if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_NO_NODE_DEVICE):
@@ -287,12 +310,6 @@ class LiveConnection:
     def _document(self, what: str, text: str) -> Document:
         """Return a text with its source, as messages name it."""
         return Document(text, f"libvirt at {mask(self.uri)}: {what}")
-
-
-def _is_local(uri: str) -> bool:
-    """Return whether libvirt at this URI manages this machine, so that the kernel's files here describe its host."""
-    parts = urlsplit(uri)
-    return not parts.netloc and not parts.scheme.startswith("test")
 
 
 def _is_migrating(domain: Any, state: int, reason: int) -> bool:

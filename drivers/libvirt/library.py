@@ -139,7 +139,9 @@ def _open(uri: str, opening: "Future[Any]") -> None:
     """Open a connection, and set it or libvirt's error as the result of ``opening``."""
     libvirt.registerErrorHandler(lambda *_: None, None)  # errors are exceptions; libvirt would print them as well
     try:
-        connection = libvirt.open(uri)
+        # without a callback libvirt does not log in by SASL at all; it looks into auth.conf before it calls that
+        asked = [libvirt.VIR_CRED_AUTHNAME, libvirt.VIR_CRED_PASSPHRASE]
+        connection = libvirt.openAuth(uri, [asked, lambda *_: -1, None])
         _keep_alive(connection)
         opening.set_result(connection)
     except libvirt.libvirtError as error:

@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +64,7 @@ mount --rbind "$1/devices" /dev
 mount -t hugetlbfs hugetlbfs /dev/hugepages
 export SYSTEMD_DEVICE_VERIFY_SYSFS=0 LD_PRELOAD="$3"
 """
-SERVE = 'exec /usr/sbin/libvirtd -p "$1/run/libvirtd.pid"'
+SERVE = 'exec /usr/sbin/libvirtd -p "$1/run/libvirtd.pid" $5'
 NO_UDEV_CHECK = {"SYSTEMD_DEVICE_VERIFY_SYSFS": "0"}  # libudev otherwise refuses a /sys that is not sysfs
 
 
@@ -109,12 +109,15 @@ def serving(
     host_uuid: str = HOST_UUID,
     preload: Path | None = None,
     cache: Path | None = None,
+    listening: str = "",
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Libvirtd]:
     """
     A libvirtd with state of its own in ``directory``: over this machine's /sys, or over that of a synthetic machine.
 
     A synthetic one has a network namespace, so that its udev events are heard by nobody else. With a ``name`` it has a
-    host name of its own; two that shall know each other for two hosts need a ``host_uuid`` each.
+    host name of its own; two that shall know each other for two hosts need a ``host_uuid`` each. ``listening``
+    has lines of libvirtd.conf for ports that it opens besides its socket.
     """
     for folder in ("run", "lib", "log"):
         (directory / folder).mkdir(parents=True)
@@ -122,13 +125,13 @@ def serving(
     shutil.copytree("/etc/libvirt", directory / "etc", ignore=shutil.ignore_patterns("autostart"))
     (directory / "etc/qemu.conf").write_text(QEMU_CONF, encoding="utf-8")
     config = LIBVIRTD_CONF.format(run=directory / "run", log=directory / "log", host_uuid=host_uuid)
-    (directory / "etc/libvirtd.conf").write_text(config, encoding="utf-8")
+    (directory / "etc/libvirtd.conf").write_text(config + listening, encoding="utf-8")
     namespaces = ["--mount", *(["--net"] if machine else []), *(["--uts"] if name else [])]
     script = MOUNTS + (NAMED if name else "") + (SYNTHETIC if machine else "") + SERVE
     command = ["unshare", *namespaces, "--propagation", "private", "bash", "-c", script, "libvirtd"]
-    command += [str(directory), str(machine or ""), str(preload or ""), name]
+    command += [str(directory), str(machine or ""), str(preload or ""), name, "--listen" if listening else ""]
     log = directory / "log/out"
-    child = start(command, directory=directory, log=log)
+    child = start(command, directory=directory, log=log, environment=environment)
     socket = directory / "run/libvirt-sock"
     uri = f"qemu:///system?socket={socket}"
     try:

@@ -22,11 +22,11 @@ class Certificates:
     key: Path
 
 
-def make_certificates(directory: Path) -> Certificates:
+def make_certificates(directory: Path, lifetime: datetime.timedelta = LIFETIME) -> Certificates:
     """Write a new authority and a server certificate signed by it; the authority's key is thrown away."""
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority = _authority(authority_key)
-    certificate = _server(server_key, authority, authority_key)
+    certificate = _server(server_key, authority, authority_key, lifetime)
     paths = Certificates(directory / "ca.pem", directory / "server.pem", directory / "server.key")
     paths.ca.write_bytes(authority.public_bytes(serialization.Encoding.PEM))
     paths.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
@@ -62,12 +62,15 @@ def _authority(key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
 
 
 def _server(
-    key: ec.EllipticCurvePrivateKey, authority: x509.Certificate, authority_key: ec.EllipticCurvePrivateKey
+    key: ec.EllipticCurvePrivateKey,
+    authority: x509.Certificate,
+    authority_key: ec.EllipticCurvePrivateKey,
+    lifetime: datetime.timedelta,
 ) -> x509.Certificate:
     names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
     issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
     return (
-        _builder(subject=_name("127.0.0.1"), issuer=authority.subject, key=key)
+        _builder(subject=_name("127.0.0.1"), issuer=authority.subject, key=key, lifetime=lifetime)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(issuer_key, critical=False)
@@ -75,7 +78,9 @@ def _server(
     )
 
 
-def _builder(*, subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _builder(
+    *, subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, lifetime: datetime.timedelta = LIFETIME
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
@@ -84,7 +89,7 @@ def _builder(*, subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePriv
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(minutes=5))
-        .not_valid_after(now + LIFETIME)
+        .not_valid_after(now + lifetime)
     )
 
 

@@ -102,6 +102,39 @@ def live(monkeypatch: pytest.MonkeyPatch, opened: list[Libvirt]) -> Live:
     return lambda uri="qemu:///system", **more: LiveConnection(uri, **more)
 
 
+@pytest.mark.parametrize(
+    ("uri", "here"),
+    [
+        ("qemu:///system", True),
+        ("qemu+tcp://127.0.0.1:16509/system", True),
+        ("qemu+tls://localhost/system?pkipath=/etc/keys", True),
+        ("qemu+tcp://[::1]/system", True),
+        ("qemu+tcp://192.0.2.7/system", False),  # of documentation: no machine has it
+        ("test:///default", False),
+        ("test+tcp://127.0.0.1/default", False),
+    ],
+)
+def test_the_kernels_files_are_those_of_the_host_that_libvirt_manages(live: Live, uri: str, *, here: bool) -> None:
+    assert live(uri).files.live is here
+
+
+def test_a_host_of_another_name_has_other_files_though_a_tunnel_makes_its_address_ours(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "another", "6.1", "1", "x86_64")))
+    connection = live("qemu+tcp://127.0.0.1:16509/system")
+    monkeypatch.setattr(Libvirt, "getHostname", lambda _self: "one.example.org")
+
+    assert not connection.files.live
+
+
+def test_a_name_in_the_uri_that_the_resolver_does_not_know_is_told(live: Live) -> None:
+    with pytest.raises(
+        DiscoveryError, match=r"cannot resolve nowhere\.invalid, the host in \[libvirt\] connection_uri"
+    ):
+        _ = live("qemu+tcp://nowhere.invalid/system").files
+
+
 def test_a_device_without_xml_is_odd_as_long_as_the_connection_lives(live: Live, opened: list[Libvirt]) -> None:
     hypervisor, connection = opened[-1], live()
     hypervisor.broken = "unknown PCI header type '127'"
