@@ -61,11 +61,9 @@ class Driver(Protocol):
     @property
     def emitted(self) -> Names:
         """Classes and traits that ``shape`` can ever put on a root; ``below`` has those that only its children get."""
-        ...
 
     def name(self) -> str:
         """Return the name of the root provider that this driver reports."""
-        ...
 
     def survey(self, name: str) -> Survey:
         """
@@ -74,7 +72,6 @@ class Driver(Protocol):
         Raises:
             DiscoveryError: something could not be read. Never a shorter survey.
         """
-        ...
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
         """
@@ -86,7 +83,6 @@ class Driver(Protocol):
         Raises:
             PolicyError: the policy names something that this node does not have.
         """
-        ...
 
 
 class Watchable(Driver, Protocol):
@@ -99,4 +95,3 @@ class Watchable(Driver, Protocol):
         Raises:
             DiscoveryError: the events cannot be received, as of a recorded host.
         """
-        ...

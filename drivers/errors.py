@@ -1,15 +1,8 @@
-"""
-What can go wrong on the host, named by what the caller must do.
-
-DiscoveryError      the host could not be read: keep the last good facts, change nothing
-    MalformedFact   something was read that is not in its documented form
-    Vanished        something went away between listing and reading it: survey again
-PolicyError         the configuration contradicts this host: a person must change one of them
-"""
+"""What can go wrong on the host, named by what the caller must do."""
 
 
 class DiscoveryError(Exception):
-    """The host could not be read whole; the message is one line that says what, where and what to do next."""
+    """The host could not be read whole: change nothing; the message is one line: what, where and what to do next."""
 
 
 class MalformedFact(DiscoveryError):
