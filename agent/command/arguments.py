@@ -117,7 +117,3 @@ def _add(parser: argparse.ArgumentParser, option: Option) -> None:
     parser.add_argument(
         option.name, type=option.type, metavar=option.metavar, choices=option.choices, help=option.help, **of_kind
     )
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
