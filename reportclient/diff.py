@@ -112,7 +112,9 @@ def diff(
     doomed = _doomed(observed, kept, ours, parents)
     renames = _renames(stands, pairs)
     steps = [operation for change in changes for operation in change]
-    steps += _emptied(doomed) if moves or any(isinstance(step, SetInventories) for step in steps) else []
+    if moves or any(isinstance(step, SetInventories) for step in steps):
+        # With the writes that add stock elsewhere: else a device that changes its provider is there twice for a moment.
+        steps += [SetInventories(seen.uuid, seen.name, {}) for seen in doomed if seen.provider.inventories]
     gone = [Delete(seen.uuid, seen.name) for seen in doomed]
     moved = rewrites(moves, consumers, {**outside, **{seen.name: seen.uuid for seen in observed}} | identity)
     return Plan((*renames, *_arrange(observed, steps, moved, known_traits), *gone), moves, left_out=dropped)
@@ -268,13 +270,10 @@ def _arrange(
     described = [step for step in steps if not isinstance(step, Create | Reparent | SetInventories)]
     late = [step for step in described if _is_late(step, restocked)]
     early = [step for step in described if not _is_late(step, restocked)]
-    at_once = (Reshape(stock or _as_it_is(observed), moved),) if moved or len(stock) > 1 else stock
+    # Placement refuses a reshape without inventories.
+    as_it_is = tuple(SetInventories(one.uuid, one.name, one.provider.inventories) for one in observed.providers[:1])
+    at_once = (Reshape(stock or as_it_is, moved),) if moved or len(stock) > 1 else stock
     return (*created, *placed, *_vocabulary(observed, steps, known_traits), *early, *at_once, *late)
-
-
-def _as_it_is(observed: ObservedTree) -> tuple[SetInventories, ...]:
-    """Return a write of the root's unchanged stock: placement refuses a reshape without inventories."""
-    return tuple(SetInventories(root.uuid, root.name, root.provider.inventories) for root in observed.providers[:1])
 
 
 def _is_late(operation: Operation, restocked: frozenset[str]) -> bool:
@@ -324,15 +323,6 @@ def _doomed(
                 f"service made, stands under it: first delete {seen.name} or put it under another parent"
             )
     return [seen for seen in reversed(observed.providers) if seen.name in doomed]
-
-
-def _emptied(doomed: Iterable[ObservedProvider]) -> list[Operation]:
-    """
-    Return writes that remove the stock of providers to be deleted, together with the writes that add stock elsewhere.
-
-    Otherwise a device that changes its provider would be offered twice for a moment.
-    """
-    return [SetInventories(seen.uuid, seen.name, {}) for seen in doomed if seen.provider.inventories]
 
 
 def rewrites(moves: Iterable[Move], consumers: Iterable[Consumer], identity: Mapping[str, str]) -> tuple[Rewrite, ...]:

@@ -63,17 +63,12 @@ def unknown_standard(wanted: frozenset[str], known: frozenset[str]) -> frozenset
 
 def is_standard_trait(name: str) -> bool:
     """Return whether the installed os-traits knows this name."""
-    return name in _all_traits()
+    return name in standard_traits("")
 
 
 @cache
-def _all_traits() -> frozenset[str]:
-    """Return all standard traits; cached, because os-traits needs 0.2 ms for each list."""
-    return frozenset(os_traits.get_traits())
-
-
 def standard_traits(prefix: str) -> frozenset[str]:
-    """Return all standard traits that start with ``prefix``."""
+    """Return all standard traits that start with ``prefix``; cached, because os-traits needs 0.2 ms for each list."""
     return frozenset(os_traits.get_traits(prefix=prefix))
 
 

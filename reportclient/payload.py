@@ -64,7 +64,7 @@ def in_form(what: str) -> Iterator[None]:
         ) from error
 
 
-def decode_inventories(body: _Json) -> dict[str, Inventory]:
+def decode_inventories(body: Mapping[str, Any]) -> dict[str, Inventory]:
     """Return the inventories of one provider, by resource class."""
     return {name: decode_inventory(record) for name, record in body["inventories"].items()}
 
@@ -280,6 +280,5 @@ def encode_observed(observed: ObservedProvider) -> dict[str, object]:
 
 def decode_observed(record: Mapping[str, Any]) -> ObservedProvider:
     """Return the provider that ``encode_observed`` encoded, with any numbers that placement may have."""
-    stock = {name: decode_inventory(one) for name, one in record["inventories"].items()}
-    provider = replace(decode_as(Provider, {**record, "inventories": {}}), inventories=stock)
+    provider = replace(decode_as(Provider, {**record, "inventories": {}}), inventories=decode_inventories(record))
     return ObservedProvider(uuid=record["uuid"], generation=record["generation"], provider=provider)
