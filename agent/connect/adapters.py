@@ -75,7 +75,9 @@ def open_service(settings: Settings, group: str) -> tuple[Adapter, str]:
         guarded = GuardedSession(settings.apis.node_workers)
         session = loading.load_session_from_conf_options(conf, group, auth=auth, session=guarded)
         adapter = loading.load_adapter_from_conf_options(conf, group, session=session)
-        _settle(session, group)
+        session.app_name, session.app_version = "compute-node-agent", VERSION
+        session.redirect = REDIRECTS
+        look_after(auth, group)
     except (exceptions.ClientException, cfg.Error, ValueError, TypeError, RecursionError, ImportError) as error:
         raise ConfigError(f"[{group}]: {' '.join(str(error).split())}") from error
     adapter.service_type = adapter.service_type or kind
@@ -154,14 +156,6 @@ def _check_url(conf: cfg.ConfigOpts, group: str) -> None:
                 f"[{place}] {name}{shown} is no URL: it must begin with http:// or https://, and in a user or password "
                 f"an @ is written as %40 and a / as %2F"
             )
-
-
-def _settle(session: Any, name: str) -> None:
-    """Name the agent to servers; look after tokens; follow few redirects."""
-    session.app_name, session.app_version = "compute-node-agent", VERSION
-    session.redirect = REDIRECTS
-    if session.auth is not None:
-        look_after(session.auth, name)
 
 
 def open_embedded(requests_session: requests.Session) -> Adapter:

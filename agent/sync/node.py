@@ -283,7 +283,8 @@ class ComputeNode:
         Raises:
             PlacementError: something cannot be read. Conflict: a provider changed since it was observed.
         """
-        readings, client = view.readings, self.client
+        readings, client, root = view.readings, self.client, view.observed.root
+        near = root.provider.aggregates if root else frozenset[str]()
         known = client.known_traits(needs.traits)
         wanted = [seen for seen in view.observed if seen.uuid in needs.allocations]
         found = client.allocations(wanted, as_observed=True)
@@ -295,7 +296,7 @@ class ComputeNode:
             consumers={**readings.consumers, **{uuid: read.get(uuid) for uuid in needs.consumers}},
             traits={**readings.traits, **{name: name in known for name in needs.traits}},
             providers={**readings.providers, **{key: client.named(key) for key in sorted(needs.providers)}},
-            sharing=client.sharing_with(_aggregates(view.observed)) if needs.sharing else readings.sharing,
+            sharing=client.sharing_with(near) if needs.sharing else readings.sharing,
             usages={**readings.usages, **{slot: client.used(*slot) for slot in sorted(needs.usages)}},
             nova_compute=self.probe(NOVA_COMPUTE) if needs.nova_compute else readings.nova_compute,
             nova_record=self._record(view.root_uuid) if needs.nova_compute else readings.nova_record,
@@ -310,7 +311,3 @@ def conditions_left(settings: Settings, root_uuid: str, where: str) -> tuple[Con
         return conditions_of(StateFile(settings.folders.state, root_uuid).read(where).bodies)
     except StateError as error:
         return (Condition(kind="unread", text=f"what the last pass said of this host is not known: {error}"),)
-
-
-def _aggregates(tree: ObservedTree) -> frozenset[str]:
-    return tree.root.provider.aggregates if tree.root else frozenset()

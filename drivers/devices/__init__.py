@@ -11,7 +11,7 @@ from drivers.by_suffix import BySuffix
 from drivers.devices.inventories import DeviceStock, libvirt_name, nova_name
 from drivers.devices.match import Ruled, beyond_nova, find_rules, left_to_neutron, of_the_host
 from drivers.devices.mdev import idle_types, mdev_stock
-from drivers.devices.memory import encryption_stock, pmem_stock
+from drivers.devices.memory import pmem_stock, sev_stock, tdx_stock
 from drivers.devices.odd import undecided_units
 from drivers.devices.pci_cards import pci_stock
 from drivers.errors import PolicyError
@@ -32,7 +32,8 @@ def device_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> 
     whole = pci_stock(facts, policy, standing)
     divided = mdev_stock(facts, policy.mdevs, standing)
     _check_forms(whole, divided)
-    return (*whole, *divided, *encryption_stock(facts, policy, standing), *pmem_stock(facts, policy))
+    encrypted = (*sev_stock(facts, standing), *tdx_stock(facts, policy, standing))
+    return (*whole, *divided, *encrypted, *pmem_stock(facts, policy))
 
 
 def _check_forms(whole: Iterable[DeviceStock], divided: Iterable[DeviceStock]) -> None:

@@ -15,14 +15,9 @@ QEMU_SEV_ES = 8_000_000
 PMEM = "[libvirt] pmem_namespaces"
 
 
-def encryption_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> list[DeviceStock]:
-    """Return a provider for each kind of memory encryption that guests can have, with the number of such guests."""
-    return [*_sev_stock(facts, standing), *_tdx_stock(facts, policy, standing)]
-
-
-def _sev_stock(facts: HostFacts, standing: BySuffix) -> list[DeviceStock]:
+def sev_stock(facts: HostFacts, standing: BySuffix) -> list[DeviceStock]:
     """
-    Return the kinds of AMD: libvirt reports how many guests, the kernel which kinds.
+    Return a provider for each kind of AMD's encryption: libvirt reports how many guests, the kernel which kinds.
 
     SEV-ES is not offered together with SEV-SNP, which uses the same slots (as in nova).
     """
@@ -45,7 +40,7 @@ def _sev_stock(facts: HostFacts, standing: BySuffix) -> list[DeviceStock]:
     ]
 
 
-def _tdx_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> list[DeviceStock]:
+def tdx_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> list[DeviceStock]:
     """
     Return Intel TDX, as nova 34 offers it: guests need the host's own CPU, and the kernel tells how many there can be.
 

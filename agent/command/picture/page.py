@@ -37,7 +37,9 @@ def page(title: str, subjects: Sequence[Subject], told: Sequence[str] = ()) -> s
     boxes = (box for subject in subjects for _, root in subject.trees for box in root.every())
     named = dict.fromkeys(chip.guest for box in boxes for chip in box.chips)
     guests = {guest: number for number, guest in enumerate(named)}
-    style = f"{_file('style.css')}{''.join(map(_lit, guests.values()))}"
+    # Pointing at one chip of a guest lights all that is of this guest.
+    lit = (f"body:has(.g{guest}:is(:hover,:focus)) .g{guest}{{opacity:1}}\n" for guest in guests.values())
+    style = f"{_file('style.css')}{''.join(lit)}"
     template = Environment(autoescape=True, undefined=StrictUndefined, finalize=_finalized).from_string(
         _file("page.html.j2")
     )
@@ -60,11 +62,6 @@ def _finalized(value: object) -> object:
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return "".join(one if one.isprintable() else "�" for one in value)
-
-
-def _lit(guest: int) -> str:
-    """Return the style by which pointing at one chip of a guest lights all that is of this guest."""
-    return f"body:has(.g{guest}:is(:hover,:focus)) .g{guest}{{opacity:1}}\n"
 
 
 def _file(name: str) -> str:

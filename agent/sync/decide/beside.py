@@ -29,22 +29,24 @@ class Side:
     notes: tuple[str, ...]  # a sentence on each device that both would report
 
 
+@dataclass(frozen=True, slots=True)
 class _BesideNova:
     """The pure half of a driver, with a bare root and without the devices that nova reports."""
 
-    def __init__(self, whole: Shaper, taken: frozenset[str]) -> None:
-        self._whole = whole
-        self._taken = taken  # PCI addresses of nova's children
+    whole: Shaper
+    taken: frozenset[str]  # PCI addresses of nova's children
 
     @property
     def emitted(self) -> Names:
-        return self._whole.emitted
+        return self.whole.emitted
 
     def shape(self, survey: Survey, policy: Policy, observed: ObservedTree | None) -> tuple[ProviderTree, Holdings]:
-        tree, holdings = self._whole.shape(survey, policy, observed)
+        tree, holdings = self.whole.shape(survey, policy, observed)
         own = (one for one in tree if one.parent and one.name not in holdings.backing.novas)
-        free = tuple(one for one in own if not holdings.backing.addresses.get(one.name, frozenset()) & self._taken)
-        return ProviderTree((Provider(name=tree.root.name), *map(_not_managed, free))), holdings
+        free = (one for one in own if not holdings.backing.addresses.get(one.name, frozenset()) & self.taken)
+        # By this trait nova's PCI tracker would take a child for its own, and delete it.
+        unmanaged = (replace(one, traits=one.traits - {MANAGED}) for one in free)
+        return ProviderTree((Provider(name=tree.root.name), *unmanaged)), holdings
 
 
 def own_side(view: View, shaper: Shaper) -> Side:
@@ -131,11 +133,6 @@ def _without(tree: ObservedTree, uuids: frozenset[str], names: frozenset[str]) -
 
 def _bare(root: ObservedProvider) -> ObservedProvider:
     return replace(root, provider=Provider(name=root.name))
-
-
-def _not_managed(provider: Provider) -> Provider:
-    """Return a child without the trait by which nova's PCI tracker would take it for its own, and delete it."""
-    return replace(provider, traits=provider.traits - {MANAGED})
 
 
 def _not_for_nova(view: View, novas: Iterable[ObservedProvider], names: frozenset[str]) -> tuple[Addition, ...]:
