@@ -8,6 +8,11 @@ from oslo_log import log
 from agent.errors import ConfigError
 from agent.records import clean
 
+LOG = logging.getLogger(__name__)
+NAME = "compute-node-agent"
+STDERR_ALONE = {  # options of oslo.log, where what the files say cannot be done
+    "log_config_append": None, "log_dir": None, "log_file": None, "use_journal": False, "use_stderr": True,
+}  # fmt: skip
 QUIET = (
     *("drivers.libvirt.connection", "keystoneauth", "urllib3", "oslo_service", "oslo_concurrency", "stevedore"),
     *("alembic", "placement"),  # for the embedded placement
@@ -18,29 +23,45 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
     """
     Log as ``conf`` says, by default to standard error; without debug, libraries log only warnings and errors.
 
-    A second call opens the files again, as needed after a rotation. A line that cannot be written, for instance
-    because the disk is full, is lost.
+    Where the log cannot be opened as ``conf`` says, which may be nova's, a warning tells so, and the log goes to
+    standard error. A second call opens the files again, as needed after a rotation. A line that cannot be written, for
+    instance because the disk is full, is lost.
 
     Raises:
-        ConfigError: a log file cannot be opened, or an option of the log is wrong.
+        ConfigError: an option of the log is wrong.
     """
     conf.set_default("use_stderr", True)
     conf.set_override("debug", conf.debug or verbose > 1)
     logging.raiseExceptions = False
     before = logging.getLogger().handlers[:]
+    unopened = None
+    for name in STDERR_ALONE:
+        conf.clear_override(name)
     try:
-        log.setup(conf, "compute-node-agent")
+        try:
+            log.setup(conf, NAME)
+        except (OSError, RuntimeError, log.LogConfigError) as error:
+            unopened = error
+            for name, value in STDERR_ALONE.items():
+                conf.set_override(name, value)
+            log.setup(conf, NAME)
         for handler in before:
             handler.close()
         for handler in logging.getLogger().handlers:
             handler.addFilter(clean)
-    except (OSError, log.LogConfigError, ValueError, TypeError, RuntimeError) as error:
+    except (ValueError, TypeError) as error:
         logging.getLogger().handlers[:] = before
         raise ConfigError(f"the log options in [DEFAULT]: {type(error).__name__}: {error}") from error
     if not conf.debug:
         for name in QUIET:
             logging.getLogger(name).setLevel(logging.WARNING)
         logging.getLogger("keystoneauth.identity").setLevel(logging.ERROR)  # the service logs a Keystone outage itself
+    if unopened:
+        LOG.warning(
+            "the log goes to standard error, as it cannot go where [DEFAULT] says: in a file of the agent's own, after "
+            "nova.conf, set log_dir, log_file or log_config_append empty, or use_journal = false reason=%s",
+            unopened,
+        )
 
 
 def register_log(conf: cfg.ConfigOpts) -> None:

@@ -372,6 +372,27 @@ def test_a_log_that_was_rotated_is_opened_anew_by_sighup(conf: Groups, tmp_path:
         service.wait(lambda: service.descriptors() <= descriptors)  # it may be in the middle of a pass
 
 
+def test_a_log_of_novas_that_it_may_not_write_keeps_no_service_from_starting(conf: Groups, tmp_path: Path) -> None:
+    """As packages of nova and kolla have it in nova.conf; the unit's sandbox may write nothing there."""
+    conf["DEFAULT"] |= {"log_dir": tmp_path / "nova", "use_stderr": False}
+    with serving(tmp_path, conf) as service:
+        service.wait(lambda: service.passes() >= 2)
+        assert service.lines().count("the log goes to standard error, as it cannot go where [DEFAULT] says") == 1
+        (tmp_path / "nova").mkdir()
+        service.told.clear()
+        service.process.send_signal(signal.SIGHUP)
+        service.wait(lambda: "READY=1" in service.told)
+        service.wait((tmp_path / "nova/compute-node-agent.log").exists)
+
+
+@pytest.mark.parametrize(("option", "value"), [("use_journal", "true"), ("log_config_append", "/nowhere/logging.conf")])
+def test_neither_does_another_place_that_is_not_there(conf: Groups, tmp_path: Path, option: str, value: str) -> None:
+    conf["DEFAULT"] |= {option: value}
+    with serving(tmp_path, conf) as service:
+        service.wait(lambda: service.passes() >= 1)
+        assert service.lines().count("the log goes to standard error, as it cannot go where [DEFAULT] says") == 1
+
+
 def test_a_full_disk_is_told_once_and_loses_nothing(
     placement_server: PlacementServer, placement: ByHand, tmp_path: Path
 ) -> None:
