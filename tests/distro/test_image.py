@@ -14,6 +14,7 @@ import pytest
 
 from beds import placement, podman
 from beds.by_hand import ByHand
+from beds.login import asking, auth_conf
 from beds.podman import Podman
 from beds.process import BedError, wait_until
 from beds.root import PROJECT, Root, changeable
@@ -26,6 +27,20 @@ pytestmark = pytest.mark.live
 
 PATIENCE_S = 60
 LIBVIRT = 64999  # a group that no user of the image is in
+COMPUTE_ID = "7c3f9a52-0d3e-4b55-9f0a-2f6f6b1d8e10"
+NOVA = 42436  # the number of nova's user in kolla's images
+KOLLA = """\
+[DEFAULT]
+log_dir = /var/log/kolla/nova
+state_path = /var/lib/nova
+compute_driver = libvirt.LibvirtDriver
+[libvirt]
+connection_uri = "{uri}"
+virt_type = qemu
+num_pcie_ports = 16
+[oslo_concurrency]
+lock_path = /var/lib/nova/tmp
+"""  # what kolla-ansible writes, and the agent heeds or must not stumble over
 HOST = PROJECT / "tests/hosts/four-cells"
 
 
@@ -150,6 +165,40 @@ def test_the_service_in_a_container_reports_its_host_and_is_healthy(
             assert ByHand(server.url).providers().keys() == names | {QUEENS_FIRST.name}
             containers.run("stop", podman.NAME)
             assert containers.run("wait", podman.NAME).strip() == "0"
+
+
+def test_on_a_host_of_kolla_it_reads_novas_files_and_logs_in_to_libvirt(containers: Podman, tmp_path: Path) -> None:
+    """As docs/kolla.md says: root, with the rights to read what others own, and to act as they do."""
+    nova, volume, state = tmp_path / "nova", tmp_path / "volume", tmp_path / "state"
+    for folder in (nova, volume, volume / "instances", state):
+        folder.mkdir()
+    (volume / "compute_id").write_text(COMPUTE_ID, encoding="utf-8")
+    with asking(tmp_path / "bed", "digest-md5") as uri:
+        config = KOLLA.format(uri=uri)
+        (nova / "nova.conf").write_text(config, encoding="utf-8")
+        auth_conf(nova / "auth.conf")
+        for path in (nova / "nova.conf", nova / "auth.conf", volume / "compute_id"):
+            os.chown(path, NOVA, NOVA)
+            path.chmod(0o600)
+        volumes = {nova: "/etc/kolla/nova-compute:ro", volume: "/var/lib/nova:ro", state: "/var/lib/compute-node-agent"}
+
+        found = containers.run(
+            "run",
+            "--rm",
+            *podman.OPTIONS,
+            *podman.LIMITS,
+            "--user=0:0",
+            "--cap-add=dac_read_search,setuid,setgid",
+            "--env=LIBVIRT_AUTH_FILE=/etc/kolla/nova-compute/auth.conf",
+            *(f"--volume={ours}:{place}" for ours, place in volumes.items()),
+            containers.image,
+            "discover",
+            "--config-file=/etc/kolla/nova-compute/nova.conf",
+            "--format=json",
+        )
+
+    root = next(iter(json.loads(found)["providers"].values()))
+    assert root["inventories"].keys() >= {"VCPU", "MEMORY_MB", "DISK_GB"}
 
 
 def test_podman_of_debian_13_makes_a_unit_of_the_quadlet(blobs: Path, tmp_path: Path) -> None:
