@@ -16,10 +16,5 @@ class StateError(Exception):
     """The agent's own files on this host (compute_id, state) cannot be trusted or written."""
 
 
-USER_ERRORS = (
-    ConfigError,
-    StateError,
-    DiscoveryError,
-    PolicyError,
-    PlacementError,
-)  # the text of each is a message for the user
+USER_ERRORS = (ConfigError, StateError, DiscoveryError, PolicyError, PlacementError)
+"""The text of each is a message for the user."""

@@ -43,9 +43,8 @@ class GuestArch:
     """An architecture that this host can run guests of, from ``<guest><arch>``."""
 
     name: str
-    emulators: tuple[
-        tuple[str, str], ...
-    ]  # (virt type, path of the emulator), for instance ("kvm", "/usr/bin/qemu-...")
+    # (virt type, path of the emulator), for instance ("kvm", "/usr/bin/qemu-...")
+    emulators: tuple[tuple[str, str], ...]
     machine_aliases: tuple[str, ...]  # short names of the current machine types, for instance "pc" and "q35"
     machines: frozenset[str] = frozenset()  # names of all machine types; empty: libvirt lists none
 

@@ -93,9 +93,8 @@ class GuestPolicy:
     tpm: bool = False
     tpm_secret_security: tuple[str, ...] = ("user", "host", "deployment")
     excluded_image_types: frozenset[str] = frozenset()
-    places: Mapping[str, str] = field(
-        default_factory=dict, compare=False
-    )  # option of [libvirt] -> FILE:LINE, for messages
+    # option of [libvirt] -> FILE:LINE, for messages
+    places: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def place(self, option: str) -> str:
         """Return where an option of ``[libvirt]`` is set, as the beginning of a message; empty: nowhere."""

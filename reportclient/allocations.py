@@ -61,9 +61,8 @@ class GuestState:
     disk_gb: int | None = None  # GiB on this host's disk, by the guest's flavor; None: unknown
     untold: frozenset[str] = frozenset()  # classes of which the hypervisor does not report this guest's amount
     overridden: frozenset[str] = frozenset()  # those of ``untold`` whose amount the flavor sets, but not the place
-    named: Mapping[str, int | None] = field(
-        default_factory=dict
-    )  # amounts that the flavor sets, by class; None: unknown
+    # amounts that the flavor sets, by class; None: unknown
+    named: Mapping[str, int | None] = field(default_factory=dict)
     unread: bool = False  # True: the guest is not understood, so nothing is done by what is known of it
     flavor_unseen: bool = False  # True: a guest of nova's whose metadata does not show what its flavor sets
 
@@ -91,9 +90,8 @@ class Backing:
     kinds: Mapping[str, frozenset[str]] = field(default_factory=dict)  # classes of the devices in a total, by suffix
     hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in what is offered
     novas: frozenset[str] = frozenset()  # names of the providers that nova-compute makes too, where it reports the host
-    addresses: Mapping[str, frozenset[str]] = field(
-        default_factory=dict
-    )  # PCI addresses of each device not in ``novas``
+    # PCI addresses of each device not in ``novas``
+    addresses: Mapping[str, frozenset[str]] = field(default_factory=dict)
     offered: Mapping[str, frozenset[str]] = field(default_factory=dict)  # PCI addresses that each provider offers
 
 
