@@ -112,11 +112,11 @@ def _audit_one(
     node: ComputeNode, policy: HealPolicy, options: argparse.Namespace
 ) -> tuple[AuditResult, tuple[RepairOutcome, ...], str]:
     """Audit one node; without --heal it is only a remark when the audit cannot be remembered."""
-    look = partial(witness, node, light=options.light)
+    look, folder = partial(witness, node, light=options.light), node.settings.folders.state
     if options.heal:
-        with locked(node.settings.folders.state):
+        with locked(folder):
             result = look()
-            _remember(node, result)
+            write_memory(folder, result.root_uuid, result.memory)
             would = [outcome for outcome in heal(None, result, policy) if not outcome.why]
             why = _refusal(node) if would else ""
             if why:
@@ -125,10 +125,9 @@ def _audit_one(
     result = look()
     remark = ""
     try:
-        with locked(node.settings.folders.state):
-            clock, folder = result.memory.clock, node.settings.folders.state
-            if read_memory(folder, result.root_uuid, node.where, clock=clock) == result.before:
-                _remember(node, result)  # else another audit wrote a newer memory meanwhile
+        with locked(folder):
+            if read_memory(folder, result.root_uuid, node.where, clock=result.memory.clock) == result.before:
+                write_memory(folder, result.root_uuid, result.memory)  # else another audit wrote a newer one meanwhile
     except StateError as error:
         remark = f"the result of this audit could not be saved for the next audit: {error}"
     outcomes = heal(None, result, policy)
@@ -154,10 +153,6 @@ def _why(outcome: RepairOutcome, options: argparse.Namespace) -> str:
     if outcome.finding.repair and outcome.finding.safe and not options.policy:
         return UNASKED
     return outcome.why or "audit --heal carries it out"
-
-
-def _remember(node: ComputeNode, result: AuditResult) -> None:
-    write_memory(node.settings.folders.state, result.root_uuid, result.memory)
 
 
 def _encode(result: AuditResult, outcome: RepairOutcome) -> Form:

@@ -4,7 +4,7 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from agent.state.files import remove_state
@@ -16,7 +16,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.journal import approval_path, find_approval
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
-from agent.sync.run import Agree, foresee, outcome_of, run_pass
+from agent.sync.run import foresee, outcome_of, run_pass
 from reportclient.errors import Conflict, Unavailable
 from reportclient.plan import Outline
 
@@ -26,17 +26,17 @@ _AFTER_CONFLICT_S = 0.1  # at most, between attempts at a conversion
 _PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0  # the same, where placement does not answer: the first one, and any
 
 
-def convert(node: ComputeNode, wishes: Wishes, agree: Agree | None = None) -> Outcome:
+def convert(node: ComputeNode, wishes: Wishes) -> Outcome:
     """
     Run one pass that may move what guests hold; repeat it after conflicts and failures of placement for a while.
 
-    With ``wishes.agreed`` only the plan of that digest is carried out, as ``agree`` judges it. A conversion that ends
-    in the middle loses nothing: the tree is as before, or the step is done, and the next pass goes on from there.
+    With ``wishes.agreed`` only the plan of that digest is carried out. A conversion that ends in the middle loses
+    nothing: the tree is as before, or the step is done, and the next pass goes on from there.
 
     Raises:
         as ``run_pass``; Conflict, Unavailable: the last failure when ``[agent] reshape_timeout`` was up.
     """
-    agree = agree or (Agreement(wishes.agreed) if wishes.agreed else None)
+    agree = Agreement(wishes.agreed) if wishes.agreed else None
     return _patiently(node, partial(run_pass, node, replace(wishes, reshape=True), agree))
 
 
@@ -99,7 +99,7 @@ class Agreement:
     """A person's agreement to the plan of this digest, and to no other."""
 
     digest: str
-    begun: Outline | None = field(default=None)  # the outline of that plan, once it was begun
+    begun: Outline | None = None  # the outline of that plan, once it was begun
     again: str = "look at it again with the same options, without --apply"  # what to do about another plan
 
     def __call__(self, node: ComputeNode, draft: Draft) -> tuple[str, ...]:

@@ -136,12 +136,10 @@ def plan_hand_over(observed: ObservedTree, configured: Mapping[str, Names], *, k
 
 def _leaving(draft: Draft) -> ObservedTree:
     """Return what of a tree goes with this agent: all of it, or its children below nova's root."""
+    if not draft.view.beside:
+        return draft.observed
     own = _own_uuids(draft)
-    return (
-        ObservedTree(tuple(seen for seen in draft.observed if seen.uuid in own))
-        if draft.view.beside
-        else draft.observed
-    )
+    return ObservedTree(tuple(seen for seen in draft.observed if seen.uuid in own))
 
 
 def _own_uuids(draft: Draft) -> frozenset[str]:

@@ -51,7 +51,10 @@ def read_additions(
         )
     for file in files:
         path = (shown or folder) / file.name
-        for addition in _read_file(file, path):
+        content = load_once(file, path)
+        _check_schema(content, path)
+        decoded = [_decode(entry, path) for entry in content.get("providers", ())]
+        for addition in filter(None, decoded):
             if other := additions.get(addition.provider):
                 raise ConfigError(f"{path}: provider {addition.provider} is named in {other.source} already")
             additions[addition.provider] = addition
@@ -92,13 +95,6 @@ def _files(folder: Path, shown: Path, required: bool) -> list[Path]:
     except OSError as error:
         raise ConfigError(f"[compute] provider_config_location: cannot read {shown}: {error.strerror}") from error
     return [path for path in paths if path.suffix == ".yaml" and not path.name.startswith(".")]
-
-
-def _read_file(file: Path, path: Path) -> list[Addition]:
-    """Return the entries of one file, which messages call ``path``."""
-    content = load_once(file, path)
-    _check_schema(content, path)
-    return [addition for entry in content.get("providers", ()) if (addition := _decode(entry, path))]
 
 
 def _check_schema(content: object, path: Path) -> None:
