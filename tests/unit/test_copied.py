@@ -279,3 +279,39 @@ def test_a_ratio_that_a_second_writer_raised_does_not_count_and_a_lower_one_stay
     one.sync()
 
     assert (one.stock()["VCPU"], one.ratios("VCPU")) == ((4, 0), {"host": later})
+
+
+def test_a_limit_of_devices_that_a_hand_lowered_stays_by_an_older_memory(start: Start) -> None:
+    one = start(host(*nic()), rules(VFS))
+    one.sync()
+    one.set_by_hand(NIC, "CUSTOM_VF", allocation_ratio=0.5, max_unit=1, total=3)  # the total is another writer's
+    one.sync()
+
+    stock = one.tree().by_name[f"host_{NIC}"].provider.inventories["CUSTOM_VF"]
+    assert (stock.total, stock.max_unit, stock.allocation_ratio) == (2, 1, 0.5)
+
+
+@pytest.mark.parametrize("total", [1, 3])
+def test_a_limit_that_is_only_a_second_writers_total_does_not_stay(start: Start, total: int) -> None:
+    one = start(host(*nic()), rules(VFS))
+    one.sync()
+    one.set_by_hand(NIC, "CUSTOM_VF", total=total, max_unit=total)
+    one.sync()
+
+    stock = one.tree().by_name[f"host_{NIC}"].provider.inventories["CUSTOM_VF"]
+    assert (stock.total, stock.max_unit, stock.allocation_ratio) == (2, 2, 1.0)
+
+
+def test_a_ratio_that_a_hand_lowered_stays_by_a_memory_of_before_its_class(start: Start) -> None:
+    one = start(SPEAKING, BOTH)
+    shared, memory = one.policy, next(one.folder.rglob("a4f1c3f0*.json"))
+    one.sync(FORCE, policy=replace(shared, cpus=replace(shared.cpus, dedicated=frozenset({0, 1, 2, 3}))))
+    older = memory.read_text(encoding="utf-8")
+    one.sync(FORCE, policy=shared)
+    one.set_by_hand("", "VCPU", allocation_ratio=1.0)
+    memory.write_text(older, encoding="utf-8")
+
+    one.set_by_hand("", "MEMORY_MB", total=1900, max_unit=1900)  # a sign of another writer
+    one.sync()
+
+    assert (one.stock()["MEMORY_MB"], one.ratios("VCPU")) == ((2001, 512), {"host": 1.0})

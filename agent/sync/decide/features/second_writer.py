@@ -13,7 +13,7 @@ from reportclient.json_text import decode_as, encode
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import Contest, contest
 from reportclient.reserve import reserved_by_operator, with_operators
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 SECOND_WRITER = "second-writer"  # kind of its conditions
 FORGIVEN = 10  # quiet passes, and intervals, after which strikes of a second writer no longer count
@@ -37,7 +37,7 @@ class SecondWriter(Feature):
     contest: Contest | None = None  # None: no sign
 
     def shape(self, view: View, shaper: Shaper, shaped: Shaped) -> tuple["SecondWriter", Shaped]:
-        """Ratios of a second writer do not count; what is reserved of devices does, as a hand may have reserved it."""
+        """Ratios that a second writer raised do not count; lower ones, limits and reserved devices may be a hand's."""
         standing = shaped.standing
         left, observed = standing.memory.observed, standing.observed
         found = contest(left, observed, shaped.tree, shaped.ours, view.policy.ratios.free, tried=view.seen.tried)
@@ -46,7 +46,12 @@ class SecondWriter(Feature):
         before = {seen.uuid: seen.provider for seen in left or () if seen.uuid in found.uuids}
         as_left = (_as_left(seen, before[seen.uuid]) if seen.uuid in before else seen for seen in shaped.stands)
         again = shape_host(view, shaper, standing, ObservedTree(tuple(as_left)))
-        return SecondWriter(contest=found), replace(again, ours=shaped.ours)
+        stood, tree = {one.name: one.inventories for one in shaped.tree}, list[Provider]()
+        for one in again.tree:
+            others = stood.get(one.name, {})
+            stock = {name: _lower(each, others.get(name, each)) for name, each in one.inventories.items()}
+            tree.append(replace(one, inventories=stock))
+        return SecondWriter(contest=found), replace(again, tree=ProviderTree(tuple(tree)), ours=shaped.ours)
 
     def again(self, earlier: Feature) -> "SecondWriter":
         """Keep the first sign: a cut-off attempt may have undone the change."""
@@ -69,8 +74,7 @@ class SecondWriter(Feature):
     def conditions(self, draft: Draft) -> tuple[Condition, ...]:
         if not self.contest:
             return ()
-        changes = "; ".join(self.contest.changes)
-        text = f"another writer changed {self.contest.provider} since the last pass: {changes}"
+        text = f"another writer changed {self.contest.provider} since the last pass: {'; '.join(self.contest.changes)}"
         return (Condition(kind=SECOND_WRITER, text=text, provider=self.contest.provider),)
 
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
@@ -95,29 +99,25 @@ class SecondWriter(Feature):
             return Strikes(strikes=before.strikes + 1, struck_s=now_s)
         if not before.strikes:
             return before
-        forgiven = (
-            before.quiet + 1 >= FORGIVEN and now_s - before.struck_s >= FORGIVEN * end.draft.view.terms.interval_s
-        )
-        counted = (0, 0) if forgiven else (before.strikes, before.quiet + 1)
-        return Strikes(strikes=counted[0], struck_s=before.struck_s, quiet=counted[1])
+        if before.quiet + 1 >= FORGIVEN and now_s - before.struck_s >= FORGIVEN * end.draft.view.terms.interval_s:
+            return Strikes(struck_s=before.struck_s)
+        return Strikes(strikes=before.strikes, struck_s=before.struck_s, quiet=before.quiet + 1)
 
 
 def _as_left(seen: ObservedProvider, left: Provider) -> ObservedProvider:
-    """
-    Return a contested provider as it was ``left``, with the larger of what operators reserved of devices.
+    """Return a contested provider as it was ``left``, with the larger of what operators reserved of devices."""
+    devices = {name: one for name, one in seen.provider.inventories.items() if name not in NO_DEVICES}
+    theirs, stock = reserved_by_operator(left), {**devices, **left.inventories}
+    for name in left.inventories.keys() - NO_DEVICES:
+        most = max(theirs.get(name, 0), devices[name].reserved if name in devices else 0)
+        stock[name] = replace(stock[name], reserved=min(stock[name].total, most))
+    return replace(seen, provider=with_operators(replace(seen.provider, inventories=stock), theirs))
 
-    The smaller ratio counts: a memory of an earlier moment does not know what a hand lowered since.
-    """
-    stands, theirs, stock = seen.provider.inventories, reserved_by_operator(left), dict[str, Inventory]()
-    devices = {name: one for name, one in stands.items() if name not in NO_DEVICES}
-    for name, one in left.inventories.items():
-        now = stands.get(name, replace(one, reserved=0))
-        if name in NO_DEVICES:
-            stock[name] = replace(one, allocation_ratio=min(one.allocation_ratio, now.allocation_ratio))
-        else:
-            stock[name] = replace(one, reserved=min(one.total, max(theirs.get(name, 0), now.reserved)))
-    merged = replace(seen.provider, inventories={**devices, **stock})
-    return replace(seen, provider=with_operators(merged, theirs))
+
+def _lower(one: Inventory, other: Inventory) -> Inventory:
+    """Return stock with the lower ratio and limit of both: an older memory does not know what a hand lowered since."""
+    largest = min(one.max_unit, other.max_unit) if other.max_unit < other.total else one.max_unit
+    return replace(one, max_unit=largest, allocation_ratio=min(one.allocation_ratio, other.allocation_ratio))
 
 
 def strikes_of(memory: NodeState) -> Strikes:
