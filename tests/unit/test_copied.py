@@ -10,7 +10,7 @@ import pytest
 from agent.errors import ConfigError
 from agent.sync.outcome import Status
 from beds.one_host import FORCE, OneHost, begun
-from drivers.facts import HostFacts, PciFunction
+from drivers.facts import DiskSpace, DiskUnread, HostFacts, PciFunction
 from drivers.policy import DevicePolicy, DeviceRule, MdevRule, Policy, RuleNetwork
 from hardware import card, gpu, host, parent, rules
 from reportclient.payload import encode_inventories
@@ -315,3 +315,18 @@ def test_a_ratio_that_a_hand_lowered_stays_by_a_memory_of_before_its_class(start
     one.sync()
 
     assert (one.stock()["MEMORY_MB"], one.ratios("VCPU")) == ((2001, 512), {"host": 1.0})
+
+
+def test_a_total_that_no_look_shows_is_not_raised_by_an_older_memory(start: Start) -> None:
+    one = start(replace(host(), disk=DiskSpace(1000 << 30, 0)), DevicePolicy())
+    one.sync()
+    memory = next(one.folder.rglob("a4f1c3f0*.json"))
+    older = memory.read_text(encoding="utf-8")
+    one.sync(FORCE, facts=replace(host(), disk=DiskSpace(100 << 30, 0)))
+    memory.write_text(older, encoding="utf-8")
+
+    one.set_by_hand("", "VCPU", total=3, max_unit=3)  # a sign of another writer
+    one.sync(facts=replace(host(), disk=DiskUnread("the pool does not answer")))
+
+    assert (one.stock()["VCPU"], one.stock()["DISK_GB"]) == ((4, 0), (100, 0))
+    assert one.tree().by_name["host"].provider.inventories["DISK_GB"].max_unit == 100

@@ -78,8 +78,7 @@ class SecondWriter(Feature):
         return (Condition(kind=SECOND_WRITER, text=text, provider=self.contest.provider),)
 
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
-        counted: dict[str, Any] = encode(self._count(end))
-        return counted
+        return dict(encode(self._count(end)))
 
     def _count(self, end: PassEnd) -> Strikes:
         """
@@ -115,9 +114,11 @@ def _as_left(seen: ObservedProvider, left: Provider) -> ObservedProvider:
 
 
 def _lower(one: Inventory, other: Inventory) -> Inventory:
-    """Return stock with the lower ratio and limit of both: an older memory does not know what a hand lowered since."""
-    largest = min(one.max_unit, other.max_unit) if other.max_unit < other.total else one.max_unit
-    return replace(one, max_unit=largest, allocation_ratio=min(one.allocation_ratio, other.allocation_ratio))
+    """Return stock with the lower numbers of both: an older memory does not know what was lowered since."""
+    total, ratio = min(one.total, other.total), min(one.allocation_ratio, other.allocation_ratio)
+    limited = other.max_unit < other.total or total < one.total
+    largest = min(one.max_unit, other.max_unit) if limited else one.max_unit
+    return replace(one, total=total, reserved=min(one.reserved, total), max_unit=largest, allocation_ratio=ratio)
 
 
 def strikes_of(memory: NodeState) -> Strikes:
