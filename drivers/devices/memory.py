@@ -61,7 +61,7 @@ def tdx_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> lis
 
 
 def _wants_tdx(facts: HostFacts, policy: DevicePolicy) -> bool:
-    return policy.tdx and any(offer.tdx for offer in _offers(facts))
+    return policy.tdx and policy.tdx_guests != 0 and any(offer.tdx for offer in _offers(facts))
 
 
 def hidden_stock(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:

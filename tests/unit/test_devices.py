@@ -631,6 +631,7 @@ def test_intel_tdx_is_offered_as_nova_34_says(
     [
         pytest.param(63, None, [63], id="what placement has"),
         pytest.param(63, 1, [1], id="less is wanted"),
+        pytest.param(63, 0, [], id="none is wanted, and nothing stays"),
         pytest.param(None, 8, [], id="none, though an option has a number: the kernel may have less"),
     ],
 )
@@ -648,7 +649,7 @@ def test_where_a_container_hides_the_number_of_tdx_guests_it_stays_as_placement_
     found = device_stock(facts, policy, standing(suffix, frozenset(), **stock) if suffix else on_root)
 
     assert [one.inventories["MEM_ENCRYPTION_CONTEXT"][0].total for one in found] == expected
-    assert "stays as placement has it" in " ".join(hidden_stock(facts, policy))
+    assert ("stays as placement has it" in " ".join(hidden_stock(facts, policy))) == (configured != 0)
 
 
 def test_present_names_every_provider_that_the_hardware_could_have() -> None:
