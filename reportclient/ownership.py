@@ -18,7 +18,7 @@ SET = f"{MARKER}_SET_"  # followed by a trait of the root that this agent set, a
 OWNER_NOVA = "OWNER_NOVA"  # nova 34 and later put it on the providers that they write
 _NOTHING = Provider(name="")
 OWNERS = ("OWNER_", "CUSTOM_OWNER_")  # prefixes of the traits by which services mark providers as theirs
-_OF_CYBORG = frozenset({"FPGA", "PGPU", "CUSTOM_QAT", "CUSTOM_NIC", "CUSTOM_SSD"})  # cyborg/common/constants.py
+_OF_CYBORG = frozenset({"FPGA", "PGPU", "VGPU", "CUSTOM_QAT", "CUSTOM_NIC", "CUSTOM_SSD"})  # cyborg/common/constants.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,36 +94,27 @@ def is_novas(observed: ObservedProvider) -> bool:
     """
     Return whether nova made the provider for a device: by nova's mark, by its PCI trait, or by its classes.
 
-    Older versions of nova put no mark on their providers of VGPU and MEM_ENCRYPTION_CONTEXT, and named cards by
-    libvirt. A provider with the mark of another service is that service's, whatever else it carries.
+    Older versions of nova put no mark on their providers of VGPU and MEM_ENCRYPTION_CONTEXT, and named none of them by
+    an address. A provider with the mark of another service is that service's, whatever else it carries.
     """
-    if others_marks(observed) or _is_of_cyborg(observed):
+    if others_marks(observed):
         return False
-    return bool(observed.provider.traits & {OWNER_NOVA, MANAGED}) or bool(
-        observed.provider.inventories.keys() & {"VGPU", "MEM_ENCRYPTION_CONTEXT"}
-    )
-
-
-def _is_of_cyborg(observed: ObservedProvider) -> bool:
-    """Return whether Cyborg made the provider of a GPU, and its mark is to come: it names cards by their addresses."""
-    provider = observed.provider
-    return (
-        "VGPU" in provider.inventories and is_by_address(provider.name) and not provider.traits & {OWNER_NOVA, MANAGED}
-    )
+    marked = observed.provider.traits & {OWNER_NOVA, MANAGED}
+    by_class = observed.provider.inventories.keys() & {"VGPU", "MEM_ENCRYPTION_CONTEXT"}
+    return bool(marked or (by_class and not is_by_address(observed.name)))  # such a VGPU is Cyborg's
 
 
 def unmarked_owner(observed: ObservedProvider, root: str) -> str:
     """
-    Return the service, other than nova, whose providers are like this one, which no service marked; empty: none is.
+    Return the service whose providers are like this one, which no service marked and ``is_novas`` denies; or empty.
 
-    Neutron's agents and Blazar build names from that of the root, and Cyborg has classes of its own.
+    Neutron's agents and Blazar build names from that of the root, and Cyborg has classes that only it leaves so.
     """
     if observed.name.startswith(f"{root}:"):
         return "Neutron"
     if observed.name == f"blazar_{root}":
         return "Blazar"
-    of_cyborg = _is_of_cyborg(observed) or observed.provider.inventories.keys() & _OF_CYBORG
-    return "Cyborg" if of_cyborg else ""
+    return "Cyborg" if observed.provider.inventories.keys() & _OF_CYBORG else ""
 
 
 def is_marked(observed: ObservedProvider) -> bool:

@@ -165,3 +165,14 @@ def test_beside_a_gpu_of_cyborg_without_a_mark_another_one_comes_on_offer(start:
 
     assert outcome.status is Status.CHANGED, outcome.notes
     assert one.stock("" if layout == "flat" else GPU)["VGPU"] == (8, 0)
+
+
+def test_a_provider_of_a_cards_address_without_a_mark_is_not_novas_whatever_its_class(start: Start) -> None:
+    """Nova names its providers of MEM_ENCRYPTION_CONTEXT by their kind."""
+    one = start("flat")
+    one.make_as_nova(NIC, "MEM_ENCRYPTION_CONTEXT")
+    one.remove_traits(NIC, OWNER_NOVA)
+
+    outcome = one.sync()
+
+    assert (outcome.status, one.stock(NIC)) == (Status.UNCHANGED, {"MEM_ENCRYPTION_CONTEXT": (4, 0)}), outcome.notes
