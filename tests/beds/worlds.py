@@ -344,7 +344,7 @@ class World:
             self._send("DELETE", f"/allocations/{uuid}")
 
     def set_stock(self, suffix: str, resource_class: str, **values: object) -> bool:
-        """An operator sets ``reserved`` or ``allocation_ratio`` by hand, where there is such stock."""
+        """An operator sets numbers by hand, where there is such stock."""
         uuid = self._uuids().get(self._standing_name(suffix), "")
         stock = self._stock().get(uuid, {}).get(resource_class)
         if stock is None:
@@ -430,7 +430,7 @@ class World:
         """
         All that a pass could take away or offer: (provider's uuid, aspect, name) -> how much of it.
 
-        Of a class that it stands, and what of it is free.
+        Of a class that it stands, what of it is free, and how much of it one guest may have.
         """
         found: dict[tuple[str, str, str], float] = {}
         for uuid, (_, parent) in self.tree().items():
@@ -440,6 +440,7 @@ class World:
             for name, one in self._stock()[uuid].items():
                 found[uuid, "class", name] = 1
                 found[uuid, "free", name] = (one["total"] - one["reserved"]) * one["allocation_ratio"]
+                found[uuid, "at once", name] = one["max_unit"]
         for consumer, held in self.memory.snapshot()[1].items():
             for uuid, amounts in held.items():
                 found |= {(consumer, uuid, name): amount for name, amount in amounts.items()}

@@ -140,12 +140,12 @@ settings_by_hand = st.lists(
 
 
 def set_by_hand(world: World, what: str, *how: Any) -> None:
-    """An operator's reservation of a card's units, or a ratio, wherever the layout has them."""
+    """An operator's number of a card's units (``reserved`` or ``max_unit``), or a ratio, wherever the layout has it."""
     layout = world.setup.layout
-    if what == "reserved":
+    if what != "ratio":
         one = CARDS[how[0]]
         suffix = "" if layout == "flat" else one.suffixes[one.kind == "gpu"]
-        world.set_stock(suffix, one.class_of("first", shared=world.setup.shared), reserved=how[1])
+        world.set_stock(suffix, one.class_of("first", shared=world.setup.shared), **{what: how[1]})
     else:
         name, cell, ratio = how
         pool = f"NUMA{cell}_PAGES_4" if name == "MEMORY_MB" and layout == "numa" else f"NUMA{cell}"
@@ -292,6 +292,7 @@ hands: st.SearchStrategy[Any] = st.one_of(
 deeds = st.one_of(
     st.tuples(st.just("set_aspect"), hands),
     st.tuples(st.just("set_by_hand"), settings_by_hand.map(lambda several: several[0])),
+    st.tuples(st.just("set_by_hand"), st.tuples(st.just("max_unit"), numbers, st.integers(1, 2))),
 )
 memories = st.one_of(st.just(("history", 0)), st.tuples(st.sampled_from(("history", "others")), st.integers(1, 6)))
 doubts = st.lists(
@@ -307,6 +308,7 @@ doubts = st.lists(
     max_size=4,
 )
 APART = re.compile("CUSTOM_HARMLESS_|CUSTOM_DEVICE_")  # our marks tell only whose a reservation is
+OFFERED = ("free", "at once")  # aspects of which more is bolder
 ENOUGH = 8  # passes after which nothing waits any more: two losses, one after the other, wait for three each
 
 
@@ -328,8 +330,8 @@ def bolder(before: Any, found: Any, right: Any) -> dict[Any, Any]:
     return {
         what: (before.get(what, 0), found.get(what, 0), right.get(what, 0))
         for what in {*before, *found, *right}
-        if (found.get(what, 0) > max(before.get(what, 0), right.get(what, 0)) and what[1] == "free")
-        or (found.get(what, 0) < min(before.get(what, 0), right.get(what, 0)) and what[1] != "free")
+        if (found.get(what, 0) > max(before.get(what, 0), right.get(what, 0)) and what[1] in OFFERED)
+        or (found.get(what, 0) < min(before.get(what, 0), right.get(what, 0)) and what[1] not in OFFERED)
     }
 
 
