@@ -116,9 +116,9 @@ def _check_approvals(settings: Settings) -> Iterator[Check]:
 
 def _check_service(settings: Settings) -> Iterator[Check]:
     """Check the file that only ``run`` reads."""
-    if settings.service.heal_policy:
-        read_policy(settings.service.heal_policy)
-    yield Check("service", True, "policy file is usable")
+    if policy := settings.service.heal_policy:
+        read_policy(policy)
+    yield Check("service", True, f"{policy} is usable" if policy else "no [agent] heal_policy: nothing is repaired")
 
 
 def check_state(settings: Settings) -> Iterator[Check]:
