@@ -150,7 +150,9 @@ class ComputeNode:
             for feature in self.features:
                 memory = memory.with_bodies(feature.after_restored(memory))
             memory = replace(memory, observed=None)
-        return replace(memory, whole_s=now_s) if whole or memory.observed is None else memory, observed
+        if whole or memory.observed is None:
+            memory = replace(memory, whole_s=now_s, lacked_traits=frozenset())  # placement may have been upgraded
+        return memory, observed
 
     def check_name(self, draft: Draft | View) -> None:
         """

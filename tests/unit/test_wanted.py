@@ -3,10 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
+import os_traits
 import pytest
 
 from agent.state.memory import NodeState
 from agent.sync.decide.shaped import Standing
+from agent.sync.decide.view import Wishes
 from agent.sync.decide.wanted import Wanted, unseen_traits
 from agent.sync.outcome import Status
 from beds.one_host import OneHost
@@ -48,3 +50,16 @@ def test_a_trait_that_placement_is_too_old_to_know_is_left_out_and_told(tmp_path
     assert (first.status, second.status) == (Status.CHANGED, Status.UNCHANGED)
     assert first.notes == second.notes == ("this placement is too old to know the traits HW_CPU_X86_FUTURE",)
     assert "HW_CPU_X86_FUTURE" not in one.traits()
+
+
+def test_a_trait_is_reported_once_placement_was_upgraded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a host that is empty, as servers ask for just that trait, would never get one."""
+    one = OneHost(tmp_path, FACTS, Policy(root_traits=frozenset({"HW_CPU_X86_FUTURE"})))
+    one.sync()
+    knows = frozenset({"HW_CPU_X86_FUTURE", *os_traits.get_traits()})
+    monkeypatch.setattr("beds.memory._standard_traits", lambda: knows)
+
+    between, whole = one.sync(Wishes(deep=False)), one.sync()
+
+    assert (between.status, whole.status, whole.notes) == (Status.UNCHANGED, Status.CHANGED, ())
+    assert "HW_CPU_X86_FUTURE" in one.traits()

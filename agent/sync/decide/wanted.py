@@ -81,18 +81,14 @@ def _without_kept(reported: Mapping[str, Names], tree: ProviderTree, standing: S
 
 
 def unseen_traits(standing: Standing, wanted: Wanted) -> frozenset[str]:
-    """
-    Return the wanted traits that no provider here carries.
-
-    Standard traits that placement lacked are left out as long as nothing in the tree changed.
-    """
+    """Return the wanted traits that no provider here carries, without those of ``lacked_traits``."""
     names = frozenset[str]().union(*(provider.traits for provider in wanted.tree))
     carried = frozenset[str]().union(*(seen.provider.traits for seen in standing.observed))
     return names - carried - lacked_traits(standing)
 
 
 def lacked_traits(standing: Standing) -> frozenset[str]:
-    """Return the standard traits that placement lacked when the tree was last as it stands; empty if it changed."""
+    """Return the standard traits that placement lacked; empty if the tree changed, or was read whole, since then."""
     memory = standing.memory
     return memory.lacked_traits if standing.observed == memory.observed else frozenset()
 
