@@ -9,7 +9,7 @@ ifneq ($(filter-out $(CURDIR),$(shell cat .venv/*.stamp 2> /dev/null)),)
 $(shell rm -f .venv/*.stamp)
 endif
 
-.PHONY: help venv run test check lint unit mutants fuzz soak guest-test bench docs sample simulate service-test nova-driver nova-test cloud-test storage-test picture-test protocol-test distro-test deb image clean
+.PHONY: help venv run test check lint unit mutants fuzz soak guest-test bench docs sample simulate service-test nova-driver nova-test cloud-test storage-test picture-test protocol-test distro-test releases-test deb image clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -115,6 +115,9 @@ distro-test: .venv/test.stamp  ## the package, and the tests, on Debian 12, 13 a
 	@tools/distro.sh bookworm trixie sid
 	@$(BIN)/python -m pytest -q -s --durations=5 tests/distro
 
+releases-test: .venv/test.stamp  ## live tests on each release of placement since 2023.1 (RELEASES="2023.1 2025.2": these); in .releases/
+	@$(BIN)/python tools/releases.py
+
 deb: .venv/run.stamp  ## a Debian package in build/, with the service
 	@tools/deb.sh $(PYTHON)
 
@@ -123,7 +126,7 @@ image: deb  ## a container image of that package in build/, see etc/containers a
 	@tools/image.sh "$$(ls -t build/compute-node-agent_*.deb | head -n 1)"
 
 clean:  ## what the other targets made, but for the embedded placement's .run/
-	rm -rf .venv .ironic .bench .guest .distro build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .venv .ironic .bench .guest .distro .releases build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache .coverage .coverage.json
 	find agent drivers reportclient tests tools -name __pycache__ -prune -exec rm -rf {} +
 

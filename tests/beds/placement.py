@@ -1,5 +1,7 @@
 """A real placement over HTTP: on a SQLite file of its own, or on a database server."""
 
+import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +17,10 @@ from beds.tls import Certificates
 from beds.written import check_writes
 
 DATABASE = "placement.sqlite"
+OTHER = Path(value) if (value := os.environ.get("PLACEMENT_PYTHON")) else None
+"""The Python of an environment with another release of placement, which is served then (``tools/releases.py``)."""
+PYTHON = OTHER or Path(sys.executable)
+APPLICATION = "placement.wsgi:init_application()"  # ``placement.wsgi.api`` came with 13
 NOAUTH_HEADERS: Final = MappingProxyType({"X-Auth-Token": "admin", "X-Roles": "service"})
 """What a client of a ``NoAuth`` server sends: without the roles header the token alone makes an admin."""
 
@@ -51,7 +57,9 @@ class PlacementServer:
 
 def placement_template(cache: Path) -> Path:
     """A directory with a database whose schema, traits and resource classes are in place."""
-    return template.cached(cache, "openstack-placement", _make_template, Path(__file__))
+    ask = "from importlib.metadata import version; print(version('openstack-placement'))"
+    version = subprocess.run([PYTHON, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
+    return template.cached_as(cache, f"openstack-placement-{version}", _make_template, Path(__file__))
 
 
 @contextmanager
@@ -94,17 +102,18 @@ def serving_on(
         "OS_PLACEMENT_CONFIG_DIR": str(directory),
         "OS_PLACEMENT__RANDOMIZE_ALLOCATION_CANDIDATES": str(random_candidates),
     }
-    command = [str(Path(sys.executable).parent / "placement-manage"), "--config-dir", str(directory), "db", "sync"]
+    command = [str(PYTHON.parent / "placement-manage"), "--config-dir", str(directory), "db", "sync"]
     run(command, directory=directory, log=directory / "sync.log", environment=environment)
     port = port or free_port()
     with wsgi.serving(
-        "placement.wsgi.api:application",
+        APPLICATION,
         directory=directory,
         port=port,
         tls=None,
         environment=environment,
         workers=workers,
         threads=threads,
+        python=OTHER,
         pauses=pauses,
     ) as log:
         yield PlacementServer(wsgi.base_url(port, None), directory, log, None)
@@ -118,7 +127,12 @@ def _serving(
     (directory / "placement.conf").write_text(_configuration(f"sqlite:///{directory / DATABASE}", auth, sync=sync))
     environment = {"OS_PLACEMENT_CONFIG_DIR": str(directory)}
     with wsgi.serving(
-        "placement.wsgi.api:application", directory=directory, port=port, tls=tls, environment=environment
+        APPLICATION,
+        directory=directory,
+        port=port,
+        tls=tls,
+        environment=environment,
+        python=OTHER,
     ) as log:
         yield PlacementServer(wsgi.base_url(port, tls), directory, log, tls.ca if tls else None)
     check_writes(log)
