@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-PACKAGED = {"install_requires", "LIBVIRT", "UDEV", "IRONIC", "MANUAL"}  # what tools/deb.sh installs
+PACKAGED = {"install_requires", "LIBVIRT", "UDEV", "IRONIC", "MANUAL"}  # what tools/stage.sh installs
 
 
 def locked() -> dict[str, tuple[str, str]]:
@@ -42,7 +42,7 @@ def test_the_lock_has_what_setup_asks_for() -> None:
 
 
 def test_the_package_is_built_from_the_lock_alone() -> None:
-    script = (ROOT / "tools/deb.sh").read_text(encoding="utf-8")
+    script = (ROOT / "tools/stage.sh").read_text(encoding="utf-8")
     installs = re.findall(r"pip install (.*?)(?: &&|;)", script)
 
     assert [one for one in installs if "--require-hashes" not in one] == ["--no-build-isolation --no-deps ."]
