@@ -9,7 +9,7 @@ ifneq ($(filter-out $(CURDIR),$(shell cat .venv/*.stamp 2> /dev/null)),)
 $(shell rm -f .venv/*.stamp)
 endif
 
-.PHONY: help venv run test check lint unit mutants fuzz soak guest-test bench docs sample simulate service-test nova-driver nova-test cloud-test storage-test picture-test protocol-test distro-test releases-test deb image clean
+.PHONY: help venv run test check lint unit mutants fuzz soak guest-test bench docs sample simulate service-test nova-driver nova-test cloud-test storage-test picture-test protocol-test distro-test releases-test deb rpm image clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -109,9 +109,10 @@ protocol-test: .venv/test.stamp  ## a conversion as a model for SPIN, in all int
 	@tools/host.sh checker
 	@$(BIN)/python -m pytest -q -s --durations=5 tests/protocol
 
-distro-test: .venv/test.stamp  ## the package, and the tests, on Debian 12, 13 and unstable; their roots in .distro/
+distro-test: .venv/test.stamp  ## the packages, and the tests, on Debian 12, 13 and unstable; their roots in .distro/
 	@tools/host.sh libvirtd
 	@tools/host.sh roots
+	@tools/host.sh rpm
 	@tools/distro.sh bookworm trixie sid
 	@$(BIN)/python -m pytest -q -s --durations=5 tests/distro
 
@@ -120,6 +121,10 @@ releases-test: .venv/test.stamp  ## live tests on each release of placement sinc
 
 deb: .venv/run.stamp  ## a Debian package in build/, with the service
 	@tools/deb.sh $(PYTHON)
+
+rpm: .venv/run.stamp  ## an rpm of the same files in build/, for Rocky and RHEL with this Python
+	@tools/host.sh rpm
+	@tools/rpm.sh $(PYTHON)
 
 image: deb  ## a container image of that package in build/, see etc/containers and etc/kubernetes
 	@tools/host.sh roots

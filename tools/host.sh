@@ -8,6 +8,7 @@
 #   host.sh containers install, by apt, what boots a systemd of its own
 #   host.sh cloud      install, by apt, what a nova cloud needs beside databases
 #   host.sh roots      install, by apt, what makes and checks packages of several releases of Debian
+#   host.sh rpm        install, by apt, what builds and checks an rpm
 #   host.sh storage    install, by apt, Ceph and LVM
 #   host.sh checker    install, by apt, the model checker SPIN, and the compiler that it needs
 #   host.sh browser    install, by apt, a browser and what counts printed pages
@@ -24,6 +25,7 @@ CONTAINERS="systemd systemd-container dbus polkitd"
 CLOUD="rabbitmq-server"
 ROOTS="mmdebstrap lintian podman runc"
 BROWSER="chromium poppler-utils fonts-dejavu-core"
+RPM="rpm rpmlint"
 STORAGE="ceph-mon ceph-mgr ceph-osd ceph-common python3-rados python3-rbd lvm2"
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
@@ -50,6 +52,8 @@ containers() { install "$CONTAINERS"; }
 cloud() { install "$CLOUD"; }
 
 roots() { install "$ROOTS"; }
+
+rpm() { install "$RPM"; }
 
 storage() { install "$STORAGE"; }
 checker() { install "spin gcc libc6-dev"; }
@@ -96,9 +100,9 @@ libvirtd() {
 }
 
 case "${1:-}" in
-  packages | venv | databases | manual | logins | containers | cloud | roots | storage | checker | browser | libvirtd) "$1" ;;
+  packages | venv | databases | manual | logins | containers | cloud | roots | rpm | storage | checker | browser | libvirtd) "$1" ;;
   *)
-    echo "usage: $0 packages | venv | databases | manual | logins | containers | cloud | roots | storage | checker | browser | libvirtd" >&2
+    echo "usage: $0 packages | venv | databases | manual | logins | containers | cloud | roots | rpm | storage | checker | browser | libvirtd" >&2
     exit 2
     ;;
 esac

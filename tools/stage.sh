@@ -1,6 +1,6 @@
 #!/bin/bash
-# stage.sh PYTHON: build/stage with the files of the package, and the only list of them; deb.sh takes it away, and adds what
-# is Debian's. The agent is in a virtual environment of its own, for just this Python.
+# stage.sh PYTHON: build/stage with all files that the packages have in common, and the only list of them; deb.sh and
+# rpm.sh take it away, and add what is theirs. The agent is in a virtual environment of its own, for just this Python.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022
@@ -11,7 +11,7 @@ home=usr/lib/compute-node-agent
 docs=$stage/usr/share/doc/compute-node-agent
 
 rm -rf $stage build/manual
-mkdir -p $stage/usr/{bin,lib/systemd/system} $stage/usr/lib/{sysusers.d,tmpfiles.d} \
+mkdir -p $stage/usr/{bin,lib/systemd/system} $stage/usr/lib/{sysusers.d,tmpfiles.d,firewalld/services} \
   $stage/usr/share/polkit-1/rules.d $stage/etc/compute-node-agent "$docs"
 "$python" -m venv $stage/$home
 log=$(mktemp)
@@ -43,6 +43,7 @@ cp systemd/*.service $stage/usr/lib/systemd/system/
 cp systemd/compute-node-agent.sysusers $stage/usr/lib/sysusers.d/compute-node-agent.conf
 cp systemd/compute-node-agent.tmpfiles $stage/usr/lib/tmpfiles.d/compute-node-agent.conf
 cp systemd/compute-node-agent.rules $stage/usr/share/polkit-1/rules.d/60-compute-node-agent.rules
+cp etc/firewalld/compute-node-agent.xml $stage/usr/lib/firewalld/services/
 cp etc/compute-node-agent/compute-node-agent.conf $stage/etc/compute-node-agent/
 cp -r etc/compute-node-agent/compute-node-agent.conf.sample etc/compute-node-agent/examples etc/prometheus etc/grafana \
   README.md docs "$docs/"
