@@ -330,3 +330,23 @@ def test_a_total_that_no_look_shows_is_not_raised_by_an_older_memory(start: Star
 
     assert (one.stock()["VCPU"], one.stock()["DISK_GB"]) == ((4, 0), (100, 0))
     assert one.tree().by_name["host"].provider.inventories["DISK_GB"].max_unit == 100
+
+
+@pytest.mark.parametrize(("then", "now"), [(0, 100), (100, 0), (100, 50)])
+def test_what_no_look_shows_of_a_class_stays_as_it_is_whatever_an_older_memory_has(
+    start: Start, then: int, now: int
+) -> None:
+    """GiB of the disk: whether there is any, and how much of it is reserved."""
+    one = start(replace(host(), disk=DiskSpace(then << 30, 0)), DevicePolicy())
+    one.sync()
+    memory = next(one.folder.rglob("a4f1c3f0*.json"))
+    older = memory.read_text(encoding="utf-8")
+    reserved = replace(one.policy.disk, reserved_mib=(now // 4) << 10)
+    one.sync(FORCE, facts=replace(host(), disk=DiskSpace(now << 30, 0)), policy=replace(one.policy, disk=reserved))
+    before = one.stock()
+    memory.write_text(older, encoding="utf-8")
+
+    one.set_by_hand("", "VCPU", total=3, max_unit=3)  # a sign of another writer
+    outcome = one.sync(facts=replace(host(), disk=DiskUnread("the pool does not answer")))
+
+    assert (outcome.status, one.stock()) == (Status.CHANGED, before)

@@ -45,13 +45,13 @@ class SecondWriter(Feature):
             return self, shaped
         before = {seen.uuid: seen.provider for seen in left or () if seen.uuid in found.uuids}
         as_left = (_as_left(seen, before[seen.uuid]) if seen.uuid in before else seen for seen in shaped.stands)
-        again = shape_host(view, shaper, standing, ObservedTree(tuple(as_left)))
-        stood, tree = {one.name: one.inventories for one in shaped.tree}, list[Provider]()
-        for one in again.tree:
-            others = stood.get(one.name, {})
-            stock = {name: _lower(each, others.get(name, each)) for name, each in one.inventories.items()}
-            tree.append(replace(one, inventories=stock))
-        return SecondWriter(contest=found), replace(again, tree=ProviderTree(tuple(tree)), ours=shaped.ours)
+        again = {one.name: one for one in shape_host(view, shaper, standing, ObservedTree(tuple(as_left))).tree}
+        tree = list[Provider]()
+        for one in shaped.tree:  # an older memory adds no class, and takes none away
+            was = again.get(one.name, one)
+            both = ((name, was.inventories.get(name, each), each) for name, each in one.inventories.items())
+            tree.append(replace(was, inventories={name: _lower(name, *several) for name, *several in both}))
+        return SecondWriter(contest=found), replace(shaped, tree=ProviderTree(tuple(tree)))
 
     def again(self, earlier: Feature) -> "SecondWriter":
         """Keep the first sign: a cut-off attempt may have undone the change."""
@@ -113,12 +113,12 @@ def _as_left(seen: ObservedProvider, left: Provider) -> ObservedProvider:
     return replace(seen, provider=with_operators(replace(seen.provider, inventories=stock), theirs))
 
 
-def _lower(one: Inventory, other: Inventory) -> Inventory:
+def _lower(name: str, one: Inventory, other: Inventory) -> Inventory:
     """Return stock with the lower numbers of both: an older memory does not know what was lowered since."""
     total, ratio = min(one.total, other.total), min(one.allocation_ratio, other.allocation_ratio)
-    limited = other.max_unit < other.total or total < one.total
-    largest = min(one.max_unit, other.max_unit) if limited else one.max_unit
-    return replace(one, total=total, reserved=min(one.reserved, total), max_unit=largest, allocation_ratio=ratio)
+    largest = min(one.max_unit, other.max_unit) if other.max_unit < other.total or total < one.total else one.max_unit
+    kept = min(total, max(one.reserved, other.reserved) if name in NO_DEVICES else one.reserved)  # marks are of ``one``
+    return replace(one, total=total, reserved=kept, max_unit=largest, allocation_ratio=ratio)
 
 
 def strikes_of(memory: NodeState) -> Strikes:
