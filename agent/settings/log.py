@@ -11,7 +11,8 @@ from agent.records import clean
 LOG = logging.getLogger(__name__)
 NAME = "compute-node-agent"
 STDERR_ALONE = {  # options of oslo.log, where what the files say cannot be done
-    "log_config_append": None, "log_dir": None, "log_file": None, "use_journal": False, "use_stderr": True,
+    "log_config_append": None, "log_dir": None, "log_file": None,
+    "use_journal": False, "publish_errors": False, "use_stderr": True,
 }  # fmt: skip
 QUIET = (
     *("drivers.libvirt.connection", "keystoneauth", "urllib3", "oslo_service", "oslo_concurrency", "stevedore"),
@@ -40,7 +41,7 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
     try:
         try:
             log.setup(conf, NAME)
-        except (OSError, RuntimeError, log.LogConfigError) as error:
+        except (OSError, RuntimeError, ImportError, log.LogConfigError) as error:
             unopened = error
             for name, value in STDERR_ALONE.items():
                 conf.set_override(name, value)
@@ -59,7 +60,8 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
     if unopened:
         LOG.warning(
             "the log goes to standard error, as it cannot go where [DEFAULT] says: in a file of the agent's own, after "
-            "nova.conf, set log_dir, log_file or log_config_append empty, or use_journal = false reason=%s",
+            "nova.conf, set log_dir, log_file or log_config_append empty, or use_journal or publish_errors = false "
+            "reason=%s",
             unopened,
         )
 
