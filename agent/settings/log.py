@@ -1,6 +1,9 @@
 """Sets up the service's log by oslo.log; other verbs do not load it."""
 
 import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 from oslo_config import cfg
 from oslo_log import log
@@ -26,7 +29,7 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
 
     Where the log cannot be opened as ``conf`` says, which may be nova's, a warning tells so, and the log goes to
     standard error. A second call opens the files again, as needed after a rotation. A line that cannot be written, for
-    instance because the disk is full, is lost.
+    instance because the disk is full or a rotated file cannot be opened again, is lost.
 
     Raises:
         ConfigError: an option of the log is wrong.
@@ -50,6 +53,7 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
             handler.close()
         for handler in logging.getLogger().handlers:
             handler.addFilter(clean)
+            handler.emit = partial(_emit, handler.emit)  # type: ignore[method-assign]
     except (ValueError, TypeError) as error:
         logging.getLogger().handlers[:] = before
         raise ConfigError(f"the log options in [DEFAULT]: {type(error).__name__}: {error}") from error
@@ -64,6 +68,12 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
             "reason=%s",
             unopened,
         )
+
+
+def _emit(emit: Callable[[logging.LogRecord], None], record: logging.LogRecord) -> None:
+    """Write a record; without this, one whose rotated file cannot be opened again would end the service."""
+    with suppress(OSError):
+        emit(record)
 
 
 def register_log(conf: cfg.ConfigOpts) -> None:

@@ -1,6 +1,7 @@
 """Where the service logs to, and that it lives on where it cannot."""
 
 import logging
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -68,3 +69,18 @@ def test_what_is_not_installed_keeps_no_service_from_starting(
     set_up_log(read(**{option: file if option == "log_config_append" else True}), 0)
 
     assert "the log goes to standard error" in capsys.readouterr().err
+
+
+def test_a_line_is_lost_where_the_folder_of_the_log_is_gone(read: Read, tmp_path: Path) -> None:
+    """The handler opens its file again at each line once the file is another or gone, as after a rotation."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    set_up_log(read(log_file=folder / "own.log", use_stderr=False), 0)
+    shutil.rmtree(folder)
+    LOG.info("lost")
+    LOG.info("lost too")
+
+    folder.mkdir()
+    LOG.info("there")
+
+    assert (folder / "own.log").read_text().count("there") == 1
