@@ -15,7 +15,7 @@ def is_own(host: str) -> bool:
     Raises:
         DiscoveryError: the resolver does not know the name, or does not answer.
     """
-    own = {one.address for interface in psutil.net_if_addrs().values() for one in interface}
+    own = {one.address.partition("%")[0] for interface in psutil.net_if_addrs().values() for one in interface}
     try:
         found = {str(address[0]) for *_, address in socket.getaddrinfo(host, None)}
     except OSError as error:

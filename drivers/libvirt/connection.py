@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from drivers.base import OnOperation, Wake, untold
 from drivers.errors import DiscoveryError, Vanished
@@ -93,7 +93,7 @@ class LiveConnection:
         if parts.scheme.startswith("test") or not parts.netloc:
             return not parts.scheme.startswith("test")
         same = self.hostname().partition(".")[0] == os.uname().nodename.partition(".")[0]
-        return same and is_own(parts.hostname or "")
+        return same and is_own(unquote(parts.hostname or "localhost"))  # libvirt takes that where none is named
 
     def compute_id(self) -> None:
         """Return None: the agent keeps the identity of a live host itself."""

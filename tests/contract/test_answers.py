@@ -4,6 +4,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import libvirt
 import pytest
@@ -109,6 +110,7 @@ def live(monkeypatch: pytest.MonkeyPatch, opened: list[Libvirt]) -> Live:
         ("qemu+tcp://127.0.0.1:16509/system", True),
         ("qemu+tls://localhost/system?pkipath=/etc/keys", True),
         ("qemu+tcp://[::1]/system", True),
+        ("qemu+tcp://root@/system", True),  # libvirt connects to localhost
         ("qemu+tcp://192.0.2.7/system", False),  # of documentation: no machine has it
         ("test:///default", False),
         ("test+tcp://127.0.0.1/default", False),
@@ -116,6 +118,14 @@ def live(monkeypatch: pytest.MonkeyPatch, opened: list[Libvirt]) -> Live:
 )
 def test_the_kernels_files_are_those_of_the_host_that_libvirt_manages(live: Live, uri: str, *, here: bool) -> None:
     assert live(uri).files.live is here
+
+
+def test_an_address_of_one_link_is_this_machines(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = SimpleNamespace(address="fe80::1%lo")
+    monkeypatch.setattr("drivers.host.addresses.psutil.net_if_addrs", lambda: {"lo": [own]})
+
+    assert live("qemu+tcp://[fe80::1%25lo]/system").files.live
+    assert not live("qemu+tcp://[fe80::2%25lo]/system").files.live
 
 
 def test_a_host_of_another_name_has_other_files_though_a_tunnel_makes_its_address_ours(
