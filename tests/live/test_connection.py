@@ -115,14 +115,14 @@ def test_a_libvirtd_that_hangs_while_the_host_is_read_is_given_up_and_found_agai
 def test_what_came_of_an_opening_that_nobody_waited_for_serves_the_next_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, open_it = [], libvirt.open
+    made, open_it = [], libvirt.openAuth
 
-    def remembered(uri: str) -> libvirt.virConnect:
-        made.append(open_it(uri))
+    def remembered(*arguments: object) -> libvirt.virConnect:
+        made.append(open_it(*arguments))
         return made[-1]
 
     start_event_loop()
-    monkeypatch.setattr(libvirt, "open", remembered)
+    monkeypatch.setattr(libvirt, "openAuth", remembered)
     with libvirtd.serving(tmp_path / "libvirtd") as hypervisor:
         os.kill(hypervisor.pid, signal.SIGSTOP)
         try:
