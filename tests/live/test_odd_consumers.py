@@ -39,7 +39,7 @@ def lab(placement_server: PlacementServer, tmp_path: Path) -> Lab:
             providers={"four-cells": flat, **ELSEWHERE},
             consumers=consumers,
             synced=False,
-            agent={"audit_grace": 0, "expect_timeout": 0},  # this machine may have been booted a moment ago
+            agent={"audit_grace": 0},
         )
 
     return make

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agent.audit.audit import witness
+from agent.state.clock import StoppedClock
 from agent.state.memory import decode_state, encode_state
 from agent.sync.decide.features.boot import awaited
 from agent.sync.decide.view import Wishes
@@ -583,3 +584,13 @@ def test_a_card_without_a_serial_number_that_was_never_offered_stays_out(start: 
     one = start(facts=replace(host(*card(NIC, 3)), boot="first"), devices=DevicePolicy(report=True, rules=(remote,)))
 
     assert NIC not in " ".join(one.tree().by_name)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_recorded_host_was_not_booted_when_the_machine_that_looks_was(tmp_path: Path, *, recorded: bool) -> None:
+    """Else the same archive would give another tree within the hour after a boot of that machine."""
+    one = OneHost(tmp_path, replace(FIRST, boot=None), Policy(layout="devices", devices=ALL))
+    young = StoppedClock("", 1_000_000.0, 1_000_120.0)
+    node = replace(one.node, settings=replace(one.settings, recorded=recorded), clock=lambda: young)
+
+    assert (node.draft(Wishes()).view.terms.uptime_s > one.expect_s) == recorded
