@@ -118,7 +118,7 @@ def _check_service(settings: Settings) -> Iterator[Check]:
     """Check the file that only ``run`` reads."""
     if policy := settings.service.heal_policy:
         read_policy(policy)
-    yield Check("service", True, f"{policy} is usable" if policy else "no [agent] heal_policy: nothing is repaired")
+    yield Check("service", True, f"{policy} is usable" if policy else "no [agent] heal_policy: it repairs nothing")
 
 
 def check_state(settings: Settings) -> Iterator[Check]:

@@ -86,7 +86,7 @@ class Terms:
 
     audits_only: bool = False  # True: nothing is written on this host but repairs of audits
     now_s: float  # seconds since the epoch; counts only after a strike
-    uptime_s: float = 0.0  # seconds since the boot of this machine; of a recorded host it is not known: very many
+    uptime_s: float = 0.0  # seconds since the boot of the host; a recorded one counts as booted long ago
     interval_s: float  # seconds between two passes of the service
     microversion: tuple[int, int]  # the one agreed on with this placement
 

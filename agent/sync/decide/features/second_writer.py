@@ -114,7 +114,7 @@ def _as_left(seen: ObservedProvider, left: Provider) -> ObservedProvider:
 
 
 def _lower(name: str, one: Inventory, other: Inventory) -> Inventory:
-    """Return stock with the lower numbers of both: an older memory does not know what was lowered since."""
+    """Return stock that offers the least of both: an older memory does not know what was lowered since."""
     total, ratio = min(one.total, other.total), min(one.allocation_ratio, other.allocation_ratio)
     largest = min(one.max_unit, other.max_unit) if other.max_unit < other.total or total < one.total else one.max_unit
     kept = min(total, max(one.reserved, other.reserved) if name in NO_DEVICES else one.reserved)  # marks are of ``one``
