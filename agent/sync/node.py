@@ -93,7 +93,6 @@ class ComputeNode:
         before_s = memory.whole_s
         memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
         settings, clock = self.settings, self.clock()
-        afar = settings.recorded and self.clock is probe_clock  # this machine's boot says nothing of a recorded host
         added = any(names.classes or names.traits for names in memory.configured.values())
         return View(
             node=self.name,
@@ -117,7 +116,7 @@ class ComputeNode:
                 recorded=settings.recorded,
                 audits_only=settings.audits_only,
                 now_s=clock.now_s(),
-                uptime_s=clock.now_s() - (0 if afar else clock.offset_s),
+                uptime_s=clock.now_s() - (0 if settings.recorded else clock.offset_s),
                 interval_s=settings.service.interval_s,
                 microversion=self.client.microversion,
             ),

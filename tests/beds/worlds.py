@@ -21,7 +21,7 @@ from agent.errors import USER_ERRORS
 from agent.settings.read import Settings, load_settings
 from agent.state.audit_memory import write_memory
 from agent.state.clock import StoppedClock
-from agent.sync.decide.view import Wishes
+from agent.sync.decide.view import View, Wishes
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome
@@ -203,6 +203,14 @@ class WorldDriver(LibvirtDriver):
 
     def survey(self, node: str) -> Survey:
         return Survey(self.world.facts(), ROOT)
+
+
+class _Booted(ComputeNode):
+    """A recorded host of which the world knows when it was booted."""
+
+    def view(self, *args: Any, **options: Any) -> View:
+        found, clock = ComputeNode.view(self, *args, **options), self.clock()
+        return replace(found, terms=replace(found.terms, uptime_s=clock.now_s() - clock.offset_s))
 
 
 @dataclass
@@ -570,7 +578,7 @@ class World:
 
     def node(self) -> ComputeNode:
         """The agent, begun anew under the configuration of now."""
-        return ComputeNode(
+        return _Booted(
             name=self.setup.name,
             driver=self.driver,
             client=PlacementClient(Transport(self.crashing, where="placement")),
