@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import partial
 
 from oslo_config import cfg
-from oslo_log import log
+from oslo_log import log, rate_limit
 
 from agent.errors import ConfigError
 from agent.records import clean
@@ -39,13 +39,15 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
     logging.raiseExceptions = False
     before = logging.getLogger().handlers[:]
     unopened = None
+    rate_limit.uninstall_filter()  # oslo.log refuses a second one
+    log._load_log_config.old_time = 0  # type: ignore[attr-defined] # else it reads an unchanged file no second time
     for name in STDERR_ALONE:
         conf.clear_override(name)
     try:
         try:
             log.setup(conf, NAME)
-        except (OSError, RuntimeError, ImportError, log.LogConfigError) as error:
-            unopened = error
+        except (OSError, RuntimeError, ImportError, AttributeError, NameError, SyntaxError, log.LogConfigError) as why:
+            unopened = why
             for name, value in STDERR_ALONE.items():
                 conf.set_override(name, value)
             log.setup(conf, NAME)

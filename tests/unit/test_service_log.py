@@ -1,13 +1,16 @@
 """Where the service logs to, and that it lives on where it cannot."""
 
+import inspect
 import logging
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from oslo_config import cfg
+from oslo_log import rate_limit
 
 from agent.settings.log import set_up_log
 from agent.settings.read import load_settings
@@ -24,8 +27,8 @@ keys =
 level = INFO
 handlers = one
 [handler_one]
-class = nowhere.at.all.Handler
-args = ("x", "a")
+class = {kind}
+args = {arguments}
 """
 Read = Callable[..., cfg.ConfigOpts]
 
@@ -39,6 +42,7 @@ def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(logging, "raiseExceptions", logging.raiseExceptions)
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     yield
+    rate_limit.uninstall_filter()
     for handler in root.handlers:
         handler.close()
     for one, level in levels.items():
@@ -64,7 +68,7 @@ def test_what_is_not_installed_keeps_no_service_from_starting(
     """A handler of another package in nova's file for its log, and notifications of errors."""
     monkeypatch.setitem(sys.modules, "oslo_messaging.notify.log_handler", None)
     file = tmp_path / "logging.conf"
-    file.write_text(TO_ANOTHER)
+    file.write_text(TO_ANOTHER.format(kind="nowhere.at.all.Handler", arguments='("x", "a")'))
 
     set_up_log(read(**{option: file if option == "log_config_append" else True}), 0)
 
@@ -84,3 +88,56 @@ def test_a_line_is_lost_where_the_folder_of_the_log_is_gone(read: Read, tmp_path
     LOG.warning("there")
 
     assert (folder / "own.log").read_text().count("there") == 1
+
+
+@pytest.mark.parametrize("arguments", ["(", "(unheard_of,)", "(sys.unheard_of,)"])
+def test_a_slip_in_the_file_for_the_log_keeps_no_service_from_starting(
+    read: Read, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: str
+) -> None:
+    file = tmp_path / "logging.conf"
+    file.write_text(TO_ANOTHER.format(kind="StreamHandler", arguments=arguments))
+
+    set_up_log(read(log_config_append=file), 0)
+
+    assert "the log goes to standard error" in capsys.readouterr().err
+
+
+def test_a_limit_of_lines_is_set_again_after_a_rotation(read: Read, tmp_path: Path) -> None:
+    own = tmp_path / "own.log"
+    for text in ("first", "second"):
+        set_up_log(read(log_file=own, use_stderr=False, rate_limit_burst=2, rate_limit_interval=600), 0)
+        for number in range(9):
+            LOG.warning("%s %d", text, number)
+
+    lines = own.read_text()
+    assert (lines.count("first"), lines.count("second")) == (2, 2)
+
+
+def test_a_file_for_the_log_that_was_away_counts_again_unchanged(read: Read, tmp_path: Path) -> None:
+    file, own = tmp_path / "logging.conf", tmp_path / "own.log"
+    file.write_text(TO_ANOTHER.format(kind="FileHandler", arguments=f'("{own}", "a")'))
+    set_up_log(read(log_config_append=file), 0)
+    file.rename(tmp_path / "away")
+    set_up_log(read(log_config_append=file), 0)
+    (tmp_path / "away").rename(file)
+
+    set_up_log(read(log_config_append=file), 0)
+    LOG.warning("there")
+
+    assert own.read_text() == "there\n"
+
+
+def test_a_line_costs_the_same_after_any_number_of_rotations(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the stack would overflow after a thousand."""
+    depths = list[int]()
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=lambda _: depths.append(len(inspect.stack(0)))))
+    file = tmp_path / "logging.conf"
+    file.write_text(TO_ANOTHER.format(kind="StreamHandler", arguments="(sys.stderr,)"))
+
+    for _ in range(3):
+        set_up_log(read(log_config_append=file), 0)
+        LOG.warning("a line")
+
+    assert (len(depths), len(set(depths))) == (3, 1)
