@@ -89,11 +89,10 @@ class LiveConnection:
 
         Where the URI names a host: libvirt's host name begins like the kernel's, and the host is an address of here.
         """
-        parts = urlsplit(self.uri)
-        if parts.scheme.startswith("test") or not parts.netloc:
-            return not parts.scheme.startswith("test")
         same = self.hostname().partition(".")[0] == os.uname().nodename.partition(".")[0]
-        return same and is_own(unquote(parts.hostname or "localhost"))  # libvirt takes that where none is named
+        parts = urlsplit(self.uri)  # libvirt has taken it
+        host = unquote(parts.hostname or "localhost")  # libvirt takes that where none is named
+        return not parts.scheme.startswith("test") and (not parts.netloc or (same and is_own(host)))
 
     def compute_id(self) -> None:
         """Return None: the agent keeps the identity of a live host itself."""
@@ -297,7 +296,7 @@ class LiveConnection:
             yield
             LOG.info("read %s from libvirt seconds=%.1f", what, time.monotonic() - started)
         except libvirt.libvirtError as error:
-            login = urlsplit(self.uri).netloc and error.get_error_code() == libvirt.VIR_ERR_AUTH_FAILED
+            login = error.get_error_code() == libvirt.VIR_ERR_AUTH_FAILED and urlsplit(self.uri).netloc
             advice = "see libvirtd's log" if self._open else LOGIN if login else ADVICE
             where, said = mask(f"libvirt at {self.uri}"), mask(str(error))
             self._drop_broken()

@@ -145,6 +145,11 @@ def test_a_name_in_the_uri_that_the_resolver_does_not_know_is_told(live: Live) -
         _ = live("qemu+tcp://nowhere.invalid/system").files
 
 
+def test_a_uri_that_libvirt_cannot_take_apart_is_told() -> None:
+    with pytest.raises(DiscoveryError, match="Unable to parse URI"):
+        _ = LiveConnection("qemu+tcp://[::1/system").files
+
+
 def test_a_device_without_xml_is_odd_as_long_as_the_connection_lives(live: Live, opened: list[Libvirt]) -> None:
     hypervisor, connection = opened[-1], live()
     hypervisor.broken = "unknown PCI header type '127'"
