@@ -122,15 +122,19 @@ def run(release: str, python: Path) -> Result:
 
 
 def main() -> int:
-    """Every release, even after one that failed."""
+    """Every release, even after one that failed; all environments first."""
     known = fitting()
     chosen = os.environ.get("RELEASES", "").split() or list(known)
-    results = [run(release, python_of(release, known[release])) for release in chosen]
+    if unknown := [release for release in chosen if release not in known]:
+        sys.exit(f"RELEASES has {' '.join(unknown)}; there are {' '.join(known)}")
+    pythons = {release: python_of(release, known[release]) for release in chosen}
+    results = [run(release, python) for release, python in pythons.items()]
     print("\n| release | placement | SQLAlchemy | os-traits | passed | failed | left out | seconds |")
     print("| --- " * 8 + "|")
     for one in results:
-        counts = (one.counts.get(name, 0) for name in ("passed", "failed", "deselected"))
-        print("|", " | ".join(map(str, (one.release, *one.versions, *counts, round(one.seconds)))), "|")
+        passed, failed, error, out = (one.counts.get(name, 0) for name in ("passed", "failed", "error", "deselected"))
+        row = (one.release, *one.versions, passed, failed + error, out, round(one.seconds))
+        print("|", " | ".join(map(str, row)), "|")
     for oldest, test, why in LATER:
         if min(chosen) < oldest:
             print(f"before {oldest}, left out: {test}: {why}")
