@@ -115,7 +115,7 @@ COMMON = (
         type=Path,
         repeated=True,
     ),
-    Option("--config-dir", "a folder of *.conf files; may be repeated", metavar="DIR", type=Path, repeated=True),
+    Option("--config-dir", "*.conf files, read after FILE; may be repeated", metavar="DIR", type=Path, repeated=True),
 )
 """Options of every verb."""
 PLACEMENT = (
