@@ -368,6 +368,11 @@ class HostFacts:
     whole_memory_mib: int | None = None  # virNodeGetInfo's; None: not known; or not asked, as the cells have the memory
     offline_cpus: tuple[tuple[int, int], ...] = ()  # (CPU, cell) of CPUs that libvirt's topology lacks, as offline ones
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The sentence on what has the disks of guests; empty: it did answer."""
+        return (f"DISK_GB is not known: {self.disk.because}",) if isinstance(self.disk, DiskUnread) else ()
+
 
 @dataclass(frozen=True, slots=True)
 class ServiceSigns:

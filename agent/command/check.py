@@ -30,7 +30,7 @@ from agent.sync.journal import tell_approvals
 from agent.sync.node import ComputeNode
 from agent.sync.provider_yaml import unread_keys
 from drivers.base import Driver, Survey
-from drivers.facts import DiskSpace, DiskUnread
+from drivers.facts import DiskSpace
 from drivers.libvirt.shape import idle
 from reportclient.client import PlacementClient
 
@@ -231,9 +231,8 @@ def check_pass(one: ComputeNode, survey: Survey) -> Iterator[Check]:
     yield from (Check("provider_config", False, slip) for slip in slips)
     yield from (Check("devices", False, one.text) for one in conditions_on(draft) if one.kind == AWAITED)
     disk, settings = survey.facts.disk, one.settings
-    if isinstance(disk, DiskUnread):
-        yield Check("storage", False, f"DISK_GB stays as it is: {disk.because}")
-    elif isinstance(disk, DiskSpace) and disk.missing and settings.reports_root and not settings.policy.disk.shared:
+    yield from (Check("storage", False, text) for text in survey.facts.unread)
+    if isinstance(disk, DiskSpace) and disk.missing and settings.reports_root and not settings.policy.disk.shared:
         text = f"{disk.missing} does not exist, so DISK_GB is the size of the file system of {disk.folder}"
         advice = "make or mount the folder, in a container too, or set [DEFAULT] instances_path"
         yield Check("storage", False, f"{text}: {advice}")

@@ -74,13 +74,13 @@ def _explain_provider(options: argparse.Namespace) -> Report:
         stands = observed.by_name.get(provider.name) if observed else None
         given = set_on(stands) if stands else frozenset[str]()
         found = explain_stock(provider, added.get(provider.name, Names()), given, what)
-        if not found and what == DISK and settings.policy.disk.shared and provider.parent is None:
-            raise ConfigError(
-                f"{provider.name} has no {DISK} of its own: by [agent] shared_disk the provider of the "
-                f"storage that it shares with other hosts has it (openstack resource provider list)"
-            )
         if not found:
-            raise ConfigError(f"{provider.name} has no {what}: see compute-node-agent explain {provider.name}")
+            hint = f"see compute-node-agent explain {provider.name}"
+            if what == DISK and provider.parent is None and settings.policy.disk.shared:
+                hint = "by [agent] shared_disk the storage's own provider has it: openstack resource provider list"
+            elif what == DISK and survey.facts.unread:
+                hint = survey.facts.unread[0]
+            raise ConfigError(f"{provider.name} has no {what}: {hint}")
         data: Form = {
             "provider": provider.name,
             "parent": provider.parent,  # None for a root
@@ -91,15 +91,14 @@ def _explain_provider(options: argparse.Namespace) -> Report:
                 one for one in conditions if one.provider == provider.name or not (one.provider or provider.parent)
             ],
         }
-    return Report(data=data, lines=_lines(data))
+    return Report(data=data, lines=_lines(data), remarks=() if provider.parent else survey.facts.unread)
 
 
 def _lines(data: Form) -> Iterator[str]:
     """Yield each class and trait of a provider with its fact and its rule."""
     under = f" under {data['parent']}" if data["parent"] else ""
-    counted = (
-        f"; its inventory is reported on {data['counted_in']} ([compute] layout = flat)" if data["counted_in"] else ""
-    )
+    home = data["counted_in"]
+    counted = f"; its inventory is reported on {home} ([compute] layout = flat)" if home else ""
     left = f"; {data['left_to']} reports it" if data["left_to"] else ""
     yield f"{data['provider']}{under}{counted}{left}"
     for one in data["reasons"]:

@@ -71,6 +71,7 @@ def discover(options: argparse.Namespace) -> Report:
         *holdings.of_guests,
         *holdings.lacking,
         *holdings.notes,
+        *survey.facts.unread,
         *doubts(settings, survey),
         *holdings.backing.odd.sentences.values(),
     ]

@@ -24,7 +24,6 @@ from agent.sync.json_form import Form, encode
 from agent.sync.recorder import archive_files
 from drivers import FAKE
 from drivers.errors import DiscoveryError
-from drivers.facts import DiskUnread
 from drivers.host.archive import write_files
 from drivers.libvirt.connection import LiveConnection
 from drivers.libvirt.recorded import DEVICES
@@ -70,8 +69,8 @@ def host_files(settings: Settings) -> dict[str, str]:
     with open_driver(whole, Choice()) as driver:
         node = driver.name()
         survey = look(partial(driver.survey, node))
-    if isinstance(survey.facts.disk, DiskUnread):
-        raise DiscoveryError(survey.facts.disk.because)
+    if survey.facts.unread:
+        raise DiscoveryError(survey.facts.unread[0])
     everything = look(LiveConnection(settings.hypervisor.libvirt_uri).all_devices)
     files = {**{f"{DEVICES}/{name}.xml": document.text for name, document in everything}, **survey.files}
     return archive_files(replace(survey, files=files, compute_id=read_identity(settings.folders.identity)), node)

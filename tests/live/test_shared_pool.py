@@ -201,7 +201,7 @@ def test_of_a_storage_that_an_operator_shares_the_disks_are_there_and_nothing_is
     on_nfs.at_once("reshape", "--apply")
     assert on_nfs.held(NFS) == disks(*NAMES)
     assert not any("DISK_GB" in on_nfs.stock(name) for name in NAMES)
-    assert "has no DISK_GB of its own" in on_nfs.run("first", "explain", "first", "DISK_GB").err
+    assert "has no DISK_GB: by [agent] shared_disk" in on_nfs.run("first", "explain", "first", "DISK_GB").err
     assert (on_nfs.sums(), on_nfs.said(NFS)) == (before, said[NFS])
     found = on_nfs.placement.send("GET", "/allocation_candidates?resources=VCPU:1,DISK_GB:30&limit=50")
     assert len(found["allocation_requests"]) == len(NAMES)

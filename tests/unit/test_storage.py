@@ -1,6 +1,7 @@
 """Disks of guests on a volume group or in a Ceph cluster: the commands are stand-ins here."""
 
 import json
+import shutil
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from agent.command.arguments import main
 from agent.settings.read import load_settings
 from drivers.errors import DiscoveryError
 from drivers.facts import DiskFacts, DiskSpace, DiskUnread, PoolSpace, Versions
@@ -22,6 +24,7 @@ from fakes import FACTS
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 GIB = 1024**3
+FOUR_CELLS = Path(__file__).parents[1] / "hosts/four-cells"
 POOL = CephPool(name="vms", config="/etc/ceph/one.conf", user="nova", timeout_s=3)
 # As ceph df of Ceph 16.2 answers, without what nobody reads here.
 DF: dict[str, Any] = {
@@ -222,6 +225,20 @@ def test_explain_shows_both_numbers_of_a_cluster(by_pool: bool) -> None:
 
     assert reason.fact.startswith("the Ceph cluster has 30 GiB, of which its pool vms can hold 9; ")
     assert f"the {'pool' if by_pool else 'cluster'} counts" in reason.fact
+
+
+@pytest.mark.parametrize(
+    "verb", [["discover"], ["explain", "four-cells"], ["explain", "four-cells", "DISK_GB"]], ids=" ".join
+)
+def test_who_looks_for_disks_that_did_not_answer_is_told_so(
+    verb: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(FOUR_CELLS / "archive", tmp_path / "host")
+    (tmp_path / "host" / DISK).write_text('{"because": "the Ceph cluster is away"}', encoding="utf-8")
+
+    main([*verb, "--host", str(tmp_path / "host"), "--config-file", str(FOUR_CELLS / "agent.conf")])
+
+    assert "DISK_GB is not known: the Ceph cluster is away" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("now", "reported"), [(1000, 1000), (1010, 1000), (990, 1000), (1011, 1011), (989, 989)])
