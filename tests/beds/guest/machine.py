@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,12 +96,22 @@ def running(image: Path, scratch: Path) -> Iterator[Guest]:
     subprocess.run(create, check=True)
     log = scratch / "qemu.log"
     modules = f"{image}/qemu/usr/lib/x86_64-linux-gnu/qemu"
-    child = start(
-        _command(image, overlay, scratch, port), directory=image, log=log, environment={"QEMU_MODULE_DIR": modules}
+    launch = partial(
+        start,
+        _command(image, overlay, scratch, port),
+        directory=image,
+        log=log,
+        environment={"QEMU_MODULE_DIR": modules},
     )
+    child = launch()
     try:
         guest = Guest(image, port)
-        _wait(guest, child, scratch)
+        try:
+            _wait(guest, child, scratch)
+        except BedError:  # seen once: the emulated clock stood still, and the kernel said so on the console
+            stop(child)
+            child = launch()
+            _wait(guest, child, scratch)
         source = subprocess.run(
             ["tar", "-C", str(PROJECT), "--exclude=__pycache__", "-c", "agent", "drivers", "reportclient"],
             capture_output=True,
