@@ -93,7 +93,7 @@ storage-test: .venv/test.stamp  ## disks of guests in a real Ceph cluster and on
 	@tools/storage.sh
 	@$(BIN)/python -m pytest -q -s --durations=5 tests/storage
 
-picture-test: .venv/test.stamp  ## five pictures in a browser, printed, and looked at by axe-core; kept in build/pictures
+picture-test: .venv/test.stamp  ## four pictures in a browser, printed, and looked at by axe-core; kept in build/pictures
 	@tools/host.sh libvirtd
 	@tools/host.sh browser
 	@tools/venv.sh $(PYTHON) test,browser
