@@ -237,7 +237,7 @@ def test_a_job_that_cannot_be_read_is_an_error(live: Live, opened: list[Libvirt]
 
 def test_the_service_logs_no_answer_of_libvirt(live: Live, caplog: pytest.LogCaptureFixture) -> None:
     """There are many in each pass; the verbs show them with -v."""
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, "drivers")
     live().capabilities()
     names = {record.name for record in caplog.records}
 
