@@ -11,6 +11,7 @@ arch=$(dpkg --print-architecture)
 stage=build/deb
 docs=$stage/usr/share/doc/compute-node-agent
 deb=build/compute-node-agent_${version}_$arch.deb
+export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2> /dev/null || date +%s)}
 
 rm -rf $stage
 tools/stage.sh "$python"
@@ -18,7 +19,7 @@ mv build/stage $stage
 mkdir -p $stage/usr/share/lintian/overrides $stage/DEBIAN
 cp tools/deb/copyright "$docs/"
 cp tools/deb/lintian-overrides $stage/usr/share/lintian/overrides/compute-node-agent
-built=$(date -R -d "@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2> /dev/null || date +%s)}")
+built=$(date -R -d "@$SOURCE_DATE_EPOCH")
 printf 'compute-node-agent (%s) unstable; urgency=medium\n\n  * As in the release notes of this version.\n\n -- %s  %s\n' \
   "$version" "$(sed -n 's/^Maintainer: //p' tools/deb/control)" "$built" | gzip -9n > "$docs/changelog.gz"
 
