@@ -177,7 +177,7 @@ def load_settings(
             use_env=environment,
         )
         resolve(conf)
-    except (cfg.Error, OSError, UnicodeDecodeError) as error:
+    except (cfg.Error, OSError, UnicodeDecodeError, SystemExit) as error:  # the last from oslo.config, of [DEFAULT]
         where = ", ".join(map(str, [*named, *directories]))
         raise ConfigError(f"configuration {where}: {_tell_reading(error)}") from error
     except RecursionError as error:  # from options that are read here already: those of the log and of a login
@@ -281,10 +281,11 @@ def _read_role(values: Values) -> Role | None:
     return role
 
 
-def _tell_reading(error: Exception) -> str:
+def _tell_reading(error: BaseException) -> str:
     """Return one line; for a file that cannot be parsed without the text of its line, which may hold a secret."""
     cause = error.__context__
     if isinstance(error, cfg.ConfigFileParseError) and isinstance(cause, cfg.ParseError):
         return f"{cause.filename}:{cause.lineno} cannot be read: {cause.msg}"
     may_not = isinstance(error, cfg.ConfigFilesPermissionDeniedError)
-    return one_line(error) + (": run as a user that may read it, for instance with sudo" if may_not else "")
+    told = cause if isinstance(error, SystemExit) and cause else error
+    return one_line(told) + (": run as a user that may read it, for instance with sudo" if may_not else "")

@@ -63,7 +63,7 @@ def _default(group: str, name: str) -> Any:
     return next(option for option in OPTIONS.get(group, MDEV_OPTIONS) if option.name == name).default
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """Return the message of an error without line breaks."""
     return " ".join(str(error).split())
 

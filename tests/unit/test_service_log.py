@@ -12,6 +12,7 @@ import pytest
 from oslo_config import cfg
 from oslo_log import rate_limit
 
+from agent.errors import ConfigError
 from agent.settings.log import set_up_log
 from agent.settings.read import load_settings
 
@@ -73,6 +74,12 @@ def test_what_is_not_installed_keeps_no_service_from_starting(
     set_up_log(read(**{option: file if option == "log_config_append" else True}), 0)
 
     assert "the log goes to standard error" in capsys.readouterr().err
+
+
+def test_a_value_that_oslo_config_ends_the_process_for_is_an_error_of_the_configuration(read: Read) -> None:
+    """It validates options that it also takes from a command line where it reads the files."""
+    with pytest.raises(ConfigError, match=r"agent\.conf: Unexpected boolean value 'yess'"):
+        read(debug="yess")
 
 
 def test_a_line_is_lost_where_the_folder_of_the_log_is_gone(read: Read, tmp_path: Path) -> None:
