@@ -349,6 +349,27 @@ def test_what_a_root_has_stays_on_offer_though_a_lost_memory_takes_its_tree_for_
     assert (done.status in REFUSED, one.stock()) == (True, before)
 
 
+@pytest.mark.parametrize(
+    ("layout", "suffix", "facts"),
+    [("flat", "", NO_CARD), ("devices", NIC, NO_CARD), ("devices", GPU, ALONE), ("numa", GPU, ALONE)],
+)
+@pytest.mark.parametrize("passes", [1, 3])
+def test_what_is_back_is_on_offer_though_a_hand_set_the_traits_meanwhile(
+    start: Start, layout: Layout, suffix: str, facts: HostFacts, passes: int
+) -> None:
+    """The first pass without a device reserves it alone; a hand sets a whole list of traits, without our marks."""
+    one = start(layout)
+    before = one.stock(suffix)
+    assert one.sync(facts=facts).status is Status.UNSAFE
+    one.remove_traits(suffix, MARKER, *one.marks(suffix))
+    for _ in range(passes):
+        one.sync()
+
+    one.sync(facts=WHOLE)
+
+    assert one.stock(suffix) == before
+
+
 def test_a_refused_pass_writes_nothing_on_a_root_that_does_not_show_that_it_is_ours(start: Start) -> None:
     one = start("devices", of_cpus(8))
     one.remove_traits("", MARKER)

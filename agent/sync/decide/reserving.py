@@ -40,15 +40,14 @@ def reserved_tree(view: View, shaped: Shaped, features: Sequence[Feature]) -> Pr
     sides = replace(sides_of(shaped), once=True)
     there = {one.name: one for one in shaped.tree}
     whole = {one.name: one for one in with_stock(shaped, dict(missing_of(sides))).tree}
-    said = shaped.stands.by_uuid
-    files = standing.files
+    said, files = shaped.stands.by_uuid, standing.files
     ours = [seen for seen in standing.observed if seen.provider.parent is None or shaped.ours.writes(seen)]
     if not {seen.provider.parent for seen in ours} <= {None, *(seen.name for seen in ours)}:
         return None
     after = ProviderTree(
         tuple(
             _reserved(seen, said[seen.uuid].provider, there.get(seen.name), whole[seen.name], files.get(seen.name, ()))
-            if seen.name in whole and is_marked(seen)
+            if seen.name in whole and (is_marked(seen) or is_reserved_by_us(said[seen.uuid].provider.traits))
             else seen.provider
             for seen in ours
         )

@@ -15,7 +15,7 @@ from reportclient.allocations import Holdings
 from reportclient.diff import adopted
 from reportclient.hold import device_classes, is_of_the_host, is_reshaped, keep_whole
 from reportclient.names import BANDWIDTH, ONE_TIME, spelled
-from reportclient.ownership import OWNERS, Names, Ownership, joined
+from reportclient.ownership import OWNERS, Names, Ownership, is_marked, joined
 from reportclient.renaming import as_called, called, former_name, new_names
 from reportclient.reserve import with_marks_of, with_reservations
 from reportclient.settings import with_limits
@@ -127,13 +127,12 @@ def shape_host(view: View, shaper: Shaper, standing: Standing, observed: Observe
 def ownership(
     shaper: Shaper, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState
 ) -> Ownership:
-    """Return what was ours before this pass, and what nova made for devices of this host."""
-    names = survey.present | {provider.name for provider in shaped}
-    return Ownership(
-        emitted=shaper.emitted,
-        configured=joined(memory.configured, memory.reported),
-        adopted=adopted(observed, names),
-    )
+    """Return what was ours before this pass, also if a hand took our mark off, and nova's for devices of this host."""
+    left = {(seen.uuid, seen.generation + 1) for seen in memory.observed or () if is_marked(seen)}
+    ours = {seen.name for seen in observed if (seen.uuid, seen.generation) in left}
+    names = survey.present | ours | {provider.name for provider in shaped}
+    configured = joined(memory.configured, memory.reported)
+    return Ownership(emitted=shaper.emitted, configured=configured, adopted=adopted(observed, names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
