@@ -253,6 +253,23 @@ def test_a_restored_disk_of_before_a_class_was_renamed_offers_no_device_under_bo
     assert (one.stock()["CUSTOM_A"], one.stock().get("CUSTOM_B")) == ((8, 0), None)
 
 
+def test_a_state_of_before_a_card_was_offered_offers_it_under_no_second_name(tmp_path: Path) -> None:
+    first, second = (rules(replace(VFS, resource_class=f"CUSTOM_{name}")) for name in "AB")
+    one = OneHost(tmp_path, host(*card(NIC, 8)), Policy(layout="flat"))
+    one.sync()
+    kept = {path: path.read_bytes() for path in tmp_path.glob("*.json")}
+    one.sync(policy=replace(one.policy, devices=first))
+    for path, content in kept.items():
+        path.write_bytes(content)
+
+    refused = one.sync(FORCE, policy=replace(one.policy, devices=second))
+
+    assert (refused.status, one.stock()["CUSTOM_A"], one.stock().get("CUSTOM_B")) == (Status.UNSAFE, (8, 0), None)
+    one.sync(policy=replace(one.policy, devices=first))
+    assert one.sync(FORCE, policy=replace(one.policy, devices=second)).status is Status.CHANGED
+    assert (one.stock().get("CUSTOM_A"), one.stock()["CUSTOM_B"]) == (None, (8, 0))
+
+
 def test_an_inventory_that_somebody_replaced_as_a_whole_is_written_again(tmp_path: Path) -> None:
     """``openstack resource provider inventory set`` without ``--amend``."""
     one = OneHost(tmp_path, host(*card(NIC, 8)), Policy(layout="flat", devices=rules(VFS)))

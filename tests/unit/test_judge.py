@@ -411,6 +411,7 @@ def test_a_reservation_by_hand_is_lost_only_where_it_counts_devices_of_ours() ->
     of_files = replace(SEEN, configured={"host": Names(frozenset({"CUSTOM_FILE"}))})
     found = draft(
         observed=stands(root),
+        memory=replace(SEEN, observed=stands(root)),
         desired=ProviderTree((ROOT, card)),
         meanwhile=of_files,
         ours=replace(OURS, configured={"host": Names(frozenset({"CUSTOM_FILE", "CUSTOM_OURS"}))}),

@@ -21,9 +21,8 @@ def _unknown_class(draft: Draft) -> tuple[str, ...]:
     """
     Return why a class of unknown origin may be the old name of a new class; empty: there is none.
 
-    With a memory there is one only if, since then, a class of devices went from the root and another came to it: the
-    memory is of an earlier moment. Where CPUs or memory went too, somebody replaced the whole inventory: that is
-    written again.
+    A memory of an earlier moment knows no more of it than none. Where CPUs or memory that it knows went, somebody
+    replaced the whole inventory: that is written again.
     """
     root, left = draft.observed.root, draft.memory.observed
     if root is None or MARKER not in root.provider.traits or draft.view.beside:
@@ -34,7 +33,7 @@ def _unknown_class(draft: Draft) -> tuple[str, ...]:
     below = {name for one in draft.desired if one.parent for name in one.inventories}  # they would be there twice
     carried = sorted(root.provider.inventories.keys() - draft.wanted.ours.classes(root) - before - below)
     gone = before - root.provider.inventories.keys()
-    if not (came and carried) or (left and (not gone or gone & NO_DEVICES)):
+    if not (came and carried) or gone & NO_DEVICES:
         return ()
     old, new = ", ".join(carried), ", ".join(came)
     return (
