@@ -371,7 +371,7 @@ class HostFacts:
     @property
     def unread(self) -> tuple[str, ...]:
         """The sentence on what has the disks of guests; empty: it did answer."""
-        return (f"DISK_GB is not known: {self.disk.because}",) if isinstance(self.disk, DiskUnread) else ()
+        return (f"DISK_GB cannot be read: {self.disk.because}",) if isinstance(self.disk, DiskUnread) else ()
 
 
 @dataclass(frozen=True, slots=True)

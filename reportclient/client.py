@@ -273,7 +273,7 @@ class PlacementClient:
         The type is "" where placement reports no types.
         """
         query = {"project_id": project} | ({"user_id": user} if user else {})
-        body, _ = self._transport.get(f"/usages?{urlencode(query)}")
+        body, _ = self._transport.get(f"/usages?{urlencode(query, errors='replace')}")
         with payload.in_form(f"the usages of project {project}"):
             return payload.decode_usages(body)
 

@@ -67,6 +67,7 @@ def choice_of(options: argparse.Namespace) -> Choice:
         database=getattr(options, "database", None),
         recorder=getattr(options, "recorder", None),
         case=getattr(options, "case", None),
+        service=getattr(options, "verb", "") == "check",  # which finds what the service would not start with
         **({"trace": options.trace} if hasattr(options, "trace") else {}),
     )
 

@@ -507,6 +507,7 @@ def test_usages_are_told_by_project_and_user(world: Claims) -> None:
     assert client.usages(project) == {"INSTANCE": {"MEMORY_MB": 4096, "VCPU": 4}}
     assert client.usages(project, user) == {"INSTANCE": {"MEMORY_MB": 2048, "VCPU": 2}}
     assert client.usages(str(uuid.uuid4())) == {}
+    assert client.usages("\udcff") == {}  # a byte of a command line that is no UTF-8
 
 
 sets = st.dictionaries(

@@ -12,6 +12,8 @@ import pytest
 from oslo_config import cfg
 from oslo_log import rate_limit
 
+from agent.command.arguments import main
+from agent.command.exits import Exit
 from agent.errors import ConfigError
 from agent.settings.log import set_up_log
 from agent.settings.read import load_settings
@@ -95,6 +97,17 @@ def test_a_line_is_lost_where_the_folder_of_the_log_is_gone(read: Read, tmp_path
     LOG.warning("there")
 
     assert (folder / "own.log").read_text().count("there") == 1
+
+
+def test_check_finds_an_option_of_the_log_that_the_service_would_not_start_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "agent.conf").write_text("[DEFAULT]\nlog_dir = $nowhere/log\n")
+
+    code = main(["check", "--embedded-dir", str(tmp_path), "--config-file", str(tmp_path / "agent.conf")])
+
+    assert code == Exit.DIFFERENCES
+    assert "no such option nowhere" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", ["(", "(unheard_of,)", "(sys.unheard_of,)"])

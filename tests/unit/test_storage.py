@@ -238,7 +238,7 @@ def test_who_looks_for_disks_that_did_not_answer_is_told_so(
 
     main([*verb, "--host", str(tmp_path / "host"), "--config-file", str(FOUR_CELLS / "agent.conf")])
 
-    assert "DISK_GB is not known: the Ceph cluster is away" in capsys.readouterr().err
+    assert "DISK_GB cannot be read: the Ceph cluster is away" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("now", "reported"), [(1000, 1000), (1010, 1000), (990, 1000), (1011, 1011), (989, 989)])
