@@ -18,7 +18,7 @@ HEAD = """\
 # Messages
 
 `make sample` makes this page from the source: every sentence of an error, a note, a table or the log, with … for what
-differs.
+differs. What is wrong with a command line is not here.
 Search it for a part of the sentence that you see.
 Its heading says which part of the agent speaks, and what to do beside what the sentence says.
 """
@@ -115,7 +115,7 @@ def document(root: Path) -> str:
     by_area: dict[str, dict[str, None]] = {title: {} for title, _, _ in AREAS}
     for path, _, text in messages(root):
         shown = _shown(text)
-        if path not in HELP and len(_words(shown)) >= FEWEST_WORDS:
+        if path not in HELP and len(_words(shown)) >= FEWEST_WORDS and not shown.startswith("(?"):  # a pattern
             by_area[_area(path)].setdefault(shown)
     parts = [HEAD]
     for title, advice, _ in AREAS:
