@@ -553,6 +553,7 @@ def test_a_reservation_of_another_services_class_on_the_root_is_its_own(start: S
     one = start(*card(ONE, 4), layout="flat")
     one.add_by_hand("", "CUSTOM_FOREIGN", 4)
     one.set_by_hand("", "CUSTOM_FOREIGN", reserved=1)
+    one.sync()
 
     outcome = one.sync(RESHAPE, policy=replace(one.policy, devices=FAST))
 
