@@ -369,8 +369,8 @@ class HostFacts:
     offline_cpus: tuple[tuple[int, int], ...] = ()  # (CPU, cell) of CPUs that libvirt's topology lacks, as offline ones
 
     @property
-    def unread(self) -> tuple[str, ...]:
-        """The sentence on what has the disks of guests; empty: it did answer."""
+    def disk_unread(self) -> tuple[str, ...]:
+        """One sentence if what has the disks of guests did not answer; empty: it did."""
         return (f"DISK_GB cannot be read: {self.disk.because}",) if isinstance(self.disk, DiskUnread) else ()
 
 

@@ -231,7 +231,7 @@ def check_pass(one: ComputeNode, survey: Survey) -> Iterator[Check]:
     yield from (Check("provider_config", False, slip) for slip in slips)
     yield from (Check("devices", False, one.text) for one in conditions_on(draft) if one.kind == AWAITED)
     disk, settings = survey.facts.disk, one.settings
-    yield from (Check("storage", False, text) for text in survey.facts.unread)
+    yield from (Check("storage", False, text) for text in survey.facts.disk_unread)
     if isinstance(disk, DiskSpace) and disk.missing and settings.reports_root and not settings.policy.disk.shared:
         text = f"{disk.missing} does not exist, so DISK_GB is the size of the file system of {disk.folder}"
         advice = "make or mount the folder, in a container too, or set [DEFAULT] instances_path"

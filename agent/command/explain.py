@@ -78,8 +78,8 @@ def _explain_provider(options: argparse.Namespace) -> Report:
             hint = f"see compute-node-agent explain {provider.name}"
             if what == DISK and provider.parent is None and settings.policy.disk.shared:
                 hint = "by [agent] shared_disk the storage's own provider has it: openstack resource provider list"
-            elif what == DISK and survey.facts.unread:
-                hint = survey.facts.unread[0]
+            elif what == DISK and survey.facts.disk_unread:
+                hint = survey.facts.disk_unread[0]
             raise ConfigError(f"{provider.name} has no {what}: {hint}")
         data: Form = {
             "provider": provider.name,
@@ -91,7 +91,7 @@ def _explain_provider(options: argparse.Namespace) -> Report:
                 one for one in conditions if one.provider == provider.name or not (one.provider or provider.parent)
             ],
         }
-    return Report(data=data, lines=_lines(data), remarks=() if provider.parent else survey.facts.unread)
+    return Report(data=data, lines=_lines(data), remarks=() if provider.parent else survey.facts.disk_unread)
 
 
 def _lines(data: Form) -> Iterator[str]:

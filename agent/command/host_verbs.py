@@ -71,7 +71,7 @@ def discover(options: argparse.Namespace) -> Report:
         *holdings.of_guests,
         *holdings.lacking,
         *holdings.notes,
-        *survey.facts.unread,
+        *survey.facts.disk_unread,
         *doubts(settings, survey),
         *holdings.backing.odd.sentences.values(),
     ]

@@ -69,8 +69,8 @@ def host_files(settings: Settings) -> dict[str, str]:
     with open_driver(whole, Choice()) as driver:
         node = driver.name()
         survey = look(partial(driver.survey, node))
-    if survey.facts.unread:
-        raise DiscoveryError(survey.facts.unread[0])
+    if survey.facts.disk_unread:
+        raise DiscoveryError(survey.facts.disk_unread[0])
     everything = look(LiveConnection(settings.hypervisor.libvirt_uri).all_devices)
     files = {**{f"{DEVICES}/{name}.xml": document.text for name, document in everything}, **survey.files}
     return archive_files(replace(survey, files=files, compute_id=read_identity(settings.folders.identity)), node)
