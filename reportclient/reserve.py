@@ -87,17 +87,16 @@ def with_marks_of(observed: ObservedTree, left: ObservedTree | None) -> Observed
     """
     Return the tree with our marks where a hand removed them, for instance by setting a whole list of traits.
 
-    What we ``left`` counts only where the provider's generation shows one write since then: that of the traits.
+    What we ``left`` counts only where the provider was written once since then: its traits.
     """
-    before = left.by_uuid if left else {}
+    before = observed.once_written(left)
     return replace(observed, providers=tuple(_with_marks_of(seen, before.get(seen.uuid)) for seen in observed))
 
 
 def _with_marks_of(seen: ObservedProvider, left: ObservedProvider | None) -> ObservedProvider:
-    if left is None or is_reserved_by_us(seen.provider.traits) or seen.generation != left.generation + 1:
+    if left is None or not is_reserved_by_us(left.provider.traits) or is_reserved_by_us(seen.provider.traits):
         return seen
-    marks = filter(is_mark, left.provider.traits) if is_reserved_by_us(left.provider.traits) else ()
-    return seen.changed(traits=seen.provider.traits.union(marks))
+    return seen.changed(traits=seen.provider.traits.union(filter(is_mark, left.provider.traits)))
 
 
 def with_least(

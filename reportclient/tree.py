@@ -120,6 +120,11 @@ class ObservedTree:
         """A new dict of the providers, by uuid."""
         return {observed.uuid: observed for observed in self.providers}
 
+    def once_written(self, left: "ObservedTree | None") -> dict[str, ObservedProvider]:
+        """Return, by uuid, what was ``left`` of those providers that were written exactly once since then."""
+        now = {(seen.uuid, seen.generation) for seen in self}
+        return {seen.uuid: seen for seen in left or () if (seen.uuid, seen.generation + 1) in now}
+
     def __iter__(self) -> Iterator[ObservedProvider]:
         return iter(self.providers)
 

@@ -18,15 +18,7 @@ from reportclient.forecast import stock_after
 from reportclient.names import CPUS, NO_DEVICES, ONE_TIME
 from reportclient.ownership import MARKER, SET, is_marked, set_on
 from reportclient.plan import Plan
-from reportclient.reserve import (
-    HELD,
-    RESERVED,
-    UNHEALTHY,
-    is_mark,
-    is_reserved_by_us,
-    reserved_by_operator,
-    with_left,
-)
+from reportclient.reserve import HELD, RESERVED, UNHEALTHY, is_mark, is_reserved_by_us, reserved_by_operator, with_left
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
 
 

@@ -128,8 +128,8 @@ def ownership(
     shaper: Shaper, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState
 ) -> Ownership:
     """Return what was ours before this pass, also if a hand took our mark off, and nova's for devices of this host."""
-    left = {(seen.uuid, seen.generation + 1) for seen in memory.observed or () if is_marked(seen)}
-    ours = {seen.name for seen in observed if (seen.uuid, seen.generation) in left}
+    before = observed.once_written(memory.observed)
+    ours = {seen.name for seen in observed if seen.uuid in before and is_marked(before[seen.uuid])}
     names = survey.present | ours | {provider.name for provider in shaped}
     configured = joined(memory.configured, memory.reported)
     return Ownership(emitted=shaper.emitted, configured=configured, adopted=adopted(observed, names))
