@@ -69,6 +69,7 @@ docs: .venv/run.stamp  ## the site in build/site, from docs/; a link to nowhere 
 sample: .venv/test.stamp  ## the sample configuration, and the pages that are made from the code
 	$(BIN)/oslo-config-generator --config-file etc/compute-node-agent/generator.conf
 	PYTHONPATH=. $(BIN)/python tools/verbs.py
+	PYTHONPATH=. $(BIN)/python tools/options.py
 	$(BIN)/python tools/messages.py --write
 
 service-test: .venv/test.stamp  ## the package under a real systemd in a container

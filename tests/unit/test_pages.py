@@ -42,7 +42,7 @@ def test_every_command_on_a_page_exists_with_its_options(page: Path) -> None:
         assert named <= known.union(OURS), f"{page.name}: compute-node-agent {verb}{rest}"
 
 
-@pytest.mark.parametrize("tool", ["messages", "verbs"])
+@pytest.mark.parametrize("tool", ["messages", "options", "verbs"])
 def test_what_is_made_from_the_code_is_current(tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     made = importlib.import_module(tool)
