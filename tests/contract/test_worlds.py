@@ -355,6 +355,12 @@ OFFERED = ("free", "at once")  # aspects of which more is bolder
 ENOUGH = 8  # passes after which nothing waits any more: two losses, one after the other, wait for three each
 
 
+def standing(world: World) -> dict[tuple[str, str, str], float]:
+    """What stands, but for our marks; hardware that was on offer twice is a thing offered too."""
+    found = {what: much for what, much in world.stands().items() if not APART.match(what[2])}
+    return found | {("hardware", "free", "twice"): float(bool(world.twice))}
+
+
 def go_on(world: World, memory: str, *, harmless: bool, reshape: bool) -> tuple[Any, Any, list[str], str]:
     """What stands after a pass and after many with this memory, what they say, and the memory then."""
     with world.aside(memory):
@@ -363,7 +369,7 @@ def go_on(world: World, memory: str, *, harmless: bool, reshape: bool) -> tuple[
             if harmless:
                 world.put_trait(f"CUSTOM_HARMLESS_{number}")
             world.take(reshape=reshape)
-            ways.append({what: much for what, much in world.stands().items() if not APART.match(what[2])})
+            ways.append(standing(world))
             told += [world.told] if not world.is_well or (world.outcome and world.outcome.notes) else []
         return ways[0], ways[-1], told, world.remembered
 
@@ -395,7 +401,7 @@ def test_memory_only_adds_doubt(make: Any, beginning: dict[str, Any], guests: li
                 texts["history"].append(world.remembered)
         own = [*texts[whose]]
         memory = own[-1 - min(number, len(own) - 1)] if number else ""
-        before = {what: much for what, much in world.stands().items() if not APART.match(what[2])}
+        before = standing(world)
         first, last, told, _ = go_on(world, world.remembered, harmless=harmless, reshape=reshape)
         other, later, said, left = go_on(world, memory, harmless=harmless, reshape=reshape)
         if any("contested" in one for one in told):  # the memory alone has who took over
