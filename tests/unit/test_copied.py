@@ -270,6 +270,24 @@ def test_a_state_of_before_a_card_was_offered_offers_it_under_no_second_name(tmp
     assert (one.stock().get("CUSTOM_A"), one.stock()["CUSTOM_B"]) == (None, (8, 0))
 
 
+def test_a_class_there_and_back_soon_after_a_boot_is_not_on_offer_twice_if_the_state_is_lost(tmp_path: Path) -> None:
+    first, second = (rules(replace(VFS, resource_class=f"CUSTOM_{name}")) for name in "AB")
+    one = OneHost(tmp_path, host(*card(NIC, 8)), Policy(layout="flat", devices=first))
+    one.uptime_s = 120.0
+    one.sync()
+    one.sync(policy=replace(one.policy, devices=second))
+    assert (one.stock()["CUSTOM_A"], one.stock()["CUSTOM_B"]) == ((8, 8), (8, 0))
+    for path in tmp_path.glob("*.json"):
+        path.unlink()
+
+    refused = one.sync(policy=replace(one.policy, devices=first))
+
+    assert (refused.status, one.stock()["CUSTOM_A"], one.stock()["CUSTOM_B"]) == (Status.UNSAFE, (8, 8), (8, 0))
+    one.sync(policy=replace(one.policy, devices=second))
+    one.sync(policy=replace(one.policy, devices=first))
+    assert (one.stock()["CUSTOM_A"], one.stock()["CUSTOM_B"]) == ((8, 0), (8, 8))
+
+
 def test_an_inventory_that_somebody_replaced_as_a_whole_is_written_again(tmp_path: Path) -> None:
     """``openstack resource provider inventory set`` without ``--amend``."""
     one = OneHost(tmp_path, host(*card(NIC, 8)), Policy(layout="flat", devices=rules(VFS)))

@@ -31,6 +31,7 @@ def reserved_tree(view: View, shaped: Shaped, features: Sequence[Feature]) -> Pr
     standing = shaped.standing
     sides = replace(sides_of(shaped), once=True)
     there = {one.name: one for one in shaped.tree}
+    back = there if standing.memory.observed else {}  # a lost memory gives nothing back
     whole = {one.name: one for one in with_stock(shaped, dict(missing_of(sides))).tree}
     said, files = shaped.stands.by_uuid, standing.files
     ours = [seen for seen in standing.observed if seen.provider.parent is None or shaped.ours.writes(seen)]
@@ -38,7 +39,7 @@ def reserved_tree(view: View, shaped: Shaped, features: Sequence[Feature]) -> Pr
         return None
     after = ProviderTree(
         tuple(
-            _reserved(seen, said[seen.uuid].provider, there.get(seen.name), whole[seen.name], files.get(seen.name, ()))
+            _reserved(seen, said[seen.uuid].provider, back.get(seen.name), whole[seen.name], files.get(seen.name, ()))
             if seen.name in whole and (is_marked(seen) or is_reserved_by_us(said[seen.uuid].provider.traits))
             else seen.provider
             for seen in ours
@@ -130,14 +131,14 @@ def with_root_traits(tree: ProviderTree, features: Iterable[Feature], stands: Ob
 
 
 def _reserved(
-    seen: ObservedProvider, said: Provider, there: Provider | None, whole: Provider, files: Collection[str]
+    seen: ObservedProvider, said: Provider, back: Provider | None, whole: Provider, files: Collection[str]
 ) -> Provider:
     """
     Return a standing provider with other reserved amounts, and the marks for them.
 
-    ``said`` is it with what operators reserved, ``there`` what the host shows of it, and ``whole`` that with all that
-    is missing. Classes of ``files`` are the operator's. A class of which less is wanted stays as it is, as a person
-    withdrew a part. The mark is that of ill devices: a held provider could be a lost one's in any layout.
+    ``said`` is it with what operators reserved, ``back`` what the host shows of it (None: nothing is given back), and
+    ``whole`` that with all that is missing. Classes of ``files`` are the operator's. A class of which a person withdrew
+    a part stays as it is. The mark is that of ill devices: a held provider could be a lost one's in any layout.
     """
     if ONE_TIME in whole.traits - seen.provider.traits:
         return seen.provider
@@ -148,7 +149,7 @@ def _reserved(
         now, wanted = stands[name], whole.inventories[name]
         if wanted.total < now.total:
             continue
-        is_back = there is not None and total_of(there.inventories, name) >= now.total
+        is_back = back is not None and total_of(back.inventories, name) >= now.total
         least = theirs.get(name, 0) if is_back else now.reserved
         off_offer = now.total - (wanted.total - wanted.reserved)
         stock[name] = replace(now, reserved=min(now.total, max(least, off_offer)))

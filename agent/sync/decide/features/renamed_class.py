@@ -1,11 +1,13 @@
 """Refuse a plan that may offer devices under the old and the new name of their class. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agent.sync.decide.feature import Draft, Feature, Refusal
 from agent.sync.outcome import Status
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER
+from reportclient.tree import Provider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +29,11 @@ def _unknown_class(draft: Draft) -> tuple[str, ...]:
     root, left = draft.observed.root, draft.memory.observed
     if root is None or MARKER not in root.provider.traits or draft.view.beside:
         return ()
-    stands = {name for seen in draft.observed for name in seen.provider.inventories}
-    came = sorted({name for one in draft.desired for name in one.inventories} - stands - NO_DEVICES)
+    came = sorted(_offered(draft.desired) - _offered(seen.provider for seen in draft.observed) - NO_DEVICES)
     before = left.root.provider.inventories.keys() if left and left.root else set()
     below = {name for one in draft.desired if one.parent for name in one.inventories}  # they would be there twice
     carried = sorted(root.provider.inventories.keys() - draft.wanted.ours.classes(root) - before - below)
-    gone = before - root.provider.inventories.keys()
-    if not (came and carried) or gone & NO_DEVICES:
+    if not (came and carried) or (before - root.provider.inventories.keys()) & NO_DEVICES:
         return ()
     old, new = ", ".join(carried), ", ".join(came)
     return (
@@ -42,3 +42,8 @@ def _unknown_class(draft: Draft) -> tuple[str, ...]:
         f"records {old} as its own. Then write {new} again. Or, if you are sure that {old} and {new} stand for the "
         f"same devices, remove {old} from {root.name} by hand",
     )
+
+
+def _offered(providers: Iterable[Provider]) -> set[str]:
+    """Return the classes of which something is not reserved: what all of was reserved comes on offer like a new one."""
+    return {name for one in providers for name, stock in one.inventories.items() if stock.total > stock.reserved}
