@@ -42,17 +42,7 @@ def judge(draft: Draft) -> Verdict:
     What only reserves goes through although the rest is refused, unless nothing may be written here, or the memory is
     wrong, or a person agreed to one plan alone.
     """
-    verdict, wishes = _judge(draft), draft.view.wishes
-    one_plan_alone = wishes.agreed or wishes.undone
-    if verdict.refused not in (Status.UNSAFE, Status.RESHAPE_NEEDED) or verdict.broken or one_plan_alone:
-        return verdict
-    if verdict.memory.observed is None and draft.memory.observed is not None:
-        return verdict
-    return replace(verdict, reserving=draft.reserving)
-
-
-def _judge(draft: Draft) -> Verdict:
-    refused = _refused(draft)
+    refused, wishes = _refused(draft), draft.view.wishes
     memory = remember(draft.memory, PassEnd(draft=draft, refused=refused))
     if refused is None:
         return Verdict(memory=replace(memory, smaller="", smaller_seen=0))
@@ -60,7 +50,12 @@ def _judge(draft: Draft) -> Verdict:
         memory = replace(memory, smaller=refused.loss, smaller_seen=refused.seen)
     if refused.forgets:
         memory = replace(memory, observed=None, configured={}, reported={})
-    return Verdict(refused=refused.status, notes=refused.notes, memory=memory, broken=refused.broken)
+    nothing = refused.status not in (Status.UNSAFE, Status.RESHAPE_NEEDED) or refused.broken
+    wrong = refused.forgets and draft.memory.observed is not None
+    reserving = Plan() if nothing or wrong or wishes.agreed or wishes.undone else draft.reserving
+    return Verdict(
+        refused=refused.status, notes=refused.notes, memory=memory, reserving=reserving, broken=refused.broken
+    )
 
 
 def remember(memory: NodeState, end: PassEnd) -> NodeState:
