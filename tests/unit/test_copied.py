@@ -12,6 +12,7 @@ from agent.sync.outcome import Status
 from beds.one_host import FORCE, OneHost, begun
 from drivers.facts import DiskSpace, DiskUnread, HostFacts, PciFunction
 from drivers.policy import DevicePolicy, DeviceRule, MdevRule, Policy, RuleNetwork
+from drivers.rules import parse_rule
 from hardware import card, gpu, host, parent, rules
 from reportclient.payload import encode_inventories
 from reportclient.tree import Inventory, ObservedTree
@@ -286,6 +287,23 @@ def test_a_class_there_and_back_soon_after_a_boot_is_not_on_offer_twice_if_the_s
     one.sync(policy=replace(one.policy, devices=second))
     one.sync(policy=replace(one.policy, devices=first))
     assert (one.stock()["CUSTOM_A"], one.stock()["CUSTOM_B"]) == ((8, 0), (8, 8))
+
+
+def test_a_card_that_joins_anothers_class_is_not_on_offer_twice_if_the_state_is_lost(tmp_path: Path) -> None:
+    own = parse_rule({"address": "0000:85:00.0", "product_id": "1515", "resource_class": "CUSTOM_B"}, 1)
+    apart, alike = rules(own, VFS), rules(VFS)
+    cards = host(*card(NIC, 8), *card("0000:85:00.0", 8))
+    one = OneHost(tmp_path, cards, Policy(layout="flat", devices=apart))
+    one.sync()
+    for path in tmp_path.glob("*.json"):
+        path.unlink()
+
+    refused = one.sync(FORCE, policy=replace(one.policy, devices=alike))
+
+    assert (refused.status, one.stock()["CUSTOM_VF"], one.stock()["CUSTOM_B"]) == (Status.UNSAFE, (8, 0), (8, 0))
+    one.sync(policy=replace(one.policy, devices=apart))
+    assert one.sync(FORCE, policy=replace(one.policy, devices=alike)).status is Status.CHANGED
+    assert (one.stock()["CUSTOM_VF"], one.stock().get("CUSTOM_B")) == ((16, 0), None)
 
 
 def test_an_inventory_that_somebody_replaced_as_a_whole_is_written_again(tmp_path: Path) -> None:

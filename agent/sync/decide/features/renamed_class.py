@@ -1,13 +1,13 @@
 """Refuse a plan that may offer devices under the old and the new name of their class. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.sync.decide.feature import Draft, Feature, Refusal
 from agent.sync.outcome import Status
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER
-from reportclient.tree import Provider
+from reportclient.tree import Inventory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +29,15 @@ def _unknown_class(draft: Draft) -> tuple[str, ...]:
     root, left = draft.observed.root, draft.memory.observed
     if root is None or MARKER not in root.provider.traits or draft.view.beside:
         return ()
-    came = sorted(_offered(draft.desired) - _offered(seen.provider for seen in draft.observed) - NO_DEVICES)
+    stands = {name for seen in draft.observed for name in seen.provider.inventories}
+    came = {name for one in draft.desired for name in one.inventories} - stands
+    came |= _grown(root.provider.inventories, draft.desired.root.inventories)
     before = left.root.provider.inventories.keys() if left and left.root else set()
     below = {name for one in draft.desired if one.parent for name in one.inventories}  # they would be there twice
     carried = sorted(root.provider.inventories.keys() - draft.wanted.ours.classes(root) - before - below)
-    if not (came and carried) or (before - root.provider.inventories.keys()) & NO_DEVICES:
+    if not (came - NO_DEVICES and carried) or (before - root.provider.inventories.keys()) & NO_DEVICES:
         return ()
-    old, new = ", ".join(carried), ", ".join(came)
+    old, new = ", ".join(carried), ", ".join(sorted(came - NO_DEVICES))
     return (
         f"the saved state of this agent was lost, or is of an earlier moment, and {root.name} has {old}, which may be "
         f"the old name of {new}. Write {old} instead of {new} into the configuration for one pass, so that the agent "
@@ -44,6 +46,7 @@ def _unknown_class(draft: Draft) -> tuple[str, ...]:
     )
 
 
-def _offered(providers: Iterable[Provider]) -> set[str]:
-    """Return the classes of which something is not reserved: what all of was reserved comes on offer like a new one."""
-    return {name for one in providers for name, stock in one.inventories.items() if stock.total > stock.reserved}
+def _grown(stands: Mapping[str, Inventory], wanted: Mapping[str, Inventory]) -> set[str]:
+    """Return the classes of which more is to be on offer than stands so; a class that does not stand is none."""
+    before = {name: one.total - one.reserved for name, one in stands.items()}
+    return {name for name, one in wanted.items() if one.total - one.reserved > before.get(name, one.total)}
