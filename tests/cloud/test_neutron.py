@@ -1,5 +1,6 @@
 """Beside a real nova and a real Neutron: three writers below one root, and none writes what is another's."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,15 @@ def lab(bed_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[L
         sriov.sriov_agent(lab.folder / "sriov", lab.cloud.where, lab.host, PORT, KBPS) as log,
     ):
         lab.cloud.wait(lambda: lab.generations().keys() >= OF_NEUTRON, "Neutron's providers", log)
+        lab.cloud.wait(lambda: _at_rest(lab), "the end of Neutron's writes", log)
         yield lab
+
+
+def _at_rest(lab: Lab) -> bool:
+    """Whether no provider is written for some seconds: Neutron writes one request after the other."""
+    before = lab.generations()
+    time.sleep(5)
+    return lab.generations() == before
 
 
 def test_nova_neutron_and_the_agent_leave_each_others_providers_alone(lab: Lab) -> None:
