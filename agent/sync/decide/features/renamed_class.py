@@ -30,18 +30,18 @@ def _unknown_class(draft: Draft) -> tuple[str, ...]:
     if root is None or MARKER not in root.provider.traits or draft.view.beside:
         return ()
     stands = {name for seen in draft.observed for name in seen.provider.inventories}
-    came = {name for one in draft.desired for name in one.inventories} - stands
-    came |= _grown(root.provider.inventories, draft.desired.root.inventories)
+    new = {name for one in draft.desired for name in one.inventories} - stands
+    came = (new | _grown(root.provider.inventories, draft.desired.root.inventories)) - NO_DEVICES
     before = left.root.provider.inventories.keys() if left and left.root else set()
     below = {name for one in draft.desired if one.parent for name in one.inventories}  # they would be there twice
     carried = sorted(root.provider.inventories.keys() - draft.wanted.ours.classes(root) - before - below)
-    if not (came - NO_DEVICES and carried) or (before - root.provider.inventories.keys()) & NO_DEVICES:
+    if not (came and carried) or (before - root.provider.inventories.keys()) & NO_DEVICES:
         return ()
-    old, new = ", ".join(carried), ", ".join(sorted(came - NO_DEVICES))
+    old, now = ", ".join(carried), ", ".join(sorted(came))
     return (
         f"the saved state of this agent was lost, or is of an earlier moment, and {root.name} has {old}, which may be "
-        f"the old name of {new}. Write {old} instead of {new} into the configuration for one pass, so that the agent "
-        f"records {old} as its own. Then write {new} again. Or, if you are sure that {old} and {new} stand for the "
+        f"the old name of {now}. Write {old} instead of {now} into the configuration for one pass, so that the agent "
+        f"records {old} as its own. Then write {now} again. Or, if you are sure that {old} and {now} stand for the "
         f"same devices, remove {old} from {root.name} by hand",
     )
 
