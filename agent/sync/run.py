@@ -173,7 +173,8 @@ def _refuse(node: ComputeNode, draft: Draft, verdict: Verdict, status: Status) -
     """Remember a refusal; what only takes off offer is written all the same."""
     others = conditions_on(draft) if status in (Status.UNSAFE, Status.RESHAPE_NEEDED) else ()
     conditions = (*(Condition(kind=status.value, text=text) for text in verdict.notes), *others)
-    if not (draft.view.beside and against_root(node.name, draft.observed)):  # that role is not taken up then
+    is_barred = draft.view.beside and against_root(node.name, draft.observed)  # that role is not taken up then
+    if status is not Status.OTHER_PLAN and not is_barred:  # a wrong digest says nothing of the host
         _reserve(node, draft, verdict, conditions)
     notes = (*verdict.notes, *reservation_notes(verdict.reserving, draft.observed))
     outcome = outcome_of(node, draft, status, notes, conditions)
@@ -188,9 +189,7 @@ def _reserve(node: ComputeNode, draft: Draft, verdict: Verdict, conditions: Iter
     was cut off is an operator's.
     """
     state, plan = node.state_file(draft.root_uuid), verdict.reserving
-    after = _after_refusal(draft, verdict)
-    if verdict.refused is not Status.OTHER_PLAN:  # else they stay: a wrong digest says nothing of the host
-        after = after.with_bodies(with_conditions(conditions))
+    after = _after_refusal(draft, verdict).with_bodies(with_conditions(conditions))
     if plan.operations:
         foreseen, stands = forecast(plan, draft.observed), draft.observed.by_uuid
         written = {seen.uuid for seen in foreseen if seen.provider != stands[seen.uuid].provider}

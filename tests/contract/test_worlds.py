@@ -342,8 +342,10 @@ def doubts_after(several: st.SearchStrategy[Any], longest: int) -> st.SearchStra
 
 
 def renamings_of(number: int) -> st.SearchStrategy[Any]:
-    """One card under one name after another."""
-    return st.lists(st.tuples(st.just("offers"), st.just(number), st.sampled_from(OFFERS[:3])), min_size=1, max_size=1)
+    """One card under one name after another, and in any layout."""
+    renaming = st.tuples(st.just("offers"), st.just(number), st.sampled_from(OFFERS[:3]))
+    turn = st.lists(st.tuples(st.just("layout"), layouts), max_size=1)
+    return st.tuples(turn, renaming).map(lambda both: [*both[0], both[1]])
 
 
 doubts = st.one_of(

@@ -355,7 +355,7 @@ def test_a_class_waits_beside_another_one_that_an_older_memory_does_not_know(
     assert "CUSTOM_C" not in one.stock()
     unknown = "CUSTOM_B" if is_older else "CUSTOM_A"
     waits = f"CUSTOM_C may be the devices that were {unknown} before this host"
-    may_be = f"has {unknown}, which may be the old name of CUSTOM_C"  # no pass with this memory saw it
+    may_be = f"has {unknown}, which this agent does not know"  # no pass with this memory saw it
     assert (may_be if is_older and not is_quiet else waits) in str(last.notes)
 
 

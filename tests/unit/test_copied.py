@@ -248,7 +248,7 @@ def test_a_restored_disk_of_before_a_class_was_renamed_offers_no_device_under_bo
     for wishes in (FORCE, replace(FORCE, take_over=True), FORCE):
         refused = one.sync(wishes, policy=replace(one.policy, devices=first))
         assert (refused.status, one.stock().get("CUSTOM_A"), one.stock()["CUSTOM_B"]) == (Status.UNSAFE, None, (8, 0))
-        assert "CUSTOM_B, which may be the old name of CUSTOM_A" in refused.notes[0]
+        assert "has CUSTOM_B, which this agent does not know" in refused.notes[0]
     assert one.sync(policy=replace(one.policy, devices=second)).status is Status.UNCHANGED
     assert one.sync(FORCE, policy=replace(one.policy, devices=first)).status is Status.CHANGED
     assert (one.stock()["CUSTOM_A"], one.stock().get("CUSTOM_B")) == ((8, 0), None)

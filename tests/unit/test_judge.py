@@ -195,8 +195,10 @@ def test_devices_are_not_offered_twice_by_a_root_that_nobody_can_explain() -> No
 def test_a_class_that_may_have_a_new_name_is_not_offered_beside_the_old_one_once_the_state_was_lost() -> None:
     found = renamed_class(NodeState())
 
-    assert "CUSTOM_OLD, which may be the old name of CUSTOM_NEW" in judge(found).notes[0]
-    assert judge(renamed_class(NodeState(observed=found.observed))).refused is None
+    assert judge(found).notes[0].startswith("host has CUSTOM_OLD, which this agent does not know: its saved state was")
+    assert "The plan puts more CUSTOM_NEW on offer, and CUSTOM_OLD may be these devices" in judge(found).notes[0]
+    assert judge(wishing(found, Wishes(agreed="the digest"))).refused is None
+    assert judge(renamed_class(NodeState(bodies={"foreign": {"classes": ["CUSTOM_OLD"]}}))).refused is None
 
 
 def test_guests_are_moved_only_where_a_person_said_so() -> None:
@@ -411,7 +413,7 @@ def test_a_reservation_by_hand_is_lost_only_where_it_counts_devices_of_ours() ->
     of_files = replace(SEEN, configured={"host": Names(frozenset({"CUSTOM_FILE"}))})
     found = draft(
         observed=stands(root),
-        memory=replace(SEEN, observed=stands(root)),
+        memory=replace(SEEN, bodies={"foreign": {"classes": ["CUSTOM_ALIEN"]}}),
         desired=ProviderTree((ROOT, card)),
         meanwhile=of_files,
         ours=replace(OURS, configured={"host": Names(frozenset({"CUSTOM_FILE", "CUSTOM_OURS"}))}),

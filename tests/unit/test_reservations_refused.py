@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
+from agent.sync.run import run_pass
 from beds.one_host import FORCE, GUEST, RESHAPE, ROOT, Cut, OneHost, begun
 from drivers.facts import CpuMap, HostFacts
 from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule, Policy
@@ -262,6 +264,18 @@ def test_marks_that_a_cut_off_give_back_left_go_while_the_refusal_lasts(start: S
     assert (one.stock(NIC), one.marks(NIC)) == ({VF: (4, 0)}, frozenset())
 
 
+def test_a_wrong_digest_forgets_no_marks_that_a_hand_took_off(start: Start) -> None:
+    one = start("devices")
+    one.sync(facts=NO_CARD)
+    one.remove_traits(NIC, *one.marks(NIC))
+
+    done = run_pass(one.node, Wishes(reshape=True, agreed="another"), lambda _node, _draft: ("another plan",))
+    one.sync()
+    one.sync(facts=WHOLE)
+
+    assert (done.status, one.stock(NIC)) == (Status.OTHER_PLAN, {VF: (4, 0)})
+
+
 def test_our_mark_comes_back_beside_a_refused_plan_so_that_a_lost_memory_offers_nothing_twice(start: Start) -> None:
     one = start("flat", ALONE, RULED)
     one.claim({"": {"CUSTOM_VF": 1}})
@@ -273,7 +287,7 @@ def test_our_mark_comes_back_beside_a_refused_plan_so_that_a_lost_memory_offers_
     again = one.sync()
 
     assert (refused.status in REFUSED, again.status) == (True, Status.UNSAFE)
-    assert "may be the old name of CUSTOM_NEW" in again.notes[0]
+    assert "which this agent does not know" in again.notes[0]
     assert "CUSTOM_NEW" not in one.stock()
 
 

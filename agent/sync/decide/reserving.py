@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from agent.sync.decide.additions import Addition, entries_on
 from agent.sync.decide.feature import Feature, Reservation
-from agent.sync.decide.shaped import Shaped, missing_of, sides_of, with_stock
+from agent.sync.decide.shaped import Shaped, Standing, missing_of, sides_of, unexplained, with_stock
 from agent.sync.decide.view import View
 from agent.sync.decide.way import reservations, with_reserved
 from reportclient.forecast import stock_after
@@ -31,7 +31,8 @@ def reserved_tree(view: View, shaped: Shaped, features: Sequence[Feature]) -> Pr
     standing = shaped.standing
     sides = replace(sides_of(shaped), once=True)
     there = {one.name: one for one in shaped.tree}
-    back = there if standing.memory.observed else {}  # a lost memory gives nothing back
+    doubted = {shaped.tree.root.name} if unexplained(sides, ()) else set()  # which may be devices that are back
+    back = {name: one for name, one in there.items() if name not in doubted}
     whole = {one.name: one for one in with_stock(shaped, dict(missing_of(sides))).tree}
     said, files = shaped.stands.by_uuid, standing.files
     ours = [seen for seen in standing.observed if seen.provider.parent is None or shaped.ours.writes(seen)]
@@ -45,11 +46,12 @@ def reserved_tree(view: View, shaped: Shaped, features: Sequence[Feature]) -> Pr
             for seen in ours
         )
     )
+    after = _with_our_mark(after, standing)
     after = _as_files_say(after, standing.observed, view.additions)
     after = _without_others(after, {seen.name: shaped.ours.classes(seen) for seen in ours})
     gone = tuple(_gone(after, there, files))
     if standing.observed.root and not view.beside:
-        after = with_root_traits(_with_root_mark(after, standing.memory.observed), features, standing.observed.root)
+        after = with_root_traits(after, features, standing.observed.root)
     wished = (*gone, *reservations(after, features))
     names = {one.provider for one in wished}
     rows = view.rows_on((seen.uuid for seen in ours if seen.name in names), standing.observed) if wished else ()
@@ -105,12 +107,16 @@ def _with_most(provider: Provider, said: Mapping[str, Inventory]) -> Provider:
     return replace(provider, inventories=stock)
 
 
-def _with_root_mark(tree: ProviderTree, left: ObservedTree | None) -> ProviderTree:
-    """Return the tree with our mark on its root if the last pass ``left`` it there; a lost memory could not tell."""
-    if left is None or left.root is None or MARKER not in left.root.provider.traits:
-        return tree
-    root = replace(tree.root, traits=tree.root.traits | {MARKER})
-    return ProviderTree((root, *(one for one in tree if one.parent)))
+def _with_our_mark(tree: ProviderTree, standing: Standing) -> ProviderTree:
+    """
+    Return the tree with our mark, if the last pass left it there, on the root and on each child that changes.
+
+    A lost memory could not tell.
+    """
+    stands = standing.observed.by_name
+    marked = {seen.name for seen in standing.memory.observed or () if is_marked(seen)}
+    again = {one.name for one in tree if one.parent is None or one != stands[one.name].provider} & marked
+    return ProviderTree(tuple(replace(one, traits=one.traits | {MARKER}) if one.name in again else one for one in tree))
 
 
 def _without_others(tree: ProviderTree, ours: Mapping[str, frozenset[str]]) -> ProviderTree:

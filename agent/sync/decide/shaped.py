@@ -127,7 +127,7 @@ def shape_host(view: View, shaper: Shaper, standing: Standing, observed: Observe
 def ownership(
     shaper: Shaper, survey: Survey, shaped: ProviderTree, observed: ObservedTree, memory: NodeState
 ) -> Ownership:
-    """Return what was ours before this pass, also if a hand took our mark off, and nova's for devices of this host."""
+    """Return what was ours before this pass, also if one write of a hand took our mark off, and nova's for devices."""
     before = observed.once_written(memory.observed)
     ours = {seen.name for seen in observed if seen.uuid in before and is_marked(before[seen.uuid])}
     names = survey.present | ours | {provider.name for provider in shaped}

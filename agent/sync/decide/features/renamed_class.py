@@ -1,13 +1,27 @@
 """Refuse a plan that may offer devices under the old and the new name of their class. Pure."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from agent.sync.decide.feature import Draft, Feature, Refusal
+from agent.state.memory import NodeState
+from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal
 from agent.sync.outcome import Status
+from reportclient.hold import device_classes
+from reportclient.json_text import decode_as, encode
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER
-from reportclient.tree import Inventory
+from reportclient.tree import Provider
+
+_BODY = "foreign"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    """What the last pass saw on the root and did not take for its own."""
+
+    classes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,38 +29,83 @@ class RenamedClass(Feature):
     """A class of unknown origin may be the old name of a new class, so that devices would be on offer under both."""
 
     def refuse(self, draft: Draft) -> Refusal | None:
-        why = _unknown_class(draft)
+        why = () if draft.view.wishes.agreed else _unknown_class(draft)
         return Refusal(status=Status.UNSAFE, notes=why, forgets=True) if why else None
+
+    def remember(self, end: PassEnd) -> Mapping[str, Any]:
+        if end.refused and end.refused.forgets:  # what it saw is in doubt
+            return {}
+        return {_BODY: encode(Foreign(classes=tuple(sorted(_foreign(end.draft)))))}
 
 
 def _unknown_class(draft: Draft) -> tuple[str, ...]:
     """
-    Return why a class of unknown origin may be the old name of a new class; empty: there is none.
+    Return why a class of unknown origin may be the old name of a class that comes; empty: there is none.
 
     A memory of an earlier moment knows no more of it than none. Where CPUs or memory that it knows went, somebody
     replaced the whole inventory: that is written again.
     """
-    root, left = draft.observed.root, draft.memory.observed
+    root = draft.observed.root
     if root is None or MARKER not in root.provider.traits or draft.view.beside:
         return ()
-    stands = {name for seen in draft.observed for name in seen.provider.inventories}
-    new = {name for one in draft.desired for name in one.inventories} - stands
-    came = (new | _grown(root.provider.inventories, draft.desired.root.inventories)) - NO_DEVICES
-    before = left.root.provider.inventories.keys() if left and left.root else set()
     below = {name for one in draft.desired if one.parent for name in one.inventories}  # they would be there twice
-    carried = sorted(root.provider.inventories.keys() - draft.wanted.ours.classes(root) - before - below)
-    if not (came and carried) or (before - root.provider.inventories.keys()) & NO_DEVICES:
+    unknown = sorted(_foreign(draft) - _known(draft.memory) - below)
+    more = sorted(_more(draft))
+    if not (unknown and more) or _is_replaced(draft):
         return ()
-    old, now = ", ".join(carried), ", ".join(sorted(came))
+    old, new = ", ".join(unknown), ", ".join(more)
     return (
-        f"the saved state of this agent was lost, or is of an earlier moment, and {root.name} has {old}, which may be "
-        f"the old name of {now}. Write {old} instead of {now} into the configuration for one pass, so that the agent "
-        f"records {old} as its own. Then write {now} again. Or, if you are sure that {old} and {now} stand for the "
-        f"same devices, remove {old} from {root.name} by hand",
+        f"{root.name} has {old}, which this agent does not know: its saved state was lost or is of an earlier moment, "
+        f"or somebody has just added {old}. The plan puts more {new} on offer, and {old} may be these devices under an "
+        f"earlier class. If it is, put the rules back that gave {old} for one pass, so that the agent records {old} as "
+        f"its own, and then change them again; or remove {old} from {root.name} by hand. If {old} stands for something "
+        f"else, agree by reshape --apply --digest D with the digest that reshape shows",
     )
 
 
-def _grown(stands: Mapping[str, Inventory], wanted: Mapping[str, Inventory]) -> set[str]:
-    """Return the classes of which more is to be on offer than stands so; a class that does not stand is none."""
-    before = {name: one.total - one.reserved for name, one in stands.items()}
-    return {name for name, one in wanted.items() if one.total - one.reserved > before.get(name, one.total)}
+def _foreign(draft: Draft) -> frozenset[str]:
+    """Return the classes of the root that are not ours."""
+    root = draft.observed.root
+    return frozenset(root.provider.inventories) - draft.wanted.ours.classes(root) if root else frozenset()
+
+
+def _known(memory: NodeState) -> frozenset[str]:
+    """Return the classes that the root had at the last pass; those of others outlive a pass that was cut off."""
+    others = decode_as(Foreign, memory.bodies.get(_BODY, {})).classes
+    return _before(memory).union(others)
+
+
+def _before(memory: NodeState) -> frozenset[str]:
+    """Return the classes that the last pass left on the root; none where it was cut off."""
+    left = memory.observed
+    return frozenset(left.root.provider.inventories) if left and left.root else frozenset()
+
+
+def _more(draft: Draft) -> frozenset[str]:
+    """
+    Return the classes of devices that come, and where the root has devices also those of which more is to be on offer.
+
+    Wherever they stand: a conversion moves them between the root and its children.
+    """
+    ours = draft.wanted.ours
+    stands = _on_offer(seen.provider for seen in draft.observed if seen.provider.parent is None or ours.writes(seen))
+    wanted = _on_offer(draft.desired)
+    more = {name for name, count in wanted.items() if count > stands.get(name, 0)}
+    files = frozenset[str]().union(*(each.classes for each in draft.wanted.added.values()))
+    return device_classes(more if draft.stands_in == "flat" else more - stands.keys(), files)
+
+
+def _on_offer(providers: Iterable[Provider]) -> Counter[str]:
+    """Return the units on offer, by class; 0 of a class that stands and is reserved."""
+    count = Counter[str]()
+    for one in providers:
+        for name, stock in one.inventories.items():
+            count[name] += stock.total - stock.reserved
+    return count
+
+
+def _is_replaced(draft: Draft) -> bool:
+    """Return whether CPUs, memory or disk that the root had at the last pass, and is to have, are gone."""
+    root = draft.observed.root
+    gone = _before(draft.memory) - (root.provider.inventories.keys() if root else set())
+    return bool(NO_DEVICES & gone & draft.desired.root.inventories.keys())

@@ -1,0 +1,130 @@
+"""A class of unknown origin on a flat root: it may be the old name of a class that comes, or another service's."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent.sync.decide.view import Wishes
+from agent.sync.outcome import Outcome, Status
+from agent.sync.run import foresee, run_pass
+from beds.one_host import FORCE, Cut, OneHost, refused
+from drivers.facts import HostFacts
+from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule, Policy
+from hardware import card, gpu, host, parent, rules
+
+NIC, SECOND = "0000:81:00.0", "0000:85:00.0"
+GPU, OTHER = "0000:84:00.0", "0000:86:00.0"
+VFS = DeviceRule(number=1, product_id="1515", resource_class="CUSTOM_VF")
+ONE_CARD, TWO_CARDS = host(*card(NIC, 8)), host(*card(NIC, 8), *card(SECOND, 8))
+UNKNOWN = "host has CUSTOM_LICENSE, which this agent does not know"
+
+
+def flat(folder: Path, facts: HostFacts = ONE_CARD, devices: DevicePolicy = rules(VFS)) -> OneHost:
+    """A flat host after its first pass."""
+    one = OneHost(folder, facts, Policy(layout="flat", devices=devices))
+    one.sync()
+    return one
+
+
+def licensed(folder: Path) -> OneHost:
+    """The same, with a class of another service on its root, which a pass saw."""
+    one = flat(folder)
+    one.add_by_hand("", "CUSTOM_LICENSE", 5)
+    one.sync()
+    return one
+
+
+def agree(one: OneHost) -> Outcome:
+    """What ``reshape --apply --digest D`` does with the digest that ``reshape`` shows."""
+    digest = foresee(one.node, Wishes(reshape=True)).plan.digest
+    return run_pass(one.node, Wishes(reshape=True, agreed=digest))
+
+
+def test_a_cut_off_pass_does_not_forget_which_classes_are_anothers(tmp_path: Path) -> None:
+    one = licensed(tmp_path)
+    one.sender.left = 0
+    with pytest.raises(Cut):
+        one.sync(facts=TWO_CARDS)
+    one.sender.left = None
+
+    assert one.sync().status is Status.CHANGED
+    assert (one.stock()["CUSTOM_VF"], one.stock()["CUSTOM_LICENSE"]) == ((16, 0), (5, 0))
+
+
+def test_a_person_may_agree_that_an_unknown_class_is_anothers_once_the_state_was_lost(tmp_path: Path) -> None:
+    one = licensed(tmp_path)
+    one.forget()
+
+    for _ in range(2):
+        refused(one.sync(FORCE, facts=TWO_CARDS), UNKNOWN, "The plan puts more CUSTOM_VF on offer")
+    agreed = agree(one)
+
+    assert (agreed.status, one.stock()["CUSTOM_VF"], one.stock()["CUSTOM_LICENSE"]) == (Status.CHANGED, (16, 0), (5, 0))
+    assert one.sync(facts=ONE_CARD).status is Status.UNSAFE  # of its loss
+    assert (one.sync(facts=TWO_CARDS).status, one.stock()["CUSTOM_VF"]) == (Status.CHANGED, (16, 0))
+
+
+def test_what_a_file_adds_is_no_device_that_may_have_had_another_class(tmp_path: Path) -> None:
+    one = licensed(tmp_path)
+    one.write_provider_config("", "CUSTOM_FILE", 3)
+    one.sync()
+    one.forget()
+    one.write_provider_config("", "CUSTOM_FILE", 4)
+
+    assert one.sync().status is Status.CHANGED
+    assert one.stock()["CUSTOM_FILE"] == (4, 0)
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices", "numa"])
+def test_a_gpu_that_joins_vgpu_is_not_on_offer_twice_though_a_pass_converts_too(tmp_path: Path, layout: Layout) -> None:
+    own, joined = (
+        MdevRule(type="a", addresses=frozenset({OTHER}), resource_class=name) for name in ("CUSTOM_B", "VGPU")
+    )
+    first = MdevRule(type="a", addresses=frozenset({GPU}))
+    gpus = host(gpu(), gpu(OTHER), parents=(parent(gpu(), a=4), parent(gpu(OTHER), a=4)))
+    one = flat(tmp_path, gpus, DevicePolicy(mdevs=(first, own)))
+    one.forget()
+
+    for _ in range(2):
+        done = one.sync(policy=replace(one.policy, layout=layout, devices=DevicePolicy(mdevs=(first, joined))))
+        refused(done, "host has CUSTOM_B, which this agent does not know", "more VGPU")
+
+    assert (one.stock()["VGPU"], one.stock()["CUSTOM_B"]) == ((4, 0), (4, 0))
+
+
+def test_an_older_memory_of_cpus_that_became_dedicated_excuses_no_second_name(tmp_path: Path) -> None:
+    first, second = (rules(replace(VFS, resource_class=f"CUSTOM_{name}")) for name in "AB")
+    one = flat(tmp_path, devices=DevicePolicy())
+    older = {path: path.read_bytes() for path in tmp_path.glob("*.json")}
+    one.sync(FORCE, policy=replace(one.policy, devices=first, cpus=CpuPolicy(dedicated=frozenset(range(4)))))
+    for path, content in older.items():
+        path.write_bytes(content)
+
+    refused(one.sync(policy=replace(one.policy, devices=second)), "host has CUSTOM_A, which this agent does not know")
+
+
+def test_without_a_memory_a_refused_pass_gives_back_what_is_there_again(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, TWO_CARDS, Policy(layout="devices", devices=rules(VFS)))
+    one.sync()
+    one.claim({"": {"VCPU": 2, "MEMORY_MB": 512}})
+    one.sync(policy=replace(one.policy, layout="numa"))
+    one.forget()
+    away = one.sync(facts=ONE_CARD)
+    assert (away.status, one.stock(SECOND)["CUSTOM_VF"]) == (Status.RESHAPE_NEEDED, (8, 8))
+
+    back = one.sync(facts=TWO_CARDS)
+
+    assert (back.status, one.stock(SECOND)["CUSTOM_VF"]) == (Status.RESHAPE_NEEDED, (8, 0))
+
+
+def test_a_child_whose_marks_a_hand_took_off_is_ours_again_and_goes_with_its_card(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, TWO_CARDS, Policy(layout="devices", devices=rules(VFS)))
+    one.sync()
+    one.sync(facts=ONE_CARD)
+    one.remove_traits(SECOND, *one.traits(SECOND))
+
+    for _ in range(4):
+        last = one.sync()
+
+    assert (last.status, [seen.name for seen in one.tree()]) == (Status.UNCHANGED, ["host", f"host_{NIC}"])
