@@ -307,6 +307,14 @@ def test_an_amount_that_a_flavor_may_set_is_for_a_person_where_the_flavor_is_not
     assert find_all(snapshot(consumer(), known=known)) == ()
 
 
+def test_devices_beyond_those_of_the_guest_are_not_judged_where_its_flavor_which_may_name_them_is_not_shown() -> None:
+    """Up to 2025.1 nova wrote no extra specs into a domain, and so each guest with ``resources:VGPU=1`` was found."""
+    holds = consumer(slots={ROOT: SET, CARD: {"VGPU": 1}})
+
+    assert [one.kind for one in find_all(snapshot(holds))] == [Kind.WRONG_AMOUNT]
+    assert find_all(snapshot(holds, known=replace(RUNS, flavor_unseen=True))) == ()
+
+
 def test_a_guest_that_lost_a_class_gets_its_disk_back_too() -> None:
     found = find_all(snapshot(consumer(slots={ROOT: {"VCPU": 2}})))
 

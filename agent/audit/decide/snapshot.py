@@ -235,10 +235,12 @@ class Snapshot:
         """
         Return whether the flavor accounts for what a guest has allocated of a class beyond the devices that it ``has``.
 
-        nova allocates what a flavor names, whether or not the guest gets a device for it.
+        nova allocates what a flavor names, whether or not the guest gets a device for it. A flavor that is not shown
+        may name any class of devices; one that gives another amount of CPUs or memory is rare.
         """
         booked = sum(amount for (_, each), amount in self.rows(uuid).items() if each == name)
-        named = self.holdings.known[uuid].named.get(name, 0)
+        known = self.holdings.known[uuid]
+        named = None if known.flavor_unseen and name not in NO_DEVICES else known.named.get(name, 0)
         return has < booked and (named is None or booked <= named)
 
 
