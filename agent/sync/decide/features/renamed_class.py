@@ -9,19 +9,11 @@ from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft, Feature, PassEnd, Refusal
 from agent.sync.outcome import Status
 from reportclient.hold import device_classes
-from reportclient.json_text import decode_as, encode
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER
 from reportclient.tree import Provider
 
-_BODY = "foreign"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Foreign:
-    """What the last pass saw on the root and did not take for its own."""
-
-    classes: tuple[str, ...] = ()
+_BODY = "foreign"  # what the last pass saw on the root and did not take for its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +27,7 @@ class RenamedClass(Feature):
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
         if end.refused and end.refused.forgets:  # what it saw is in doubt
             return {}
-        return {_BODY: encode(Foreign(classes=tuple(sorted(_foreign(end.draft)))))}
+        return {_BODY: {"classes": sorted(_foreign(end.draft))}}
 
 
 def _unknown_class(draft: Draft) -> tuple[str, ...]:
@@ -71,8 +63,7 @@ def _foreign(draft: Draft) -> frozenset[str]:
 
 def _known(memory: NodeState) -> frozenset[str]:
     """Return the classes that the root had at the last pass; those of others outlive a pass that was cut off."""
-    others = decode_as(Foreign, memory.bodies.get(_BODY, {})).classes
-    return _before(memory).union(others)
+    return _before(memory).union(memory.bodies.get(_BODY, {}).get("classes", ()))
 
 
 def _before(memory: NodeState) -> frozenset[str]:
