@@ -32,23 +32,13 @@ class PlacementClient:
     """
 
     def __init__(self, transport: Transport, workers: int = 1) -> None:
-        self._transport = transport
+        self.transport = transport
         self._workers = workers
         self.went_back = False  # whether this pass found placement in an older state than the remembered one
         self._latest: dict[str, ObservedProvider] = {}  # read by this pass, which may have to read again at once
         self._listed: dict[str, int] = {}  # generation of each consumer in the last listing of allocations
         self._held: dict[str, tuple[int, tuple[Allocation, ...], dict[str, int]]] = {}  # by provider, at a generation
         self._consumers: dict[str, tuple[Consumer, set[Allocation]]] = {}  # as read, with their allocations here then
-
-    @property
-    def microversion(self) -> tuple[int, int]:
-        """Microversion of the next request: not above what this placement was found to support."""
-        return self._transport.microversion
-
-    @property
-    def writes(self) -> int:
-        """Number of writes that placement carried out for this client."""
-        return self._transport.writes
 
     def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         """
@@ -78,11 +68,6 @@ class PlacementClient:
         self._listed.clear()
         self._consumers.clear()
         self._held.clear()
-
-    @property
-    def skew_s(self) -> float | None:
-        """Placement's clock minus ours in seconds, by its last answer; None when that had no date."""
-        return self._transport.skew_s
 
     def find(self, name: str) -> str | None:
         """Return the uuid of the provider with exactly this name, None when there is none. One request."""
@@ -127,7 +112,7 @@ class PlacementClient:
 
     def used(self, uuid: str, resource_class: str) -> int:
         """Return how much of a class all consumers have on a provider. One request."""
-        body, _ = self._transport.get(f"/resource_providers/{uuid}/usages")
+        body, _ = self.transport.get(f"/resource_providers/{uuid}/usages")
         with payload.in_form(f"the usages of provider {uuid}"):
             return int(body["usages"].get(resource_class, 0))
 
@@ -215,7 +200,7 @@ class PlacementClient:
         def read(observed: ObservedProvider) -> tuple[tuple[Allocation, ...], dict[str, int]]:
             if as_observed and (held := self._held.get(observed.uuid)) and held[0] == observed.generation:
                 return held[1:]
-            body, _ = self._transport.get(f"/resource_providers/{observed.uuid}/allocations")
+            body, _ = self.transport.get(f"/resource_providers/{observed.uuid}/allocations")
             with payload.in_form(f"the allocations on provider {observed.name}"):
                 rows = payload.decode_allocations(body, observed.name)
                 generation = int(body["resource_provider_generation"])
@@ -255,9 +240,9 @@ class PlacementClient:
 
     def consumer(self, uuid: str) -> Consumer | None:
         """Return one consumer with all its allocations, as they are now; None when it has none. One request."""
-        body, modified = self._transport.get(f"/allocations/{uuid}")
+        body, modified = self.transport.get(f"/allocations/{uuid}")
         written = parse_date(modified)
-        age_s = self._transport.now() - written.timestamp() + (self.skew_s or 0) if written else None
+        age_s = self.transport.now() - written.timestamp() + (self.transport.skew_s or 0) if written else None
         with payload.in_form(f"the allocations of consumer {uuid}"):
             return payload.decode_consumer(body, uuid, age_s)
 
@@ -273,7 +258,7 @@ class PlacementClient:
         The type is "" where placement reports no types.
         """
         query = {"project_id": project} | ({"user_id": user} if user else {})
-        body, _ = self._transport.get(f"/usages?{urlencode(query, errors='replace')}")
+        body, _ = self.transport.get(f"/usages?{urlencode(query, errors='replace')}")
         with payload.in_form(f"the usages of project {project}"):
             return payload.decode_usages(body)
 
@@ -284,7 +269,7 @@ class PlacementClient:
         Raises:
             Rejected: the query is wrong, or names a class or a trait that placement does not know.
         """
-        body, _ = self._transport.get(f"/allocation_candidates?limit=1&{query}")
+        body, _ = self.transport.get(f"/allocation_candidates?limit=1&{query}")
         with payload.in_form("its allocation candidates"):
             for one in body["allocation_requests"]:
                 return {uuid: dict(rows["resources"]) for uuid, rows in one["allocations"].items()}
@@ -296,7 +281,7 @@ class PlacementClient:
         known: set[str] = set()
         for start in range(0, len(wanted), NAMES_PER_QUERY):
             query = urlencode({"name": "in:" + ",".join(wanted[start : start + NAMES_PER_QUERY])})
-            body, _ = self._transport.get(f"/traits?{query}")
+            body, _ = self.transport.get(f"/traits?{query}")
             with payload.in_form("its traits"):
                 known |= payload.decode_names(body, "traits")
         return frozenset(known)
@@ -310,7 +295,7 @@ class PlacementClient:
             Rejected, Unavailable: as a plan.
         """
         try:
-            write_allocations(self._transport, write)
+            write_allocations(self.transport, write)
         except Conflict:
             self._held.clear()
             raise
@@ -326,7 +311,7 @@ class PlacementClient:
             Conflict: observe and plan again.
             Rejected, Unavailable: the earlier requests of the plan took effect; the next plan goes on from there.
         """
-        writer = Writer(self._transport, observed)
+        writer = Writer(self.transport, observed)
         try:
             for operation in plan.operations:
                 writer.write(operation)
@@ -350,7 +335,7 @@ class PlacementClient:
         That changes nothing: it is malformed with the role, and forbidden without it.
         """
         try:
-            self._transport.send("POST", path, {})
+            self.transport.send("POST", path, {})
         except Forbidden:
             return False
         except Rejected:
@@ -361,7 +346,7 @@ class PlacementClient:
 
     def _list(self, what: str, **query: str) -> tuple[list[Row], str]:
         """Return the providers that match a query, and when the last of them changed; ``what`` names them."""
-        body, modified = self._transport.get(f"/resource_providers{'?' if query else ''}{urlencode(query)}")
+        body, modified = self.transport.get(f"/resource_providers{'?' if query else ''}{urlencode(query)}")
         with payload.in_form(what):
             return payload.decode_listing(body), modified
 
@@ -376,7 +361,7 @@ class PlacementClient:
         unread = [uuid for uuid, _, _, at in rows if uuid not in known or known[uuid].generation != at]
         try:
             paths = (f"/resource_providers/{uuid}/{aspect}" for uuid in unread for aspect in ASPECTS)
-            bodies = iter([body for body, _ in self.each(self._transport.get, paths)])
+            bodies = iter([body for body, _ in self.each(self.transport.get, paths)])
         except Absent as error:
             raise Conflict(f"a provider went away while it was read: {error}") from error
         read = dict(zip(unread, zip(bodies, bodies, bodies, strict=True), strict=True))

@@ -179,7 +179,7 @@ def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> Iterator
 def _check_placement(settings: Settings, choice: Choice, driver: Driver, node: str, survey: Survey) -> Iterator[Check]:
     client, where = open_client(settings, choice)
     client.find(node)
-    version = ".".join(map(str, client.microversion))
+    version = ".".join(map(str, client.transport.microversion))
     yield Check("placement", True, f"{where} answers at microversion {version}")
     yield _check_clock(client)
     yield from tried("role", _check_role(client))
@@ -193,7 +193,7 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, node: s
 
 
 def _check_clock(client: PlacementClient) -> Check:
-    skew = client.skew_s
+    skew = client.transport.skew_s
     if skew is None:
         return Check("clock", True, "placement sends no date to compare with")
     if abs(skew) > SKEW_LIMIT_S:

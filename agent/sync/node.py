@@ -118,7 +118,7 @@ class ComputeNode:
                 now_s=clock.now_s(),
                 uptime_s=clock.now_s() - (0 if settings.recorded else clock.offset_s),
                 interval_s=settings.service.interval_s,
-                microversion=self.client.microversion,
+                microversion=self.client.transport.microversion,
             ),
         )
 

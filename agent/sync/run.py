@@ -66,7 +66,7 @@ class _Pass:
 
     def __init__(self, node: ComputeNode, wishes: Wishes, agree: Agree | None, identity: str | None) -> None:
         self._node, self._wishes, self._agree, self._identity = node, wishes, agree, identity
-        self._writes = node.client.writes
+        self._writes = node.client.transport.writes
         self._tried: dict[str, ObservedTree] = {}  # trees that were to be, by digest: no other writer made them
         self._earlier: Draft | None = None  # its memory is compared with at all attempts: no sign of a writer is lost
         self._survey: Survey | None = None  # of the host, for attempts until then
@@ -104,8 +104,10 @@ class _Pass:
             if (cause := _cause(node, draft, plan, self._identity, error)) is None:
                 raise
             raise cause from error
-        done_before = outcome.status is Status.UNCHANGED and node.client.writes > self._writes  # by a cut-off attempt
-        return replace(outcome, status=Status.CHANGED) if done_before else outcome
+        done_before = node.client.transport.writes > self._writes  # by a cut-off attempt
+        return (
+            replace(outcome, status=Status.CHANGED) if done_before and outcome.status is Status.UNCHANGED else outcome
+        )
 
 
 def again(act: Callable[[], T], name: str, patience_s: float = 0.0) -> T:
