@@ -35,6 +35,7 @@ def audit(options: argparse.Namespace) -> Report:
     names = {one["consumer"]: result.names[one["consumer"]] for one in findings if one["consumer"] in result.names}
     healed = {outcome.finding.consumer for outcome in outcomes if outcome.healed is Healed.HEALED}
     young = [uuid for uuid in result.young if uuid not in healed]
+    waiting = f"not judged yet, as changed less than {settings.audit_grace_s} s ago ([agent] audit_grace): {few(young)}"
     silence = f"no finding that needs nova's answer is repaired: {result.silence}" if result.silence else ""
     failed = any(outcome.healed is Healed.FAILED for outcome in outcomes)
     left = any(outcome.healed is not Healed.HEALED for outcome in outcomes)
@@ -49,7 +50,7 @@ def audit(options: argparse.Namespace) -> Report:
         },
         lines=_lines(findings, names) if findings else [_nothing(young, light=options.light)],
         exit=Exit.ERROR if failed else Exit.DIFFERENCES if left else Exit.DONE,
-        remarks=[*filter(None, (remark, silence)), *_too_young(young, settings.audit_grace_s)],
+        remarks=[*filter(None, (remark, silence, waiting if young else ""))],
         subjects=[of_standing(tree, result.names, [one.finding for one in outcomes])],
     )
 
@@ -99,13 +100,6 @@ def _lines_of_kind(several: Sequence[Form]) -> Iterator[str]:
     if first["safe"] and why in (UNASKED, UNLISTED):
         untyped = " and untyped: true" if first["untyped"] else ""
         yield f"to mend it: compute-node-agent audit --heal --policy FILE, with heal: [{first['kind']}]{untyped}"
-
-
-def _too_young(young: Sequence[str], grace_s: int) -> list[str]:
-    """Return the remark on consumers that are not judged yet; none for none."""
-    if not young:
-        return []
-    return [f"not judged yet, as changed less than {grace_s} s ago ([agent] audit_grace): {few(young)}"]
 
 
 def _audit_one(

@@ -143,7 +143,7 @@ def plan(options: argparse.Namespace) -> Report:
             ]
             if draft.root_uuid == planned_identity(one.name) and not one.settings.recorded:
                 remarks.append(f"{one.name} has no compute_id yet: the uuid is a stand-in, sync makes the real one")
-            reports.append(_foreseen(one.name, draft, verdict, options, remarks))
+            reports.append(_foreseen(draft, verdict, options, remarks))
     return _together(reports, "plans")
 
 
@@ -167,7 +167,7 @@ def reshape(options: argparse.Namespace) -> Report:
     against = verdict.refused is not None and not options.approve
     exactly = f"to carry out exactly this, add --apply --digest {draft.plan.digest}"
     step = approval or (f"{options.verb} --apply would refuse this" if against else exactly)
-    shown = _foreseen(one.name, draft, verdict, options, remarks, step)
+    shown = _foreseen(draft, verdict, options, remarks, step)
     answer: Form = {"approval": approval} if approval else {"refused": True} if against else {}
     shown = replace(shown, data={**shown.data, **answer})
     if approval == "refused" or against:
@@ -308,17 +308,12 @@ def _with_use(node: ComputeNode, draft: Draft, options: argparse.Namespace) -> D
 
 
 def _foreseen(
-    node: str,
-    one: Draft,
-    verdict: Verdict,
-    options: argparse.Namespace,
-    remarks: Sequence[str],
-    next_step: str = "",
+    one: Draft, verdict: Verdict, options: argparse.Namespace, remarks: Sequence[str], next_step: str = ""
 ) -> Report:
     """Report what a pass over one node would do, with its picture."""
     data = Forecast.of(one.plan, one.observed, one.way.allocations, one.view.survey)
     foreseen = {
-        "node": node,
+        "node": one.view.node,
         "outcome": verdict.refused or (Status.CHANGED if one.plan.operations else Status.UNCHANGED),
         "layout": one.stands_in,
         "target": one.layout,

@@ -7,7 +7,6 @@ host (/proc/sys/kernel/random/boot_id); after a reboot the length of a wait is n
 
 import time
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 SLEWED_S = 5.0  # a smaller difference comes from NTP's corrections, not from setting the clock
@@ -49,9 +48,5 @@ def probe_clock(proc: Path = Path("/proc")) -> Clock:
     Raises:
         OSError: the kernel's boot_id cannot be read.
     """
-    return Clock(_boot(proc), time.time() - time.clock_gettime(time.CLOCK_BOOTTIME))
-
-
-@lru_cache(1)  # it does not change while a process lives
-def _boot(proc: Path) -> str:
-    return (proc / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    boot = (proc / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return Clock(boot, time.time() - time.clock_gettime(time.CLOCK_BOOTTIME))

@@ -83,7 +83,6 @@ class Terms:
     """Terms on which a plan may be carried out, from the configuration, this machine and this placement."""
 
     recorded: bool = False  # True: the host is an archive, and its processes cannot be seen
-
     audits_only: bool = False  # True: nothing is written on this host but repairs of audits
     now_s: float  # seconds since the epoch; counts only after a strike
     uptime_s: float = 0.0  # seconds since the boot of the host; a recorded one counts as booted long ago
