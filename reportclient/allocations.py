@@ -130,7 +130,7 @@ class Consumer:
     @property
     def amounts(self) -> dict[str, int]:
         """Sum of each class over all providers."""
-        return _sums(self.slots.values())
+        return sums(self.slots.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,15 +189,16 @@ def instructions(moves: Iterable[Move]) -> tuple[Instruction, ...]:
             Instruction(
                 from_resource_provider=source,
                 to_resource_provider=target,
-                moved_resources=_sums(part.moved_resources for part in parts),
-                to_resources=_sums(part.arriving for part in parts),
+                moved_resources=sums(part.moved_resources for part in parts),
+                to_resources=sums(part.arriving for part in parts),
                 parts=tuple(parts),
             )
         )
     return tuple(found)
 
 
-def _sums(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def sums(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sum of each class over several amounts by class."""
     return dict(sum(map(Counter, several), Counter[str]()))
 
 

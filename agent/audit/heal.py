@@ -1,6 +1,5 @@
 """Carry out the repairs of an audit as far as an operator's policy allows: its kinds, waiting times and limit."""
 
-from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -13,7 +12,7 @@ from agent.errors import ConfigError
 from agent.form_errors import form_error
 from agent.sync.node import ComputeNode
 from agent.sync.yaml_file import load_once
-from reportclient.allocations import Consumer
+from reportclient.allocations import Consumer, sums
 from reportclient.errors import Conflict, Rejected, Unavailable
 from reportclient.plan import Rewrite
 
@@ -189,7 +188,4 @@ def _meanwhile(node: ComputeNode, result: AuditResult, move: Rewrite) -> str:
 
 def _may_be_migration(came: Consumer, move: Rewrite) -> bool:
     """Return whether a consumer may be a migration of a guest: by its type; without one, if it has as much of each."""
-    had: Counter[str] = Counter()
-    for resources in move.before.values():
-        had.update(resources)
-    return came.kind == MIGRATION or (came.kind is None and came.amounts == dict(had))
+    return came.kind == MIGRATION or (came.kind is None and came.amounts == sums(move.before.values()))

@@ -71,7 +71,7 @@ def host_files(settings: Settings) -> dict[str, str]:
         survey = look(partial(driver.survey, node))
     if survey.facts.disk_unread:
         raise DiscoveryError(survey.facts.disk_unread[0])
-    everything = look(LiveConnection(settings.hypervisor.libvirt_uri).all_devices)
+    everything = look(LiveConnection(settings.hypervisor.libvirt_uri).devices)
     files = {**{f"{DEVICES}/{name}.xml": document.text for name, document in everything}, **survey.files}
     return archive_files(replace(survey, files=files, compute_id=read_identity(settings.folders.identity)), node)
 

@@ -27,10 +27,6 @@ T = TypeVar("T")
 DEFAULT_FILE = Path("/etc/compute-node-agent/compute-node-agent.conf")
 
 
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text else None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HypervisorSettings:
     """What the driver reads, and where."""
@@ -87,7 +83,8 @@ class ServiceSettings:
     interval_s: Annotated[int, "agent", "interval"]  # between two regular passes
     full_audit_interval_s: Annotated[int, "agent", "full_audit_interval"]
     start_spread_s: Annotated[int, "agent", "start_spread"]
-    heal_policy: Annotated[Path | None, "agent", "heal_policy", _path]  # None: it repairs nothing
+    # None: it repairs nothing.
+    heal_policy: Annotated[Path | None, "agent", "heal_policy", lambda path: Path(path) if path else None]
     keep_cases: Annotated[int, "agent", "keep_cases"]  # how many cases of refused or failed passes to keep
     bind_address: Annotated[str, "agent", "bind_address"]  # of metrics and health; numeric
     metrics_port: Annotated[int | None, "agent", "metrics_port"]  # 0: a free port; None: no port

@@ -166,19 +166,15 @@ class LiveConnection:
         Raises:
             Vanished: a mediated device came or went meanwhile: it and its card's free instances may count it twice.
         """
-        found = self._devices(_device_kinds())
+        found = self.devices(_device_kinds())
         if any("mdev_types" in document.text for _, document in found):
             names = {name for name, _ in found} ^ {device.name() for device in self._listed(_device_kinds())}
             if changed := sorted(name for name in names if name.startswith("mdev_")):
                 raise Vanished(f"{changed[0]} came or went while the devices were read")
         return found
 
-    def all_devices(self) -> tuple[tuple[str, Document], ...]:
-        """Return name and XML of the node devices of all kinds, as libvirt has them now."""
-        return self._devices(0)
-
-    def _devices(self, kinds: int) -> tuple[tuple[str, Document], ...]:
-        """Return name and XML of the node devices of these kinds, as ``_listed``."""
+    def devices(self, kinds: int = 0) -> tuple[tuple[str, Document], ...]:
+        """Return name and XML of the node devices of these kinds, as ``_listed``; as libvirt has them now."""
         devices = self._listed(kinds)
         return tuple((name, self._dump(device, name)) for device in devices for name in (device.name(),))
 
