@@ -5,7 +5,6 @@ The adapter asks Keystone for a token and for the catalog on the way, so a reque
 service.
 """
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 from keystoneauth1 import exceptions
@@ -24,25 +23,12 @@ class PassOver(exceptions.ClientException):
     """The time of a pass is over; the request was not sent."""
 
 
-class Answer(Protocol):
-    """A ``requests`` response, as far as we use it."""
-
-    status_code: int
-
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-
-    @property
-    def content(self) -> bytes: ...
-
-    @property
-    def text(self) -> str: ...
-
-    def json(self) -> Any: ...
-
-
 class Sender(Protocol):
-    """A keystoneauth adapter, as far as we use it: it returns an answer whatever the status is, or raises FAILURES."""
+    """
+    A keystoneauth adapter, as far as we use it: it returns an answer whatever the status is, or raises FAILURES.
+
+    An answer is a ``requests`` response, or has what ``Transport`` uses of one.
+    """
 
     def request(self, url: str, method: str, **kwargs: Any) -> Any: ...
 

@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn
 
 from keystoneauth1 import exceptions
+from requests import Response
 
 from reportclient.errors import (
     Absent,
@@ -23,7 +24,7 @@ from reportclient.errors import (
     Rejected,
     Unavailable,
 )
-from reportclient.keystone import FAILURES, Answer, Sender, explain
+from reportclient.keystone import FAILURES, Sender, explain
 
 RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.resource_provider.inuse")
 """Error codes of a 409 that another writer causes, for instance when it uses what was free at the time of the plan."""
@@ -106,7 +107,7 @@ class Transport:
         body: Body = None,
         newest: tuple[int, int] = NEWEST,
         once: bool = False,
-    ) -> Answer:
+    ) -> Response:
         if self._lowered_s and self.now() - self._lowered_s >= AGAIN_S:
             self.microversion, self._lowered_s = NEWEST, 0.0
         more: dict[str, Any] = {"connect_retries": 0, "status_code_retries": 0} if once else {}
@@ -117,7 +118,7 @@ class Transport:
             asked = {"Cache-Control": "no-cache"} | (headers or {})
             try:
                 version = ".".join(map(str, spoken))
-                answer: Answer = self._sender.request(path, method, microversion=version, headers=asked, **more)
+                answer: Response = self._sender.request(path, method, microversion=version, headers=asked, **more)
             except FAILURES as error:
                 _explain(error, self._where, self.now())
             self.skew_s = _skew_s(answer.headers.get("Date", ""), self.now())
@@ -129,7 +130,7 @@ class Transport:
             _refuse(answer, method, path, self._where, self.now())
         return answer
 
-    def _body(self, answer: Answer, method: str, path: str) -> dict[str, Any]:
+    def _body(self, answer: Response, method: str, path: str) -> dict[str, Any]:
         try:
             body = answer.json()
             if isinstance(body, dict):
@@ -159,7 +160,7 @@ def _agree(error: dict[str, Any], where: str) -> tuple[int, int]:
     return min((high[0], high[1]), NEWEST)
 
 
-def _first_error(answer: Answer) -> dict[str, Any]:
+def _first_error(answer: Response) -> dict[str, Any]:
     try:
         first = answer.json()["errors"][0]
     except (ValueError, KeyError, IndexError, TypeError, RecursionError):
@@ -167,7 +168,7 @@ def _first_error(answer: Answer) -> dict[str, Any]:
     return first if isinstance(first, dict) else {}
 
 
-def _refuse(answer: Answer, method: str, path: str, where: str, now_s: float) -> NoReturn:
+def _refuse(answer: Response, method: str, path: str, where: str, now_s: float) -> NoReturn:
     """Raise the error that an answer with status 400 or above means."""
     error = _first_error(answer)
     code, status = error.get("code", ""), answer.status_code
@@ -201,12 +202,12 @@ def _refuse(answer: Answer, method: str, path: str, where: str, now_s: float) ->
     raise Rejected(f"{asked}: {detail}")
 
 
-def _kind(answer: Answer) -> str:
+def _kind(answer: Response) -> str:
     kind: str = answer.headers.get("Content-Type", "").partition(";")[0]
     return {"text/html": "a web page", "": "nothing readable"}.get(kind, kind)
 
 
-def _age_s(answer: Answer) -> int:
+def _age_s(answer: Response) -> int:
     """Return the age in seconds of a cache's copy (RFC 9111 Age); 0 for an answer of the server itself."""
     age = str(answer.headers.get("Age", "")).strip()
     return int(age[:_DIGITS]) if age.isdecimal() else 0
