@@ -29,7 +29,7 @@ from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
 from reportclient.plan import Create, Delete, Plan
 from reportclient.reserve import is_reserved_by_us
-from reportclient.tree import ObservedTree
+from reportclient.tree import ObservedTree, same_stock
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -132,7 +132,7 @@ def again(act: Callable[[], T], name: str, patience_s: float = 0.0) -> T:
 
 
 def _cause(node: ComputeNode, draft: Draft, plan: Plan, identity: str | None, error: Rejected) -> PlacementError | None:
-    """Return what made placement refuse a write, if the tree shows it: another host's root, or another writer."""
+    """Return what made placement refuse a write, if the tree shows it: another root, another writer, an earlier try."""
     try:
         if isinstance(error, NameTaken) and (standing := node.client.find(node.name)):
             if standing != draft.root_uuid:
@@ -142,10 +142,18 @@ def _cause(node: ComputeNode, draft: Draft, plan: Plan, identity: str | None, er
         found = node.client.observe(draft.root_uuid, draft.observed)
     except PlacementError:
         return None
+    if plan.moves and _stands(found, forecast(plan, draft.observed)):
+        return Conflict(f"an earlier try of this request, which timed out, was carried out meanwhile: {error}")
     ours = {step.uuid for step in plan.operations if isinstance(step, Create | Delete)}
     if (found.by_uuid.keys() ^ draft.observed.by_uuid.keys()) <= ours:
         return None
     return Conflict(f"another writer made or deleted providers of {node.name}: {error}")
+
+
+def _stands(found: ObservedTree, foreseen: ObservedTree) -> bool:
+    """Return whether all stock that was foreseen is there."""
+    stands = {seen.uuid: seen.provider.inventories for seen in found}
+    return all(same_stock(stands.get(seen.uuid, {}), seen.provider.inventories) for seen in foreseen)
 
 
 def foresee(node: ComputeNode, wishes: Wishes) -> Draft:

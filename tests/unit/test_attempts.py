@@ -1,5 +1,6 @@
 """Work begins again after another writer was first, and only then."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,6 +9,10 @@ import pytest
 from agent.sync import convert
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import again
+from beds.memory import MemoryAnswer
+from beds.one_host import Sender, begun
+from drivers.policy import DevicePolicy
+from hardware import card, host
 from reportclient.errors import Conflict, PlacementError, Unavailable
 
 
@@ -47,3 +52,27 @@ def test_a_conversion_gives_way_to_a_placement_that_does_not_answer_and_not_to_w
     convert._patiently(node, act)
 
     assert max(waits) == longest_s
+
+
+class TriedTwice(Sender):
+    """Answers the second try of a reshape, of which the first is carried out: its stock is not there any more."""
+
+    def request(self, url: str, method: str, **kwargs: Any) -> Any:
+        answer = super().request(url, method, **kwargs)
+        if url != "/reshaper":
+            return answer
+        return MemoryAnswer(
+            400, {}, {"errors": [{"detail": "malformed reshaper data: No inventory of class VCPU found."}]}
+        )
+
+
+def test_a_conversion_that_was_carried_out_by_a_try_that_timed_out_is_done(tmp_path: Path) -> None:
+    """keystoneauth sends a request again that was not answered in time, and placement may still be at the first one."""
+    one = begun(tmp_path, host(*card("0000:81:00.0", 4)), DevicePolicy(discover_all=True), "flat")
+    one.claim({"": {"VCPU": 1, "MEMORY_MB": 512}})
+    one.sender = TriedTwice(one.sender.placement)
+
+    done = one.reshape("numa")
+
+    assert done.status is Status.CHANGED
+    assert one.held() == {"host_NUMA0": {"VCPU": 1}, "host_NUMA0_PAGES_4": {"MEMORY_MB": 512}}
