@@ -27,9 +27,8 @@ from agent.sync.outcome import Condition, Outcome, Status, with_conditions
 from drivers.base import Survey
 from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
-from reportclient.plan import Create, Delete, Plan
 from reportclient.reserve import is_reserved_by_us
-from reportclient.tree import ObservedTree, same_stock
+from reportclient.tree import ObservedTree
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -101,7 +100,7 @@ class _Pass:
                 return _refuse(node, draft, verdict, refused)
             outcome = _write(node, draft, verdict.memory)
         except Rejected as error:
-            if (cause := _cause(node, draft, plan, self._identity, error)) is None:
+            if (cause := _cause(node, draft, self._identity, error)) is None:
                 raise
             raise cause from error
         done_before = node.client.transport.writes > self._writes  # by a cut-off attempt
@@ -131,8 +130,13 @@ def again(act: Callable[[], T], name: str, patience_s: float = 0.0) -> T:
             time.sleep(random.uniform(0, _PAUSE_S))
 
 
-def _cause(node: ComputeNode, draft: Draft, plan: Plan, identity: str | None, error: Rejected) -> PlacementError | None:
-    """Return what made placement refuse a write, if the tree shows it: another root, another writer, an earlier try."""
+def _cause(node: ComputeNode, draft: Draft, identity: str | None, error: Rejected) -> PlacementError | None:
+    """
+    Return what made placement refuse a write, if the tree shows it: another host's root, or any change of the tree.
+
+    Another writer made it, or this plan as far as it was carried out; or an earlier try of the request, as keystoneauth
+    sends again what was not answered in time.
+    """
     try:
         if isinstance(error, NameTaken) and (standing := node.client.find(node.name)):
             if standing != draft.root_uuid:
@@ -142,18 +146,9 @@ def _cause(node: ComputeNode, draft: Draft, plan: Plan, identity: str | None, er
         found = node.client.observe(draft.root_uuid, draft.observed)
     except PlacementError:
         return None
-    if plan.moves and _stands(found, forecast(plan, draft.observed)):
-        return Conflict(f"an earlier try of this request, which timed out, was carried out meanwhile: {error}")
-    ours = {step.uuid for step in plan.operations if isinstance(step, Create | Delete)}
-    if (found.by_uuid.keys() ^ draft.observed.by_uuid.keys()) <= ours:
+    if {(seen.uuid, seen.generation) for seen in found} == {(seen.uuid, seen.generation) for seen in draft.observed}:
         return None
-    return Conflict(f"another writer made or deleted providers of {node.name}: {error}")
-
-
-def _stands(found: ObservedTree, foreseen: ObservedTree) -> bool:
-    """Return whether all stock that was foreseen is there."""
-    stands = {seen.uuid: seen.provider.inventories for seen in found}
-    return all(same_stock(stands.get(seen.uuid, {}), seen.provider.inventories) for seen in foreseen)
+    return Conflict(f"the tree of {node.name} has changed since it was planned: {error}")
 
 
 def foresee(node: ComputeNode, wishes: Wishes) -> Draft:
