@@ -117,7 +117,9 @@ distro-test: .venv/test.stamp  ## the packages, and the tests, on Debian 12, 13 
 	@tools/distro.sh bookworm trixie sid
 	@$(BIN)/python -m pytest -q -s --durations=5 tests/distro
 
-releases-test: .venv/test.stamp  ## live tests on each release of placement since 2023.1 (RELEASES="2023.1 2025.2": these); in .releases/
+releases-test: .venv/test.stamp  ## tests on older placement, Keystone, Ironic, nova (RELEASES="2024.1" SERVICES="nova": these); in .releases/
+	@tools/host.sh libvirtd
+	@tools/host.sh cloud
 	@$(BIN)/python tools/releases.py
 
 deb: .venv/run.stamp  ## a Debian package in build/, with the service

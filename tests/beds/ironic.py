@@ -1,6 +1,7 @@
 """A real Ironic with fake hardware on a SQLite file of its own, from the virtual environment ``.ironic``."""
 
 import json
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -28,7 +29,8 @@ from beds.process import (
 )
 from beds.tls import Certificates
 
-BIN = Path(__file__).parents[2] / ".ironic" / "bin"
+PYTHON = Path(os.environ.get("IRONIC_PYTHON") or Path(__file__).parents[2] / ".ironic/bin/python")
+"""Of the environment with Ironic; another release's, where ``tools/releases.py`` says so."""
 ENROLL = Path(__file__).with_name("enroll.py")
 DATABASE = "ironic.sqlite"
 VERSION = "1.82"
@@ -98,7 +100,7 @@ def serving(
     url = f"{'https' if tls else 'http'}://{LOOPBACK}:{port}"
     configuration = directory / "ironic.conf"
     configuration.write_text(_configuration(directory, port, auth, tls, page), encoding="utf-8")
-    command = [str(BIN / "ironic"), "--config-file", str(configuration)]
+    command = [str(PYTHON.with_name("ironic")), "--config-file", str(configuration)]
     child = start(command, directory=directory, log=directory / "server.log")
     try:
         server = IronicServer(url, directory, child, tls.ca if tls else None)
@@ -117,26 +119,23 @@ def enroll(server: IronicServer, nodes: Sequence[Mapping[str, Any]]) -> None:
     """Nodes by Ironic's own database layer, about a hundred a second; any field can be given, ``traits`` too."""
     path = server.directory / "nodes.json"
     path.write_text(json.dumps(list(nodes)), encoding="utf-8")
-    command = [str(BIN / "python"), "-P", str(ENROLL), str(server.directory / "ironic.conf"), str(path)]
+    command = [str(PYTHON), "-P", str(ENROLL), str(server.directory / "ironic.conf"), str(path)]
     run(command, directory=server.directory, log=server.directory / "enroll.log")
 
 
 def ironic_template(cache: Path) -> Path:
     """A directory with a database whose schema is in place."""
-    version = next((BIN.parent / "lib").glob("python3*/site-packages/ironic-*.dist-info")).name.removesuffix(
-        ".dist-info"
-    )
-    return template.cached_as(cache, version, _make_template, Path(__file__))
+    return template.cached(cache, "ironic", PYTHON, _make_template, Path(__file__))
 
 
 def _make_template(made: Path) -> None:
     configuration = made / "ironic.conf"
     configuration.write_text(_configuration(made, free_port(), None, None), encoding="utf-8")
-    command = [str(BIN / "ironic-dbsync"), "--config-file", str(configuration), "create_schema"]
+    command = [str(PYTHON.with_name("ironic-dbsync")), "--config-file", str(configuration), "create_schema"]
     run(command, directory=made, log=made / "schema.log")
     # Without it Ironic's own threads lock each other out; it stays with the file.
     script = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('pragma journal_mode=WAL').fetchall())"
-    subprocess.run([str(BIN / "python"), "-c", script, str(made / DATABASE)], check=True, capture_output=True)
+    subprocess.run([str(PYTHON), "-c", script, str(made / DATABASE)], check=True, capture_output=True)
     shutil.rmtree(made / "state", ignore_errors=True)
 
 

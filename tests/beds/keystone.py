@@ -1,8 +1,9 @@
 """A real Keystone on a SQLite file of its own: the users of a deployment, and placement in its catalog."""
 
 import datetime
+import os
 import sqlite3
-import sysconfig
+import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -21,6 +22,9 @@ from beds.process import free_port, run
 from beds.tls import Certificates
 
 DATABASE = "keystone.sqlite"
+OTHER = Path(value) if (value := os.environ.get("KEYSTONE_PYTHON")) else None  # another release's: tools/releases.py
+PYTHON = OTHER or Path(sys.executable)
+APPLICATION = "keystone.server.wsgi:initialize_public_application()"  # ``keystone.wsgi.api`` came with 27
 KEYS = ("fernet", "credential")
 REGION = "RegionOne"
 # Endpoints are rows of the database. The template holds these, and each server puts its own in their place.
@@ -68,7 +72,7 @@ class KeystoneServer:
 
 def keystone_template(cache: Path) -> Path:
     """A directory with keys and a seeded database; making it takes about 10 seconds."""
-    return template.cached(cache, "keystone", _make_template, Path(__file__))
+    return template.cached(cache, "keystone", PYTHON, _make_template, Path(__file__))
 
 
 @contextmanager
@@ -161,7 +165,7 @@ def _serving(
 ) -> Iterator[KeystoneServer]:
     environment = {"OS_KEYSTONE_CONFIG_FILES": str(_write_configuration(directory, token_s, caches=caches))}
     with wsgi.serving(
-        "keystone.wsgi.api:application", directory=directory, port=port, tls=tls, environment=environment
+        APPLICATION, directory=directory, port=port, tls=tls, environment=environment, python=OTHER
     ) as log:
         yield KeystoneServer(f"{wsgi.base_url(port, tls)}/v3", directory, log, tls.ca if tls else None)
 
@@ -186,6 +190,9 @@ def _make_template(made: Path) -> None:
         _make_keys(made / repository)
     configuration = _write_configuration(made)
     _manage(configuration, "db_sync")
+    if OTHER:  # before 2026.2 one request has two sessions, and locks itself out; it stays with the file
+        with closing(sqlite3.connect(made / DATABASE)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
     _manage(configuration, "bootstrap", *_bootstrap_options())
     with _serving(made, None, free_port()) as server, logged_in(server, ADMIN) as session:
         _seed(Adapter(session, endpoint_override=server.url))
@@ -201,8 +208,7 @@ def _make_keys(repository: Path) -> None:
 
 
 def _manage(configuration: Path, *arguments: str) -> None:
-    program = Path(sysconfig.get_path("scripts")) / "keystone-manage"
-    command = [str(program), "--config-file", str(configuration), *arguments]
+    command = [str(PYTHON.with_name("keystone-manage")), "--config-file", str(configuration), *arguments]
     run(command, directory=configuration.parent, log=configuration.with_name("manage.log"))
 
 
@@ -224,6 +230,8 @@ def _bootstrap_options() -> Iterator[str]:
 
 def _seed(keystone: Adapter) -> None:
     roles = {role["name"]: role["id"] for role in keystone.get("/roles").json()["roles"]}
+    for name in {role for login in SEEDED for role in login.roles} - roles.keys():  # up to 2023.1 there is no service
+        roles[name] = _post(keystone, "/roles", "role", {"name": name})["id"]
     project = _post(keystone, "/projects", "project", {"name": "service", "domain_id": "default"})["id"]
     for login in SEEDED:
         body = {"name": login.username, "password": login.password, "domain_id": "default"}

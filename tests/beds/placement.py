@@ -1,7 +1,6 @@
 """A real placement over HTTP: on a SQLite file of its own, or on a database server."""
 
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -57,9 +56,7 @@ class PlacementServer:
 
 def placement_template(cache: Path) -> Path:
     """A directory with a database whose schema, traits and resource classes are in place."""
-    ask = "from importlib.metadata import version; print(version('openstack-placement'))"
-    version = subprocess.run([PYTHON, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
-    return template.cached_as(cache, f"openstack-placement-{version}", _make_template, Path(__file__))
+    return template.cached(cache, "openstack-placement", PYTHON, _make_template, Path(__file__))
 
 
 @contextmanager

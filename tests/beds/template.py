@@ -2,26 +2,23 @@
 
 import hashlib
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 
 
-def cached(cache: Path, distribution: str, make: Callable[[Path], None], recipe: Path) -> Path:
+def cached(cache: Path, distribution: str, python: Path, make: Callable[[Path], None], recipe: Path) -> Path:
     """
-    The template directory for the installed ``distribution``, made on first use.
+    The template directory for the ``distribution`` that this Python's environment has, made on first use.
 
     Its name carries the version and a digest of ``recipe``, the file whose code makes it, so that neither an upgrade
     nor an edit meets an old template. It appears whole or not at all; of two sessions making it at once, one wins.
     """
-    return cached_as(cache, f"{distribution}-{version(distribution)}", make, recipe)
-
-
-def cached_as(cache: Path, name: str, make: Callable[[Path], None], recipe: Path) -> Path:
-    """The same for a template whose distribution is installed elsewhere; ``name`` has its version."""
+    ask = f"from importlib.metadata import version; print(version({distribution!r}))"
+    version = subprocess.run([python, "-c", ask], capture_output=True, text=True, check=True).stdout.strip()
     digest = hashlib.sha256(recipe.read_bytes()).hexdigest()[:12]
-    template = cache / f"{name}-{digest}"
+    template = cache / f"{distribution}-{version}-{digest}"
     if not template.exists():
         _make(template, make)
     return template

@@ -6,6 +6,7 @@ servers without networks.
 """
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,8 +30,9 @@ from beds.proxy import Answer, Forward, Proxy, Request
 from beds.synthetic.bed import Host
 from beds.upgrades import write_config
 
-VENV = Path(__file__).parents[3] / ".bench" / "nova"
-BIN = VENV / "bin"
+PYTHON = Path(os.environ.get("NOVA_PYTHON") or Path(__file__).parents[3] / ".bench/nova/bin/python")
+"""Of the environment with nova and Glance; another release's, where ``tools/releases.py`` says so."""
+BIN, VENV = PYTHON.parent, PYTHON.parents[1]
 HERE = Path(__file__).parent
 COMPUTE_API = "2.96"
 PATIENCE_S = 180
@@ -155,9 +157,13 @@ class Cloud:
         held = self.placement.get(f"/allocations/{consumer}").json()["allocations"]
         return {names[uuid]: one["resources"] for uuid, one in held.items()}
 
+    def database(self, name: str) -> str:
+        """The URL of another service's database."""
+        return _named(self.where.database, name)
+
     def rows(self) -> dict[str, dict[str, dict[str, int]]]:
         """Who has what, as placement's database has it: consumer -> name of the provider -> class -> amount."""
-        engine = sqlalchemy.create_engine(_named(self.where.database, "placement"))
+        engine = sqlalchemy.create_engine(self.database("placement"))
         found: dict[str, dict[str, dict[str, int]]] = {}
         with engine.connect() as connection:
             for consumer, provider, name, used in connection.execute(sqlalchemy.text(ROWS)):
@@ -260,9 +266,9 @@ def serving(folder: Path, keystone_template: Path, *, with_neutron: bool = False
     with ExitStack() as stack:
         enter = stack.enter_context
         rabbit = enter(rabbitmq(folder / "rabbit"))
-        names = ("glance", "nova_api", "nova", "nova_cell0", "neutron")
+        names = ("glance", "nova_api", "nova", "nova_cell0", "neutron", "cyborg")
         url = databases.with_driver(enter(databases.mariadb(folder / "database", *names)))
-        ports = {name: free_port() for name in ("placement", "glance", "nova", "neutron")}
+        ports = {name: free_port() for name in ("placement", "glance", "nova", "neutron", "cyborg")}
         bases = {name: f"http://{LOOPBACK}:{port}" for name, port in ports.items()}
         identity = enter(
             keystone.serving(folder / "keystone", keystone_template, placement_url=bases["placement"], token_s=86400)
@@ -278,6 +284,8 @@ def serving(folder: Path, keystone_template: Path, *, with_neutron: bool = False
             placement=bases["placement"],
             glance=bases["glance"],
             neutron=bases["neutron"] if with_neutron else stand_in.url,
+            nova=f"{bases['nova']}/v2.1",
+            cyborg=f"{bases['cyborg']}/accelerator/v2",
             rabbit=rabbit,
             database=_named(url, "nova"),
         )
@@ -296,7 +304,7 @@ def _opened(folder: Path, where: Where, identity: KeystoneServer, bases: Mapping
             where=where,
             nova=Adapter(
                 admin,
-                endpoint_override=f"{bases['nova']}/v2.1",
+                endpoint_override=where.nova,
                 service_type="compute",
                 default_microversion=COMPUTE_API,
             ),
@@ -317,7 +325,8 @@ def _opened(folder: Path, where: Where, identity: KeystoneServer, bases: Mapping
 def _glance(folder: Path, where: Where, database: str, port: int) -> Iterator[None]:
     for name in ("images", "staging", "tasks"):
         (folder / name).mkdir(parents=True)
-    paste = VENV / "etc/glance/glance-api-paste.ini"
+    # Up to 2025.1 Glance looks for it beside its configuration.
+    paste = Path(shutil.copy(VENV / "etc/glance/glance-api-paste.ini", folder))
     config = write_config(settings.glance(where, folder, database, paste), folder / "glance-api.conf")
     run(
         [str(BIN / "glance-manage"), "--config-file", str(config), "db_sync"], directory=folder, log=folder / "sync.log"

@@ -17,6 +17,8 @@ class Where:
     placement: str
     glance: str
     neutron: str
+    nova: str  # with /v2.1
+    cyborg: str  # with /accelerator/v2
     rabbit: str
     database: str  # of nova's first database; the others differ in their names
 
@@ -60,6 +62,7 @@ def nova(where: Where, folder: Path) -> dict[str, dict[str, object]]:
         "service_user": login(where, send_service_user_token=True),
         "neutron": login(where, endpoint_override=where.neutron),
         "cinder": login(where),
+        "cyborg": login(where, endpoint_override=where.cyborg),
         "vnc": {"enabled": False},
     }
 
