@@ -103,10 +103,8 @@ class _Pass:
             if (cause := _cause(node, draft, self._identity, error)) is None:
                 raise
             raise cause from error
-        done_before = node.client.transport.writes > self._writes  # by a cut-off attempt
-        return (
-            replace(outcome, status=Status.CHANGED) if done_before and outcome.status is Status.UNCHANGED else outcome
-        )
+        wrote = node.client.transport.writes > self._writes  # by a cut-off attempt
+        return replace(outcome, status=Status.CHANGED) if wrote and outcome.status is Status.UNCHANGED else outcome
 
 
 def again(act: Callable[[], T], name: str, patience_s: float = 0.0) -> T:
@@ -138,11 +136,9 @@ def _cause(node: ComputeNode, draft: Draft, identity: str | None, error: Rejecte
     sends again what was not answered in time.
     """
     try:
-        if isinstance(error, NameTaken) and (standing := node.client.find(node.name)):
-            if standing != draft.root_uuid:
-                return node.unlike(standing, identity)
-            if draft.observed.root is None:
-                return Conflict(f"another agent made the provider {node.name} first: {error}")
+        standing = node.client.find(node.name) if isinstance(error, NameTaken) else None
+        if standing and standing != draft.root_uuid:
+            return node.unlike(standing, identity)
         found = node.client.observe(draft.root_uuid, draft.observed)
     except PlacementError:
         return None

@@ -408,7 +408,10 @@ def test_memory_only_adds_doubt(make: Any, beginning: dict[str, Any], guests: li
         other, later, said, left = go_on(world, memory, harmless=harmless, reshape=reshape)
         if any("contested" in one for one in told):  # the memory alone has who took over
             continue
-        assert not bolder(before, other, first), (bolder(before, other, first), told, said)
+        # a loss that waits for its third pass holds up the rest of its plan, and a memory that does not know what is
+        # lost, and so keeps it, has nothing to wait for
+        right = last if told and "times in a row" in told[0] else first
+        assert not bolder(before, other, right), (bolder(before, other, right), told, said)
         assert not any("times in a row" in one for one in (*told[ENOUGH - 1 :], *said[ENOUGH - 1 :])), (told, said)
         assert later == last or said, (set(later.items()) ^ set(last.items()), told, said)
         texts["others"].append(left)

@@ -396,7 +396,7 @@ def test_a_host_is_not_converted_while_devices_are_awaited(start: Start) -> None
     done = one.reshape("numa", force=False)
 
     assert done.status is Status.UNSAFE
-    assert "a conversion from devices to numa would forget them: start what sets them up" in " ".join(done.notes)
+    assert "a conversion to numa would forget them: start what sets them up" in " ".join(done.notes)
     one.sync(facts=booted("second"), policy=replace(one.policy, layout="devices"))
     assert one.reshape("numa", force=False).status is Status.CHANGED
 

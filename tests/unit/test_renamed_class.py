@@ -65,6 +65,32 @@ def test_a_person_may_agree_that_an_unknown_class_is_anothers_once_the_state_was
     assert (one.sync(facts=TWO_CARDS).status, one.stock()["CUSTOM_VF"]) == (Status.CHANGED, (16, 0))
 
 
+def test_a_class_that_was_first_seen_without_a_memory_stays_unknown_however_many_passes_see_it(tmp_path: Path) -> None:
+    """The card whose class it is may be away for as long as that."""
+    one = flat(tmp_path, devices=rules(replace(VFS, resource_class="CUSTOM_A")))
+    one.forget()
+    away = replace(one.policy, devices=DevicePolicy())
+    for _ in range(3):
+        one.sync(policy=away)
+
+    refused(
+        one.sync(policy=replace(one.policy, devices=rules(VFS))), "host has CUSTOM_A, which this agent does not know"
+    )
+    assert (one.stock()["CUSTOM_A"], one.stock().get("CUSTOM_VF")) == ((8, 0), None)
+
+
+def test_soon_after_a_boot_an_unknown_class_holds_up_a_conversion_to_cells(tmp_path: Path) -> None:
+    """As with a memory, which knows what is away."""
+    one = flat(tmp_path, devices=DevicePolicy())
+    one.add_by_hand("", "CUSTOM_LICENSE", 5)
+    one.forget()
+    one.uptime_s = 100.0
+
+    refused(one.sync(policy=replace(one.policy, layout="cells")), "a conversion to cells would forget them")
+    one.uptime_s += 3600
+    assert one.sync().status is Status.CHANGED
+
+
 def test_what_a_file_adds_is_no_device_that_may_have_had_another_class(tmp_path: Path) -> None:
     one = licensed(tmp_path)
     one.write_provider_config("", "CUSTOM_FILE", 3)

@@ -171,12 +171,12 @@ def with_stock(shaped: Shaped, stock: Mapping[Slot, int]) -> Shaped:
 
 def unexplained(sides: Sides, doubted: Collection[str]) -> frozenset[str]:
     """
-    Return the root's classes of devices that may be ours, as the memory is lost or of a moment before them.
+    Return the classes of devices on our root that may be ours, as the memory is lost or of a moment before them.
 
     That the last pass saw a class which it ``doubted`` itself explains nothing.
     """
     shaped, root = sides.shaped, sides.shaped.stands.root
-    if root is None:
+    if root is None or not is_marked(root):
         return frozenset()
     left = shaped.standing.memory.observed
     known = left.root.provider.inventories.keys() if left and left.root else frozenset[str]()

@@ -54,7 +54,7 @@ class Boot(Feature):
         of_root = {each for name, each, _ in waiting.stock if name == view.node}
         found = Boot(
             awaits=_awaits(waiting, shaped.tree),
-            unknown=tuple(sorted(of_root - known | sides.unexplained)) if waiting.stock else (),
+            unknown=tuple(sorted((of_root - known).union(waiting.unexplained))),
             links=tuple(sorted(of_root)) if of_root <= BANDWIDTH else (),
         )
         return found, with_stock(kept, {(name, each): total for name, each, total in waiting.stock})
@@ -63,11 +63,13 @@ class Boot(Feature):
         if draft.view.wishes.force or draft.view.beside:
             return None
         why = self._other_form(draft)
-        if draft.stands_in != draft.layout and (self.awaits or self.links):
+        stands = draft.observed.root.provider.inventories if draft.observed.root else {}
+        to_cells = "MEMORY_MB" in stands.keys() - draft.desired.root.inventories.keys()  # whatever layout it may be
+        if (to_cells or draft.stands_in != draft.layout) and (self.awaits or self.links or self.unknown):
             why = (
-                f"devices are awaited since this host was booted, and a conversion from {draft.stands_in} to "
-                f"{draft.layout} would forget them: start what sets them up, or wait until [agent] expect_timeout is "
-                f"over (0: no wait). What is missing is reserved meanwhile"
+                f"devices are awaited since this host was booted, and a conversion to {draft.layout} would forget "
+                f"them: start what sets them up, or wait until [agent] expect_timeout is over (0: no wait). What is "
+                f"missing is reserved meanwhile"
             )
         return Refusal(status=Status.UNSAFE, notes=(why,)) if why else None
 

@@ -13,7 +13,7 @@ from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER
 from reportclient.tree import Provider
 
-_BODY = "foreign"  # what the last pass saw on the root and did not take for its own
+_BODY = "foreign"  # the classes of the root that are known to be another's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class RenamedClass(Feature):
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
         if end.refused and end.refused.forgets:  # what it saw is in doubt
             return {}
-        return {_BODY: {"classes": sorted(_foreign(end.draft))}}
+        return {_BODY: {"classes": sorted(_foreign(end.draft) & _explained(end))}}
 
 
 def _unknown_class(draft: Draft) -> tuple[str, ...]:
@@ -41,9 +41,10 @@ def _unknown_class(draft: Draft) -> tuple[str, ...]:
     if root is None or MARKER not in root.provider.traits or draft.view.beside:
         return ()
     below = {name for one in draft.desired if one.parent for name in one.inventories}  # they would be there twice
-    unknown = sorted(_foreign(draft) - _known(draft.memory) - below)
-    more = sorted(_more(draft))
-    if not (unknown and more) or _is_replaced(draft):
+    unknown, more = sorted(_foreign(draft) - _known(draft.memory) - below), sorted(_more(draft))
+    gone = _before(draft.memory) - root.provider.inventories.keys()
+    is_replaced = NO_DEVICES & gone & draft.desired.root.inventories.keys()
+    if is_replaced or not (unknown and more):
         return ()
     old, new = ", ".join(unknown), ", ".join(more)
     return (
@@ -61,9 +62,21 @@ def _foreign(draft: Draft) -> frozenset[str]:
     return frozenset(root.provider.inventories) - draft.wanted.ours.classes(root) if root else frozenset()
 
 
+def _explained(end: PassEnd) -> frozenset[str]:
+    """
+    Return the classes that are another's: known before, come since the last pass, or a person agreed to the plan.
+
+    Without a memory nothing is, however many passes see it, but on a root that was never ours.
+    """
+    memory, root = end.draft.memory, end.draft.observed.root
+    if (end.done and end.draft.view.wishes.agreed) or (root and MARKER not in root.provider.traits):
+        return _foreign(end.draft)
+    return _known(memory) | (_foreign(end.draft) - _before(memory) if memory.observed else frozenset())
+
+
 def _known(memory: NodeState) -> frozenset[str]:
-    """Return the classes that the root had at the last pass; those of others outlive a pass that was cut off."""
-    return _before(memory).union(memory.bodies.get(_BODY, {}).get("classes", ()))
+    body = memory.bodies.get(_BODY)
+    return frozenset(body["classes"]) if body else _before(memory)
 
 
 def _before(memory: NodeState) -> frozenset[str]:
@@ -93,10 +106,3 @@ def _on_offer(providers: Iterable[Provider]) -> Counter[str]:
         for name, stock in one.inventories.items():
             count[name] += stock.total - stock.reserved
     return count
-
-
-def _is_replaced(draft: Draft) -> bool:
-    """Return whether CPUs, memory or disk that the root had at the last pass, and is to have, are gone."""
-    root = draft.observed.root
-    gone = _before(draft.memory) - (root.provider.inventories.keys() if root else set())
-    return bool(NO_DEVICES & gone & draft.desired.root.inventories.keys())
