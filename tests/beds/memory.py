@@ -304,6 +304,11 @@ class MemoryPlacement:
         self._books.classes.add(name)
         return _Reply(status=201 if made else 204)
 
+    def _show_class(self, name: str, _: _Ask) -> _Reply:
+        if name not in self._books.classes:
+            raise Refused(404, f"no such resource class {name}")
+        return _Reply({"name": name, "links": []})
+
     def _make_trait(self, name: str, ask: _Ask) -> _Reply:
         check_custom(name)
         made = name not in self._custom_traits and name not in _standard_traits()
@@ -443,6 +448,7 @@ _HANDLERS: dict[tuple[str, str, str], Handler] = {
     ("DELETE", "allocations", "*"): _P._drop_consumer,
     ("POST", "allocations", ""): _P._set_consumers,
     ("POST", "reshaper", ""): _P._reshape,
+    ("GET", "resource_classes", "*"): _P._show_class,
     ("PUT", "resource_classes", "*"): _P._make_class,
     ("PUT", "traits", "*"): _P._make_trait,
     ("GET", "traits", ""): _P._list_traits,
