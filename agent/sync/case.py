@@ -47,7 +47,7 @@ class SavedClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedCase:
-    """What was carried out, when and where: the content of ``case.json``."""
+    """What was carried out, when and where: with ``Surroundings`` the content of ``case.json``."""
 
     format: int
     version: str  # of the agent that saved the case
@@ -59,16 +59,22 @@ class SavedCase:
     members: tuple[str, ...]  # all files of the case without this one
     nodes: tuple[str, ...]  # the host's name; empty: it could not be read
     looks: tuple[Mapping[str, object], ...]  # one for each look at the host that did not fail
+
+    def __post_init__(self) -> None:
+        if self.format != CASE_FORMAT:
+            raise ValueError(f"its format is {self.format}, and this version reads {CASE_FORMAT}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What was found of other services, and where the operator's files are."""
+
     processes: Mapping[str, tuple[int, ...]]  # of other services, by program
     units: Mapping[str, tuple[str, ...]]  # the same
     hidden: bool  # whether some processes could not be seen
     provider_config: str  # the folder of the operator's files
     provider_config_is_there: bool
     provider_config_named: bool
-
-    def __post_init__(self) -> None:
-        if self.format != CASE_FORMAT:
-            raise ValueError(f"its format is {self.format}, and this version reads {CASE_FORMAT}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,7 @@ class Case:
 
     folder: Path
     saved: SavedCase
+    around: Surroundings
     exchanges: Mapping[str, tuple[Exchange, ...]]  # by service
 
     @property
@@ -94,8 +101,8 @@ class Case:
             recorded=self.saved.recorded,
             operator_files=OperatorFiles(
                 folder=self.folder / "provider_config",
-                named=self.saved.provider_config_named,
-                shown=Path(self.saved.provider_config),
+                named=self.around.provider_config_named,
+                shown=Path(self.around.provider_config),
             ),
         )
 
@@ -120,8 +127,8 @@ class Case:
 
     def probe(self, program: str) -> ServiceSigns:
         """Return what was found of another service when the case was saved; empty if nothing."""
-        processes, units = self.saved.processes.get(program, ()), self.saved.units.get(program, ())
-        return ServiceSigns(processes=processes, units=units, hidden=self.saved.hidden)
+        processes, units = self.around.processes.get(program, ()), self.around.units.get(program, ())
+        return ServiceSigns(processes=processes, units=units, hidden=self.around.hidden)
 
     def driver(self, load: Callable[[HostArchive], Watchable]) -> Watchable:
         """Return a driver that gives the saved looks in their order; ``load`` makes a driver from a host archive."""
@@ -161,16 +168,17 @@ def open_case(path: Path) -> Iterator[Case]:
 
 
 def _read(folder: Path) -> Case:
-    saved = decode_as(SavedCase, decode_json((folder / "case.json").read_text(encoding="utf-8")))
+    told = decode_json((folder / "case.json").read_text(encoding="utf-8"))
+    saved, around = decode_as(SavedCase, told), decode_as(Surroundings, told)
     if lost := [name for name in saved.members if not (folder / name).is_file()]:
         raise ValueError(f"it lacks {', '.join(lost[:5])}: copy the whole file again")
     check_options(folder / "agent.conf")
     (folder / "state").mkdir(exist_ok=True)
-    if saved.provider_config_is_there:
+    if around.provider_config_is_there:
         (folder / "provider_config").mkdir(exist_ok=True)
     sent = {name: (folder / f"{name}.jsonl").read_text(encoding="utf-8") for name in SERVICES}
     exchanges = {name: decode_exchanges(text) for name, text in sent.items()}
-    return Case(folder, saved, exchanges)
+    return Case(folder, saved, around, exchanges)
 
 
 def pack_case(files: Mapping[str, bytes], top: str = "case") -> bytes:

@@ -16,7 +16,7 @@ from agent.state.clock import Clock, StoppedClock, probe_clock
 from agent.state.files import read_state, state_files
 from agent.state.identity import FILE, read_identity
 from agent.state.node_records import MEMORY_NAME
-from agent.sync.case import CASE_FORMAT, SERVICES, SavedCase, SavedClock, pack_case
+from agent.sync.case import CASE_FORMAT, SERVICES, SavedCase, SavedClock, Surroundings, pack_case
 from agent.sync.json_form import encode
 from drivers.base import Survey, Watchable
 from drivers.facts import ServiceSigns
@@ -131,6 +131,8 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
         members=tuple(sorted(files)),
         nodes=(kept.node,) if kept.node else (),
         looks=tuple({"host": number} for number in range(len(kept.looks))),
+    )
+    around = Surroundings(
         processes={program: signs.processes for program, signs in kept.services.items()},
         units={program: signs.units for program, signs in kept.services.items()},
         hidden=any(signs.hidden for signs in kept.services.values()),
@@ -138,7 +140,7 @@ def packed_case(kept: Recorder, settings: Settings, verb: str, options: Mapping[
         provider_config_is_there=settings.operator_files.folder.is_dir(),
         provider_config_named=settings.operator_files.named,
     )
-    return pack_case({**files, "case.json": f"{json.dumps(encode(saved), indent=1)}\n".encode()})
+    return pack_case({**files, "case.json": f"{json.dumps({**encode(saved), **encode(around)}, indent=1)}\n".encode()})
 
 
 def _files_of_operators(settings: Settings) -> dict[str, bytes]:
