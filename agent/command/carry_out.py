@@ -22,7 +22,6 @@ from agent.command import (
     node_verbs,
     record,
     service_verbs,
-    undo_verb,
 )
 from agent.command.exits import Exit
 from agent.command.picture.page import write_picture
@@ -43,7 +42,7 @@ ACTS: Mapping[str, Act] = {
     "plan": host_verbs.plan,
     "sync": host_verbs.sync,
     "reshape": host_verbs.reshape,
-    "undo": undo_verb.undo,
+    "undo": host_verbs.undo,
     "record": record.record,
     "upgrade": service_verbs.upgrade,
     "adopt": adopt_verb.adopt,

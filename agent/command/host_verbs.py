@@ -30,9 +30,10 @@ from agent.command.shown import (
     standing_lines,
     tree_lines,
 )
+from agent.command.verbs import VERBS
 from agent.command.wording import columns
 from agent.connect.adapters import api_in_the_way
-from agent.connect.choice import open_driver, read_host
+from agent.connect.choice import open_client, open_driver, read_host
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
@@ -41,8 +42,9 @@ from agent.sync.decide.additions import add
 from agent.sync.decide.checks import Verdict, conditions_on, judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.reserving import reservation_notes
+from agent.sync.decide.undoing import Conversion
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import approve, withdraw
+from agent.sync.journal import approve, kept_conversions, read_journal, withdraw
 from agent.sync.json_form import Form, encode
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode, conditions_left
@@ -265,6 +267,29 @@ def sync(options: argparse.Namespace) -> Report:
     return replace(_together([_ended(one, options) for one in outcomes], "nodes"), remarks=remarks)
 
 
+def undo(options: argparse.Namespace) -> Report:
+    """Report the plan that takes the last conversion back; with --apply carry it out, with --list list conversions."""
+    settings = settings_of(options)
+    _, where = open_client(settings, choice_of(options))
+    entries = kept_conversions(read_journal(settings.folders.state, where))
+    if options.list:
+        return _listed(entries[::-1])
+    if not entries:
+        nothing = f"nothing to take back: {settings.folders.state}/journal has no conversion in {where}"
+        return replace(_listed(()), exit=Exit.REFUSED, remarks=[nothing])
+    undone = entries[-1]
+    if settings.changes.allow_reshape and settings.policy.layout != undone.layout:
+        raise ConfigError(
+            f"[agent] allow_reshape is true, so the next pass would convert this host to {settings.policy.layout} "
+            f"again: set [compute] layout = {undone.layout} first"
+        )
+    said = {"to": undone.layout, "undone": undone, "configured": settings.policy.layout, "settings": None}
+    vars(options).update({**VERBS["reshape"].defaults(), **vars(options), **said})
+    shown = reshape(options)
+    name = f"takes back the conversion of {undone.began} from {undone.layout} to {undone.target}"
+    return replace(shown, remarks=[name, *shown.remarks])
+
+
 def retire(options: argparse.Namespace) -> Report:
     """Remove this host's tree from placement."""
     return _leaving(options, partial(retire_node, dry=options.dry_run))
@@ -346,3 +371,16 @@ def _together(reports: Sequence[Report], name: str) -> Report:
         remarks=[remark for one in reports for remark in one.remarks],
         subjects=[subject for one in reports for subject in one.subjects],
     )
+
+
+def _listed(conversions: Sequence[Conversion]) -> Report:
+    """Report conversions; ``takes_back`` is the digest of the one that a conversion took back, None: it took none."""
+    digests: dict[str | None, str] = {one.name: one.digest for one in conversions}
+    keys = ("node", "began", "outcome", "layout", "target", "digest", "consumers", "path")
+    told = [{**{key: getattr(one, key) for key in keys}, "takes_back": digests.get(one.undoes)} for one in conversions]
+    rows = [
+        (one.began[:19], one.node, one.layout, one.target, str(one.consumers), one.digest, one.outcome)
+        for one in conversions
+    ]
+    heads = ("began", "node", "from", "to", "consumers", "digest", "outcome")
+    return Report(data={"conversions": told}, lines=columns(rows, heads=heads) or ["no conversion"])
