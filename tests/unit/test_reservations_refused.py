@@ -384,6 +384,21 @@ def test_what_is_back_is_on_offer_though_a_hand_set_the_traits_meanwhile(
     assert one.stock(suffix) == before
 
 
+def test_a_root_that_a_hand_took_from_us_after_a_conversion_is_ours_in_a_refused_pass_too(start: Start) -> None:
+    """What a conversion left is not remembered, as placement does not answer with generations."""
+    one = start("devices")
+    one.claim({NIC: {VF: 1}})
+    one.reshape("flat")
+    flat = one.policy
+    one.remove_traits("", MARKER, *one.marks())
+
+    done = one.sync(facts=NO_CARD, policy=replace(one.policy, layout="devices"))
+
+    assert (done.status in REFUSED, one.stock()[VF], MARKER in one.traits()) == (True, (4, 4), True)
+    assert one.sync(facts=WHOLE, policy=flat).status is Status.CHANGED
+    assert one.stock()[VF] == (4, 0)
+
+
 def test_a_refused_pass_writes_nothing_on_a_root_that_does_not_show_that_it_is_ours(start: Start) -> None:
     one = start("devices", of_cpus(8))
     one.remove_traits("", MARKER)

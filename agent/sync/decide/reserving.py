@@ -38,15 +38,17 @@ def reserved_tree(view: View, shaped: Shaped, features: Sequence[Feature]) -> Pr
     ours = [seen for seen in standing.observed if seen.provider.parent is None or shaped.ours.writes(seen)]
     if not {seen.provider.parent for seen in ours} <= {None, *(seen.name for seen in ours)}:
         return None
+    marked = _marked(standing, beside=view.beside)
     after = ProviderTree(
         tuple(
             _reserved(seen, said[seen.uuid].provider, back.get(seen.name), whole[seen.name], files.get(seen.name, ()))
-            if seen.name in whole and (is_marked(seen) or is_reserved_by_us(said[seen.uuid].provider.traits))
+            if seen.name in whole and (seen.name in marked or is_reserved_by_us(said[seen.uuid].provider.traits))
             else seen.provider
             for seen in ours
         )
     )
-    after = _with_our_mark(after, standing)
+    changed = {one.name for one in after if one.parent is None or one != standing.observed.by_name[one.name].provider}
+    after = _with_our_mark(after, changed & marked)
     after = _as_files_say(after, standing.observed, view.additions)
     after = _without_others(after, {seen.name: shaped.ours.classes(seen) for seen in ours})
     gone = tuple(_gone(after, there, files))
@@ -107,16 +109,15 @@ def _with_most(provider: Provider, said: Mapping[str, Inventory]) -> Provider:
     return replace(provider, inventories=stock)
 
 
-def _with_our_mark(tree: ProviderTree, standing: Standing) -> ProviderTree:
-    """
-    Return the tree with our mark, if the last pass left it there, on the root and on each child that changes.
+def _marked(standing: Standing, *, beside: bool) -> frozenset[str]:
+    """Return the names of providers with our mark, or from which a hand took it; a lost memory could not tell."""
+    seen = (*standing.observed, *(standing.memory.observed or ()))
+    root = standing.observed.root if standing.memory.wrote and not beside else None
+    return frozenset(one.name for one in seen if is_marked(one) or one is root)
 
-    A lost memory could not tell.
-    """
-    stands = standing.observed.by_name
-    marked = {seen.name for seen in standing.memory.observed or () if is_marked(seen)}
-    again = {one.name for one in tree if one.parent is None or one != stands[one.name].provider} & marked
-    return ProviderTree(tuple(replace(one, traits=one.traits | {MARKER}) if one.name in again else one for one in tree))
+
+def _with_our_mark(tree: ProviderTree, names: Collection[str]) -> ProviderTree:
+    return ProviderTree(tuple(replace(one, traits=one.traits | {MARKER}) if one.name in names else one for one in tree))
 
 
 def _without_others(tree: ProviderTree, ours: Mapping[str, frozenset[str]]) -> ProviderTree:
