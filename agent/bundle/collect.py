@@ -41,7 +41,8 @@ def collect(settings: Settings, record: Callable[[], Mapping[str, str]]) -> Iter
     yield _part("the options that decide plans, to use with the host", lambda: {"agent.conf": encode_options(settings)})
     yield _part("all options, without secrets", lambda: {"configuration.txt": _options(settings)})
     yield _part("the operator's provider files", lambda: _provider_files(settings.operator_files.folder))
-    yield _part("the service's last status", lambda: {"status.json": _status(settings)})
+    status = partial(read_status, settings.folders.state)
+    yield _part("the service's last status", lambda: {"status.json": json.dumps(record_of(status()), indent=1) + "\n"})
     yield from _cases(settings.folders.state)
     yield _part("versions", lambda: {"versions.txt": _versions()})
     yield _part("the service's journal", lambda: {"journal.txt": _journal()})
@@ -87,10 +88,6 @@ def _provider_files(folder: Path) -> dict[str, str]:
     if not found:
         raise FileNotFoundError(f"{folder} has none")
     return found
-
-
-def _status(settings: Settings) -> str:
-    return json.dumps(record_of(read_status(settings.folders.state)), indent=1) + "\n"
 
 
 def _case(path: Path) -> dict[str, str]:

@@ -129,7 +129,8 @@ def plan_hand_over(observed: ObservedTree, configured: Mapping[str, Names], *, k
     )
     writes = []
     for seen in own:
-        if marks := set_on(seen) | frozenset(filter(_is_mark, seen.provider.traits)):
+        ours = {one for one in seen.provider.traits if one == MARKER or one.startswith(SET) or is_mark(one)}
+        if marks := set_on(seen) | ours:
             writes.append(SetTraits(seen.uuid, seen.name, seen.provider.traits - marks, frozenset(), marks))
     return Plan((*((Reshape(stock),) if len(stock) > 1 else stock), *writes))
 
@@ -259,7 +260,3 @@ def _given(node: ComputeNode, observed: ObservedTree, memory: NodeState, held: t
         rows={one.uuid: tuple(row for row in held if row.provider == one.name) for one in observed},
         ends=True,
     )
-
-
-def _is_mark(trait: str) -> bool:
-    return trait == MARKER or trait.startswith(SET) or is_mark(trait)
