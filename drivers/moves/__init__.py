@@ -135,8 +135,7 @@ def _is_new_name(question: Question, provider: str, name: str, going: Collection
     For a guest with an undecided device, only a device's own provider counts: elsewhere the allocation may belong
     to the undecided device.
     """
-    stock = question.stock.get((provider, name))
-    if stock is None or stock.total <= question.before.get((provider, name), 0):
+    if not question.offers_more(provider, name):
         return False
     if word.undecided:
         return provider in going and bool(question.parents.get(provider))

@@ -22,7 +22,7 @@ from reportclient.hold import hold
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import joined
 from reportclient.plan import Plan
-from reportclient.reserve import with_least, with_left
+from reportclient.reserve import is_reserved_by_us, with_least, with_left
 from reportclient.tree import ObservedTree, ProviderTree, total_of
 
 
@@ -57,7 +57,9 @@ def find_way(
         view,
         plan,
         standing.observed,
-        anyhow=bool(recast_as),
+        anyhow=bool(
+            recast_as or (plan.operations and is_reserved_by_us(wanted.tree.root.traits))
+        ),  # another's may be back
         whole=dedicates or bool(reservations(wanted.tree, features)),
     )
     crossing = [move for one in outside for move in one.moves]
