@@ -51,13 +51,13 @@ class BySuffix:
         for suffix in suffixes:
             if stock := self.stock(suffix).get(resource_class):
                 return stock.allocation_ratio
-        others = [seen for seen in self._by_suffix.values() if seen is self.root or _tells_ratios(seen)]
+        # of others only ours, without huge pages, which cannot be overcommitted
+        others = [
+            seen
+            for seen in self._by_suffix.values()
+            if seen is self.root or (MARKER in seen.provider.traits and HUGE not in seen.provider.traits)
+        ]
         stocks = [stock for seen in others if (stock := seen.provider.inventories.get(resource_class))]
         ratios = [stock.allocation_ratio for stock in stocks]
         agreed = all(isclose(ratio, ratios[0], rel_tol=1e-5) for ratio in ratios)
         return ratios[0] if ratios and agreed else None
-
-
-def _tells_ratios(seen: ObservedProvider) -> bool:
-    """Return whether a provider is ours and has no huge pages, which cannot be overcommitted."""
-    return MARKER in seen.provider.traits and HUGE not in seen.provider.traits

@@ -12,7 +12,7 @@ from agent.errors import ConfigError
 from agent.form_errors import form_error
 from agent.sync.node import ComputeNode
 from agent.sync.yaml_file import load_once
-from reportclient.allocations import Consumer, sums
+from reportclient.allocations import sums
 from reportclient.errors import Conflict, Rejected, Unavailable
 from reportclient.plan import Rewrite
 
@@ -180,12 +180,9 @@ def _meanwhile(node: ComputeNode, result: AuditResult, move: Rewrite) -> str:
     changing = {uuid for uuid in (*move.before, *move.after) if move.before.get(uuid) != move.after.get(uuid)}
     rows = node.client.allocations([result.tree.by_uuid[uuid] for uuid in sorted(changing)])
     came = sorted({one.consumer for one in rows} - {one.consumer for one in result.memory.allocations})
-    kin = [one.uuid for one in map(node.client.consumer, came) if one and _may_be_migration(one, move)]
+    found, amounts = [*filter(None, map(node.client.consumer, came))], sums(move.before.values())
+    # a migration is told by its type; without one, by having as much of each class
+    kin = [one.uuid for one in found if one.kind == MIGRATION or (one.kind is None and one.amounts == amounts)]
     if kin:
         return f"{kin[0]} got allocations beside those of {move.consumer} meanwhile: the next audit judges them anew"
     return ""
-
-
-def _may_be_migration(came: Consumer, move: Rewrite) -> bool:
-    """Return whether a consumer may be a migration of a guest: by its type; without one, if it has as much of each."""
-    return came.kind == MIGRATION or (came.kind is None and came.amounts == sums(move.before.values()))

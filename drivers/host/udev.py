@@ -60,14 +60,6 @@ def _listen(monitor: "pyudev.Monitor", wake: Wake, end: FileIO) -> None:
             wake(Event("udev", "events lost"))
             continue
         if device is not None:
-            wake(_event(device.action, device.subsystem, device.sys_name))
-
-
-def _event(action: str, subsystem: str, name: str) -> Event:
-    """
-    Return an event with a text for people; ``gone`` is the name of removed hardware.
-
-    The action of a CPU that is switched off is "offline", not "remove" (sysfs-devices-system-cpu).
-    """
-    gone = name if action == "remove" and subsystem in HARDWARE else ""
-    return Event("udev", f"{action} {subsystem} {name}", gone)
+            # the action of a CPU that is switched off is "offline", not "remove" (sysfs-devices-system-cpu)
+            gone = device.sys_name if device.action == "remove" and device.subsystem in HARDWARE else ""
+            wake(Event("udev", f"{device.action} {device.subsystem} {device.sys_name}", gone))

@@ -34,7 +34,9 @@ def unpack(packed: Path, folder: Path, *, most_bytes: int = MAX_ARCHIVE_BYTES) -
             if len(whole.read(_PADDING_BYTES + 1)) > _PADDING_BYTES:  # the end has the checksum
                 raise MalformedFact(f"{packed} is not a host archive or case: it goes on after its last file")
     except (OSError, tarfile.TarError, EOFError, RuntimeError, ValueError, zlib.error) as error:
-        raise DiscoveryError(f"cannot unpack {packed}: {_tell(error)}") from error
+        no_gzip = "it is not a gzip file: give a folder, a .tar.gz of one, or a case that --save wrote"
+        why = no_gzip if isinstance(error, gzip.BadGzipFile) else error
+        raise DiscoveryError(f"cannot unpack {packed}: {why}") from error
     tops = list(folder.iterdir())
     return tops[0] if len(tops) == 1 and tops[0].is_dir() else folder
 
@@ -81,13 +83,6 @@ def _extract(
             raise MalformedFact(f"{packed}: {member.name} leads out of the archive or is not a regular file")
         member.mode = 0o700 if member.isdir() else 0o600
         tar.extract(member, folder, set_attrs=False)
-
-
-def _tell(error: Exception) -> str:
-    """Return why a file cannot be unpacked, with what to do where that is known."""
-    if isinstance(error, gzip.BadGzipFile):
-        return "it is not a gzip file: give a folder, a .tar.gz of one, or a case that --save wrote"
-    return str(error)
 
 
 def _leads_out(member: tarfile.TarInfo, top: str) -> bool:
