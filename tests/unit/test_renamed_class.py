@@ -8,10 +8,10 @@ import pytest
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import foresee, run_pass
-from beds.one_host import FORCE, Cut, OneHost, refused
+from beds.one_host import FORCE, GUEST, Cut, OneHost, refused
 from drivers.facts import HostFacts
 from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule, Policy
-from hardware import card, gpu, host, parent, rules
+from hardware import at, card, gpu, guest_with, host, parent, rules
 
 NIC, SECOND = "0000:81:00.0", "0000:85:00.0"
 GPU, OTHER = "0000:84:00.0", "0000:86:00.0"
@@ -154,3 +154,26 @@ def test_a_child_whose_marks_a_hand_took_off_is_ours_again_and_goes_with_its_car
         last = one.sync()
 
     assert (last.status, [seen.name for seen in one.tree()]) == (Status.UNCHANGED, ["host", f"host_{NIC}"])
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_guest_of_a_class_that_is_missing_gets_the_one_that_is_back_with_any_memory(
+    tmp_path: Path, lost: bool
+) -> None:
+    """Soon after a boot both classes stand: the one that is missing is reserved, and may be the other's old name."""
+    first, second = (rules(replace(VFS, resource_class=f"CUSTOM_{name}")) for name in "AB")
+    facts = replace(ONE_CARD, guests=(guest_with(GUEST, pci=frozenset({at("0000:81:10.0")})),))
+    one = flat(tmp_path, facts, first)
+    one.claim({"": {"VCPU": 1, "CUSTOM_A": 1}})
+    one.uptime_s = 100.0
+    one.sync(Wishes(reshape=True), policy=replace(one.policy, devices=second))
+    assert one.held() == {"host": {"VCPU": 1, "CUSTOM_B": 1}}
+    one.sync(policy=replace(one.policy, devices=DevicePolicy()))
+    assert (one.stock()["CUSTOM_A"], one.stock()["CUSTOM_B"]) == ((8, 8), (8, 8))
+    if lost:
+        one.forget()
+
+    assert one.sync(Wishes(reshape=True), policy=replace(one.policy, devices=first)).status is Status.CHANGED
+
+    assert one.held() == {"host": {"VCPU": 1, "CUSTOM_A": 1}}
+    assert (one.stock()["CUSTOM_A"], one.stock()["CUSTOM_B"]) == ((8, 0), (8, 8))
