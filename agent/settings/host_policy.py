@@ -133,11 +133,12 @@ def _guests(values: Values) -> GuestPolicy:
     excluded = (*values.value("compute", "image_type_exclude_list"), *(("qcow2",) if raw_alone else ()))
     values.problem("libvirt", "cpu_mode", "custom needs cpu_models", when=mode == "custom" and not models)
     values.problem("libvirt", "cpu_models", "needs cpu_mode = custom", when=mode != "custom" and models)
+    flags = values.value("libvirt", "cpu_model_extra_flags")
     return GuestPolicy(
         virt_type=cast(Literal["kvm", "qemu"], values.value("libvirt", "virt_type")),
         cpu_mode=mode,
         cpu_models=tuple(models),
-        cpu_flags=dict(map(_parse_flag, values.value("libvirt", "cpu_model_extra_flags"))),
+        cpu_flags={flag.lower().lstrip("+-"): not flag.startswith("-") for flag in flags},
         machine_types=values.parsed("libvirt", "hw_machine_type", _parse_machines) or {},
         tpm=values.value("libvirt", "swtpm_enabled"),
         tpm_secret_security=tuple(values.value("libvirt", "supported_tpm_secret_security")),
@@ -187,10 +188,6 @@ def _trait_names(names: list[str]) -> list[str]:
         raise ValueError(f"names {', '.join(unknown)}, which is neither a standard trait nor starts with CUSTOM_")
     check_no_marks(names)
     return names
-
-
-def _parse_flag(text: str) -> tuple[str, bool]:
-    return text.lower().lstrip("+-"), not text.startswith("-")
 
 
 def _parse_machines(pairs: list[str]) -> dict[str, str]:

@@ -268,15 +268,9 @@ def room_after(question: Question, decided: Collection[Parcel]) -> dict[Slot, in
                 f"reserved {stock.reserved}) * ratio {stock.allocation_ratio:g}): make room on {provider}, or "
                 f"see why it is reserved (compute-node-agent explain {provider} {name})"
             )
-    return {slot: stock.capacity - used[slot] for slot, stock in question.stock.items()}
-
-
-def check_units(question: Question, placed: Collection[Parcel], movers: Collection[str]) -> None:
-    """Note what no provider gives to one consumer: of those that move, placement judges each allocation anew."""
-    for (consumer, provider, name), amount in sorted(amounts(placed).items()):
-        stock = question.stock.get((provider, name))
-        if stock and consumer in movers and most_of(stock, amount) != amount:
+        elif most_of(stock, amount) != amount:
             question.problems.append(
                 f"consumer {consumer} has {amount} {name} that belong on {provider}, which gives {stock.min_unit} "
                 f"to {stock.max_unit} in steps of {stock.step_size}: resize or move that guest first"
             )
+    return {slot: stock.capacity - used[slot] for slot, stock in question.stock.items()}

@@ -92,7 +92,8 @@ def _tree(
     ):
         called = names.get(consumer, consumer[:8])
         for provider, resources in held.items():
-            chip = Chip(consumer, f"{called}: {_short(resources)}", consumer in moving, consumer in wrong)
+            short = ", ".join(f"{amount} {_UNITS.get(name, name)}" for name, amount in resources.items())
+            chip = Chip(consumer, f"{called}: {short}", consumer in moving, consumer in wrong)
             chips.setdefault(provider, []).append(chip)
     below: dict[str | None, list[str]] = {}
     for name in sorted(providers):
@@ -118,10 +119,6 @@ _UNITS = {
     "NET_BW_EGR_KILOBIT_PER_SEC": "kbit/s out",
     "NET_BW_IGR_KILOBIT_PER_SEC": "kbit/s in",
 }
-
-
-def _short(resources: Mapping[str, int]) -> str:
-    return ", ".join(f"{amount} {_UNITS.get(name, name)}" for name, amount in resources.items())
 
 
 def _folded(boxes: Iterable[Box]) -> tuple[Box, ...]:
