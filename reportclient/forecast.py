@@ -18,6 +18,7 @@ from reportclient.plan import (
     Rename,
     Reparent,
     Reshape,
+    Rewrite,
     SetAggregates,
     SetInventories,
     SetTraits,
@@ -187,9 +188,13 @@ def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocati
 
     Raises:
         UnsafePlan: a class would have less capacity than is used (``force`` allows that), or a class or a provider
-            with allocations would be removed (never allowed).
+            with allocations would be removed, or a consumer of which something moves has an amount that a provider
+            gives to nobody (never allowed).
     """
     final = stock_after(plan, observed)
+    names = {one.uuid: one.name for one in (*observed, *(step for step in plan.operations if isinstance(step, Create)))}
+    for one in (each for step in plan.operations if isinstance(step, Reshape) for each in step.rewrites):
+        _check_units(one, final, names)
     by_name, held = observed.by_name, tuple(allocations)
     for (name, resource_class), used in sorted(usages(held).items()):
         provider = by_name.get(name)
@@ -212,6 +217,17 @@ def check_use(plan: Plan, observed: ObservedTree, allocations: Iterable[Allocati
             raise UnsafePlan(
                 f"{used} {resource_class} on {name} are allocated, and the plan would leave room for "
                 f"{after.capacity}: move guests away, correct the configuration, or say --force"
+            )
+
+
+def _check_units(rewrite: Rewrite, final: Mapping[str, Mapping[str, Inventory]], names: Mapping[str, str]) -> None:
+    """Refuse what placement does: it judges each allocation of a consumer anew, also one that stays."""
+    for uuid, name in ((uuid, name) for uuid, slots in rewrite.after.items() for name in slots):
+        amount, stock = rewrite.after[uuid][name], final.get(uuid, {}).get(name)
+        if stock and not stock.fits(amount):
+            raise UnsafePlan(
+                f"consumer {rewrite.consumer} has {amount} {name} of {names[uuid]}, which gives {stock.min_unit} to "
+                f"{stock.max_unit} in steps of {stock.step_size}: resize or move that guest first"
             )
 
 

@@ -37,6 +37,10 @@ class Inventory:
         """Amount that can be allocated: ``(total - reserved) * allocation_ratio``, rounded down as in placement."""
         return int((self.total - self.reserved) * self.allocation_ratio)
 
+    def fits(self, amount: int) -> bool:
+        """Return whether one consumer may have this amount."""
+        return self.min_unit <= amount <= self.max_unit and amount % self.step_size == 0
+
     def equals(self, other: "Inventory") -> bool:
         """Return whether both are equal; ratios may differ by rounding, as some databases keep single precision."""
         close = math.isclose(self.allocation_ratio, other.allocation_ratio, rel_tol=1e-5)

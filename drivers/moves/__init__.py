@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 
-from drivers.moves.places import check_units, decide, room_after
+from drivers.moves.places import decide, room_after
 from drivers.moves.question import Change, Question, Word, named
 from drivers.parcels import Load, Parcel, amounts, assemble, conversions, pack, relabel
 from reportclient.allocations import Allocation, Holdings, Move, Observed
@@ -61,12 +61,10 @@ def plan_moves(
         floating += [loads] if loads else []
     room = room_after(question, decided)
     packed, homeless = pack(floating, room, question.stock, question.parents, amounts(decided))
-    moves = assemble([*decided, *packed])
-    check_units(question, [*decided, *packed], {one.consumer for one in moves})
     if problems := [*question.problems, *homeless]:
         more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
         raise Unplaceable(f"{'; '.join(problems[:_SHOWN])}{more}: nothing was sent")
-    return moves
+    return assemble([*decided, *packed])
 
 
 def exchanged(before: Mapping[str, Collection[str]], now: Mapping[str, Collection[str]]) -> frozenset[tuple[str, str]]:

@@ -449,16 +449,6 @@ def test_what_is_no_multiple_of_the_step_size_is_refused_with_the_step_size(othe
         moves(before, desired, known(floats=floats))
 
 
-def test_more_than_one_consumer_may_have_is_foreseen_where_another_of_its_allocations_moves() -> None:
-    rows = (Allocation("a", "host", "VCPU", 2), Allocation("a", CARD, "VGPU", 2))
-    before = holding(*rows, of=tree({"VCPU": 8}, card={"VGPU": 8}))
-    small = Provider(name=CARD, parent="host", inventories={"VGPU": Inventory(total=8, max_unit=1)})
-    desired = ProviderTree((*tree().providers, small, *tree(other={"VCPU": 8}).providers[1:]))
-
-    with pytest.raises(Unplaceable, match=f"a has 2 VGPU that belong on {CARD}, which gives 1 to 1 in steps of 1"):
-        moves(before, desired)
-
-
 def test_what_is_divided_is_divided_in_steps_up_to_the_largest_amount() -> None:
     before = holding(Allocation("a", "host", "MEMORY_MB", 3072), of=tree({"MEMORY_MB": 8192}))
     pages = {"MEMORY_MB": Inventory(total=4096, max_unit=2560, step_size=1024)}

@@ -446,3 +446,47 @@ def test_an_older_release_reads_the_file_of_a_first_pass_that_was_refused(tmp_pa
 
     body = json.loads((tmp_path / f"{ROOT}.json").read_text())["body"]
     assert {"strikes", "quiet", "contested"} <= body.keys()  # it takes the file for damaged without these
+
+
+# what one consumer may have
+
+
+def of_a_file(one: OneHost) -> None:
+    one.write_provider_config(NIC, "CUSTOM_FILE", 8, max_unit=2)
+    one.sync()
+    one.claim({"": {"VCPU": 1}, NIC: {"CUSTOM_FILE": 2}})
+    one.write_provider_config(NIC, "CUSTOM_FILE", 8, max_unit=1)
+
+
+def by_hand(one: OneHost) -> None:
+    one.claim({"": {"VCPU": 1}, NIC: {VF: 2}})
+    one.set_by_hand(NIC, VF, max_unit=1)
+
+
+def of_another(one: OneHost) -> None:
+    one.make_as_nova("nova", "CUSTOM_OTHER", 8)
+    one.claim({"": {"VCPU": 1}, "nova": {"CUSTOM_OTHER": 2}})
+    one.set_by_hand("nova", "CUSTOM_OTHER", max_unit=1)
+
+
+@pytest.mark.parametrize("beginning", [of_a_file, by_hand, of_another])
+def test_a_conversion_is_refused_of_a_guest_that_has_more_of_something_than_one_consumer_may(
+    start: Start, beginning: Callable[[OneHost], None]
+) -> None:
+    """Though it stays where it is: placement judges each allocation of a guest anew of which another one moves."""
+    one = start()
+    beginning(one)
+
+    done = one.reshape("cells")
+
+    assert (done.status, "which gives 1 to 1 in steps of 1" in done.notes[0]) == (Status.UNSAFE, True)
+
+
+def test_a_conversion_keeps_what_a_guest_has_of_a_card_that_has_less_now(start: Start) -> None:
+    one = start()
+    one.claim({"": {"VCPU": 1}, NIC: {VF: 3}})
+    one.facts = TWO_VFS
+
+    assert one.reshape("cells").status is Status.CHANGED
+
+    assert one.held() == {"host_NUMA0": {"VCPU": 1}, f"host_{NIC}": {VF: 3}}

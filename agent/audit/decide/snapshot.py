@@ -227,9 +227,7 @@ class Snapshot:
             return None
         (place,) = places
         booked = sum(amount for (_, each), amount in rows.items() if each == name)
-        stock = self.tree.by_name[place].provider.inventories[name]
-        fits = stock.min_unit <= booked <= stock.max_unit and booked % stock.step_size == 0
-        return {place: booked} if fits else None
+        return {place: booked} if self.tree.by_name[place].provider.inventories[name].fits(booked) else None
 
     def _is_as_named(self, uuid: str, name: str, has: int) -> bool:
         """
