@@ -112,16 +112,11 @@ def lessened(plan: Plan, observed: ObservedTree) -> frozenset[str]:
 
 def _may_lose(before: Mapping[str, Inventory], after: Mapping[str, Inventory]) -> bool:
     comes = after.keys() - before.keys() or total_of(after, "PCPU") > total_of(before, "PCPU")
-    return bool(before and comes) or any(_is_less(after.get(name), stock) for name, stock in before.items())
-
-
-def _is_less(after: Inventory | None, before: Inventory) -> bool:
-    """
-    Return whether the total or the capacity of a class shrinks.
-
-    The capacity alone does not show it: stock that is all reserved has none, and can still be removed.
-    """
-    return after is None or after.total < before.total or after.capacity < before.capacity
+    return bool(before and comes) or any(
+        # the capacity alone does not show it: stock that is all reserved has none, and can still be removed
+        name not in after or after[name].total < stock.total or after[name].capacity < stock.capacity
+        for name, stock in before.items()
+    )
 
 
 def shrinkage(plan: Plan, observed: ObservedTree, limits: Limits) -> tuple[str, ...]:

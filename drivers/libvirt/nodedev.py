@@ -178,22 +178,14 @@ def _parse_net(capability: Element) -> NetDevice:
     link = found.attrib if found is not None else {}
     # The state of IP over InfiniBand is not that of the port, which VFs use also while the host has no such interface.
     of_port = len(capability.findtext("address", "").split(":")) != INFINIBAND_OCTETS
+    # Without a speed the kernel gives no number or 0, -1, or -1 as an unsigned number: it is ethtool's, mostly of
+    # Ethernet (sysfs-class-net; linux/ethtool.h: SPEED_UNKNOWN), and libvirt reads it as unsigned (virnetdev.c).
+    speed = number((link.get("speed") or "0").removeprefix("-"))
     return NetDevice(
         name=text_of(capability, "interface"),
         state=link.get("state") if of_port else None,
-        speed_mbps=_parse_speed(link.get("speed") or "0"),
+        speed_mbps=speed if 1 < speed < NO_SPEED_MBPS else None,
     )
-
-
-def _parse_speed(text: str) -> int | None:
-    """
-    Return the link's speed in Mbit/s; None where it has none.
-
-    The kernel then gives no number or 0, -1, or -1 read as an unsigned number: it is ethtool's, mostly of Ethernet
-    (sysfs-class-net; linux/ethtool.h: SPEED_UNKNOWN), and libvirt reads it as unsigned (virnetdev.c).
-    """
-    speed = number(text.removeprefix("-"))
-    return speed if 1 < speed < NO_SPEED_MBPS else None
 
 
 def _parse_mdev(device: Element, capability: Element) -> Mdev:

@@ -18,7 +18,7 @@ from drivers.moves.question import Change, Question, Word, named
 from drivers.parcels import Load, Parcel, amounts, assemble, conversions, pack, relabel
 from reportclient.allocations import Allocation, Holdings, Move, Observed
 from reportclient.errors import Unplaceable
-from reportclient.names import BANDWIDTH, CPUS, NO_DEVICES
+from reportclient.names import BANDWIDTH, CPUS, NO_DEVICES, device_address
 from reportclient.ownership import Ownership
 from reportclient.tree import ProviderTree
 
@@ -71,17 +71,23 @@ def exchanged(before: Mapping[str, Collection[str]], now: Mapping[str, Collectio
     """
     Return (old class, new class) of each device that a total counts and whose class changed.
 
-    ``before`` and ``now`` have the classes of each such device. The total itself does not show that two devices
-    exchanged their classes.
+    ``before`` and ``now`` have the classes of each such device; those at one address are one: a GPU, and what makes its
+    mediated devices. The total itself does not show that two devices exchanged their classes.
     """
-    both = before.keys() & now.keys()
+    were, are = _by_card(before), _by_card(now)
     return frozenset(
         (old, new)
-        for device in both
-        for old in before[device]
-        for new in now[device]
-        if old not in now[device] and new not in before[device]
+        for card in were.keys() & are.keys()
+        for old in were[card] - are[card]
+        for new in are[card] - were[card]
     )
+
+
+def _by_card(kinds: Mapping[str, Collection[str]]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for device, classes in kinds.items():
+        found.setdefault(device_address(device) or device, set()).update(classes)
+    return found
 
 
 def displaced(observed: Observed, desired: ProviderTree, ours: Ownership) -> frozenset[str]:
@@ -118,7 +124,7 @@ def _becomes(question: Question, guest: str, parcels: Iterable[Parcel], name: st
     word = question.word(guest, other)
     if {name, other} & (NO_DEVICES | BANDWIDTH) or not word.units:
         return False
-    if (name, other) in question.recast:
+    if (name, other) in question.exchanged:
         return not word.undecided
     going = {
         parcel.provider for parcel in parcels if parcel.to_class == name and question.offers_less(parcel.provider, name)
@@ -133,7 +139,8 @@ def _is_new_name(question: Question, provider: str, name: str, going: Collection
     For a guest with an undecided device, only a device's own provider counts: elsewhere the allocation may belong
     to the undecided device.
     """
-    if not question.offers_more(provider, name):
+    stock = question.stock.get((provider, name))
+    if stock is None or stock.total <= question.before.get((provider, name), 0):
         return False
     if word.undecided:
         return provider in going and bool(question.parents.get(provider))

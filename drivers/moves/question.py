@@ -12,7 +12,7 @@ from drivers.parcels import Parcel, Slot
 from reportclient.allocations import Allocation, Consumer, Float, Holding, Holdings, Observed
 from reportclient.names import CPUS, HUGE, NO_DEVICES
 from reportclient.reserve import reserved_by_operator
-from reportclient.tree import ObservedTree, Provider, ProviderTree
+from reportclient.tree import ObservedTree, ProviderTree
 
 _MEMORY = "MEMORY_MB"
 _Likeness = tuple[str, str, int, int]  # project, user, CPUs of both classes, MiB of memory
@@ -103,8 +103,11 @@ class Question(Change):
         super().__init__(observed.tree, desired)
         self.problems: list[str] = []
         self.observed = observed
-        self._ours = _reserved_by_us(desired)
-        self._ours_before = _reserved_by_us(seen.provider for seen in observed.tree)
+        self._ours = {
+            (provider.name, name): stock.reserved - reserved_by_operator(provider).get(name, 0)
+            for provider in desired
+            for name, stock in provider.inventories.items()
+        }
         self.holdings = holdings
         self._units: dict[Slot, list[Holding]] = {}  # by guest and class
         self.sums: dict[str, Counter[str]] = {guest: Counter() for guest in holdings.guests}  # of units and floats
@@ -117,6 +120,7 @@ class Question(Change):
         self.stand_ins = stand_ins
         self.former = former
         self._pinned_anew = pinned_anew
+        self.exchanged = frozenset(recast_as)
         root = desired.root.name  # where the root has less of a class, the loss itself is enough to tell
         self.recast = {(old, new) for old, new in recast_as if not self._lacks(root, old, 0)}
 
@@ -141,12 +145,6 @@ class Question(Change):
     def offers_less(self, provider: str, name: str) -> bool:
         """Return whether a provider will have less of a class than its total was, without what this agent reserves."""
         return self._lacks(provider, name, self._ours.get((provider, name), 0))
-
-    def offers_more(self, provider: str, name: str) -> bool:
-        """Return whether a provider has more of a class than before, or more of it is on offer."""
-        stock, slot = self.stock.get((provider, name)), (provider, name)
-        more = (stock.total if stock else 0) - self.before.get(slot, 0)
-        return more > 0 or more > self._ours.get(slot, 0) - self._ours_before.get(slot, 0)
 
     def _lacks(self, provider: str, name: str, reserved: int) -> bool:
         stock = self.stock.get((provider, name))
@@ -197,14 +195,6 @@ class Question(Change):
         return without_host_classes(self.holdings.guests, self.observed.allocations) - frozenset(
             self.stand_ins.values()
         )
-
-
-def _reserved_by_us(providers: Iterable[Provider]) -> dict[Slot, int]:
-    return {
-        (one.name, name): stock.reserved - reserved_by_operator(one).get(name, 0)
-        for one in providers
-        for name, stock in one.inventories.items()
-    }
 
 
 def named(consumer: str, guest: str) -> str:

@@ -9,9 +9,10 @@ from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import foresee, run_pass
 from beds.one_host import FORCE, GUEST, Cut, OneHost, refused
-from drivers.facts import HostFacts
+from drivers.facts import HostFacts, Mdev
 from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule, Policy
-from hardware import at, card, gpu, guest_with, host, parent, rules
+from drivers.rules import parse_rule
+from hardware import at, card, gpu, guest_with, host, parent, plain, rules
 
 NIC, SECOND = "0000:81:00.0", "0000:85:00.0"
 GPU, OTHER = "0000:84:00.0", "0000:86:00.0"
@@ -156,24 +157,109 @@ def test_a_child_whose_marks_a_hand_took_off_is_ours_again_and_goes_with_its_car
     assert (last.status, [seen.name for seen in one.tree()]) == (Status.UNCHANGED, ["host", f"host_{NIC}"])
 
 
+def of_class(name: str) -> DevicePolicy:
+    return rules(replace(VFS, resource_class=f"CUSTOM_{name}"))
+
+
+def at_card(bus: str, name: str) -> DeviceRule:
+    """A rule for the VFs of one card."""
+    text = {"address": f"0000:{bus}:10.*", "product_id": "1515", "resource_class": f"CUSTOM_{name}"}
+    return parse_rule(text, int(bus))
+
+
+def renamed_after_a_boot(folder: Path) -> OneHost:
+    """A flat host whose card got class B soon after a boot; the guest's VF too, and A is awaited, reserved."""
+    facts = replace(ONE_CARD, guests=(guest_with(GUEST, pci=frozenset({at("0000:81:10.0")})),))
+    one = flat(folder, facts, of_class("A"))
+    one.claim({"": {"VCPU": 1, "CUSTOM_A": 1}})
+    one.uptime_s = 100.0
+    one.sync(Wishes(reshape=True), policy=replace(one.policy, devices=of_class("B")))
+    assert one.held() == {"host": {"VCPU": 1, "CUSTOM_B": 1}}
+    return one
+
+
 @pytest.mark.parametrize("lost", [True, False])
 def test_a_guest_of_a_class_that_is_missing_gets_the_one_that_is_back_with_any_memory(
     tmp_path: Path, lost: bool
 ) -> None:
-    """Soon after a boot both classes stand: the one that is missing is reserved, and may be the other's old name."""
-    first, second = (rules(replace(VFS, resource_class=f"CUSTOM_{name}")) for name in "AB")
-    facts = replace(ONE_CARD, guests=(guest_with(GUEST, pci=frozenset({at("0000:81:10.0")})),))
-    one = flat(tmp_path, facts, first)
-    one.claim({"": {"VCPU": 1, "CUSTOM_A": 1}})
-    one.uptime_s = 100.0
-    one.sync(Wishes(reshape=True), policy=replace(one.policy, devices=second))
-    assert one.held() == {"host": {"VCPU": 1, "CUSTOM_B": 1}}
+    """The one that is missing is reserved, and may be the other's former name."""
+    one = renamed_after_a_boot(tmp_path)
     one.sync(policy=replace(one.policy, devices=DevicePolicy()))
     assert (one.stock()["CUSTOM_A"], one.stock()["CUSTOM_B"]) == ((8, 8), (8, 8))
     if lost:
         one.forget()
 
-    assert one.sync(Wishes(reshape=True), policy=replace(one.policy, devices=first)).status is Status.CHANGED
+    assert one.sync(Wishes(reshape=True), policy=replace(one.policy, devices=of_class("A"))).status is Status.CHANGED
 
     assert one.held() == {"host": {"VCPU": 1, "CUSTOM_A": 1}}
     assert (one.stock()["CUSTOM_A"], one.stock()["CUSTOM_B"]) == ((8, 0), (8, 8))
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_what_is_back_is_not_on_offer_before_its_guests_have_it_by_its_class(tmp_path: Path, lost: bool) -> None:
+    """The service may not convert; later a person does, also once nothing is awaited any more."""
+    one = renamed_after_a_boot(tmp_path)
+    one.sync(policy=replace(one.policy, devices=DevicePolicy()))
+    if lost:
+        one.forget()
+    done = one.sync(policy=replace(one.policy, devices=of_class("A")))
+
+    assert (done.status, one.stock()["CUSTOM_A"]) == (Status.RESHAPE_NEEDED, (8, 8))
+    one.uptime_s = 10_000.0
+    one.sync()
+    assert one.sync(Wishes(reshape=True)).status is Status.CHANGED
+    assert one.held() == {"host": {"VCPU": 1, "CUSTOM_A": 1}}
+    assert (one.stock()["CUSTOM_A"], "CUSTOM_B" in one.stock()) == ((8, 0), False)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_what_is_back_stays_reserved_while_it_is_not_certain_what_a_guest_has(tmp_path: Path, lost: bool) -> None:
+    one = renamed_after_a_boot(tmp_path)
+    one.sync(Wishes(reshape=True), policy=replace(one.policy, devices=DevicePolicy()))
+    also = guest_with(GUEST, pci=frozenset({at("0000:81:10.0"), at("0000:85:10.0")}))  # of the second no rule speaks
+    one.facts = replace(TWO_CARDS, guests=(also,))
+    if lost:
+        one.forget()
+
+    done = one.sync(Wishes(reshape=True), policy=replace(one.policy, devices=rules(at_card("81", "A"))))
+
+    refused(done, "cannot tell which devices the allocation means")
+    assert (one.stock()["CUSTOM_A"], one.stock()["CUSTOM_B"]) == ((8, 8), (8, 8))
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices"])
+def test_a_give_back_leaves_the_marks_of_what_has_another_name_now(tmp_path: Path, layout: Layout) -> None:
+    """Else that would count as an operator's, and stay reserved for ever."""
+    well = Policy(layout=layout, devices=rules(at_card("81", "A"), at_card("85", "Y")))
+    one = OneHost(tmp_path, TWO_CARDS, well)
+    one.sync()
+    one.claim({"": {"MEMORY_MB": one.stock()["MEMORY_MB"][0] - 512}})
+    ill = replace(well, reserved_memory_mib=2001)
+    one.sync(facts=host(plain()), policy=ill)
+    one.sync(facts=TWO_CARDS, policy=replace(ill, devices=rules(at_card("81", "B"), at_card("85", "Y"))))
+
+    one.claim({})
+    for _ in range(2):
+        one.sync(policy=well)
+
+    stocks = [seen.provider.inventories for seen in one.tree()]
+    left = {name: each[name].reserved for each in stocks for name in each if name.startswith("CUSTOM")}
+    assert left == {"CUSTOM_A": 0, "CUSTOM_Y": 0}
+
+
+def test_a_gpu_is_not_on_offer_whole_while_a_guest_that_is_off_has_a_part_of_it(tmp_path: Path) -> None:
+    """Soon after a boot neither the types nor the guest's mediated devices are there."""
+    mdevs = frozenset({"0badcafe-0000-4000-8000-000000000001"})
+    made = parent(gpu(), a=2)
+    seen = host(gpu(), parents=(made,), mdevs=tuple(Mdev(one, "a", made.name) for one in mdevs))
+    guest = guest_with(GUEST, mdevs=mdevs)
+    parts = DevicePolicy(report=True, mdevs=(MdevRule(type="a", resource_class="CUSTOM_PART"),))
+    one = flat(tmp_path, replace(seen, guests=(guest,)), parts)
+    one.claim({"": {"VCPU": 1, "CUSTOM_PART": 1}})
+    one.uptime_s = 100.0
+    whole = rules(DeviceRule(number=1, product_id=gpu().ids.product, resource_class="CUSTOM_WHOLE"))
+
+    done = one.sync(facts=replace(host(gpu()), guests=(guest,)), policy=replace(one.policy, devices=whole))
+
+    refused(done, "cannot tell which devices the allocation means")
+    assert "CUSTOM_WHOLE" not in one.stock()

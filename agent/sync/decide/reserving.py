@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from agent.sync.decide.additions import Addition, entries_on
 from agent.sync.decide.feature import Feature, Reservation
-from agent.sync.decide.shaped import Shaped, Standing, missing_of, sides_of, unexplained, with_stock
+from agent.sync.decide.shaped import Shaped, Standing, missing_of, recast, sides_of, unexplained, with_stock
 from agent.sync.decide.view import View
 from agent.sync.decide.way import reservations, with_reserved
 from reportclient.forecast import stock_after
@@ -33,6 +33,9 @@ def reserved_tree(view: View, shaped: Shaped, features: Sequence[Feature]) -> Pr
     there = {one.name: one for one in shaped.tree}
     doubted = {shaped.tree.root.name} if unexplained(sides, ()) else set()  # which may be devices that are back
     back = {name: one for name, one in there.items() if name not in doubted}
+    if root := back.get(shaped.tree.root.name):  # guests may have what is back by its former class
+        known = root.inventories.keys() - {new for _, new in recast(shaped)}
+        back[root.name] = replace(root, inventories={name: root.inventories[name] for name in known})
     whole = {one.name: one for one in with_stock(shaped, dict(missing_of(sides))).tree}
     said, files = shaped.stands.by_uuid, standing.files
     ours = [seen for seen in standing.observed if seen.provider.parent is None or shaped.ours.writes(seen)]
@@ -173,8 +176,9 @@ def _reserved(
     if unmarked or (stock == stands and not ends):
         return said
     marks = (marks - {HELD}) | {UNHEALTHY} if is_reserved_by_us(marks) else marks
-    if any(amount > stock[name].reserved for name, amount in theirs.items() if name in stock):
-        marks |= frozenset(filter(is_mark, said.traits))  # an operator reserved more than stands
+    left = kept and not is_reserved_by_us(marks)  # of a class that the host gives by another name now
+    if left or any(amount > stock[name].reserved for name, amount in theirs.items() if name in stock):
+        marks |= frozenset(filter(is_mark, said.traits))  # or an operator reserved more than stands
     after = replace(said, inventories=stock, traits=frozenset(t for t in said.traits if not is_mark(t)) | marks)
     return with_left(after, files)
 

@@ -11,13 +11,14 @@ from agent.state.memory import NodeState
 from agent.sync.decide.additions import Addition, now_named, without
 from agent.sync.decide.view import Shaper, View
 from drivers.base import Survey
+from drivers.moves import exchanged
 from reportclient.allocations import Holdings
 from reportclient.diff import adopted
 from reportclient.hold import device_classes, is_of_the_host, is_reshaped, keep_whole
 from reportclient.names import BANDWIDTH, ONE_TIME, spelled
 from reportclient.ownership import OWNERS, Names, Ownership, is_marked, joined
 from reportclient.renaming import as_called, called, former_name, new_names
-from reportclient.reserve import with_marks_of, with_reservations
+from reportclient.reserve import classes_left, with_marks_of, with_reservations
 from reportclient.settings import with_limits
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
 
@@ -183,6 +184,20 @@ def unexplained(sides: Sides, doubted: Collection[str]) -> frozenset[str]:
     undecided = frozenset(each for name, each in sides.undecided if name == root.name)
     classes = device_classes(root.provider.inventories, shaped.standing.files.get(root.name, ()))
     return frozenset(classes - shaped.ours.classes(root) - undecided - (known - frozenset(doubted)))
+
+
+def recast(shaped: Shaped) -> frozenset[tuple[str, str]]:
+    """
+    Return (old class, new class) of devices in the root's totals: whose class changed, or may have.
+
+    A class that is reserved on the root, that no device shows, and of which the memory knows no device, may be the
+    former name of each class that is back.
+    """
+    before, now, root = shaped.standing.memory.kinds, shaped.holdings.backing.kinds, shaped.stands.root
+    shown, kept = frozenset[str]().union(*now.values()), classes_left(root.provider) if root else frozenset[str]()
+    kept -= BANDWIDTH  # which a card has beside its units, as long as its link is up
+    unknown = kept.difference(shown, *before.values())
+    return exchanged(before, now) | {(old, new) for old in unknown for new in kept & shown}
 
 
 def missing_of(sides: Sides) -> Iterator[tuple[Slot, int]]:

@@ -7,12 +7,12 @@ from functools import partial
 
 from agent.allocations.decide.sets import INSTANCE
 from agent.sync.decide.feature import Feature, Reservation, Way
-from agent.sync.decide.shaped import Shaped
+from agent.sync.decide.shaped import Shaped, recast
 from agent.sync.decide.view import View
 from agent.sync.decide.wanted import Wanted
 from agent.sync.outcome import Condition
 from drivers.host.parse import format_cpu_set
-from drivers.moves import displaced, exchanged, plan_moves
+from drivers.moves import displaced, plan_moves
 from drivers.moves.question import find_stand_ins, without_host_classes
 from reportclient.allocations import Allocation, Consumer, Holdings, Move, Observed, apply_moves, usages
 from reportclient.diff import diff
@@ -22,7 +22,7 @@ from reportclient.hold import hold
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import joined
 from reportclient.plan import Plan
-from reportclient.reserve import is_reserved_by_us, with_least, with_left
+from reportclient.reserve import with_least, with_left
 from reportclient.tree import ObservedTree, ProviderTree, total_of
 
 
@@ -50,16 +50,14 @@ def find_way(
         outside={name: uuid for one in outside for name, uuid in one.uuids.items()},
     )
     plan = make(wanted.tree)
-    recast_as = exchanged(standing.memory.kinds, shaped.holdings.backing.kinds)
+    recast_as = recast(shaped)
     anew, elsewhere = _pinned_anew(view), _pinned_elsewhere(view)
     dedicates = bool(anew or elsewhere) or _dedicates(standing.observed, wanted.tree, shaped.holdings)
     allocations = _allocations(
         view,
         plan,
         standing.observed,
-        anyhow=bool(
-            recast_as or (plan.operations and is_reserved_by_us(wanted.tree.root.traits))
-        ),  # another's may be back
+        anyhow=bool(recast_as),
         whole=dedicates or bool(reservations(wanted.tree, features)),
     )
     crossing = [move for one in outside for move in one.moves]
