@@ -207,21 +207,14 @@ class OneHost:
         put(self._seen(suffix).uuid, name)
 
     def write_provider_config(
-        self,
-        suffix: str,
-        resource_class: str,
-        total: int,
-        reserved: int = 0,
-        *,
-        traits: Iterable[str] = (),
-        **more: int,
+        self, suffix: str, resource_class: str, total: int, reserved: int = 0, *, traits: Iterable[str] = ()
     ) -> None:
-        """A file of the operator's that adds a class, with ``more`` of its stock, and traits, to a provider."""
+        """A file of the operator's that adds a class, and traits, to a provider."""
         folder = self.settings.operator_files.folder
         folder.mkdir(exist_ok=True)
         entry = {
             "identification": {"name": self._name(suffix)},
-            "inventories": {"additional": [{resource_class: {"total": total, "reserved": reserved, **more}}]},
+            "inventories": {"additional": [{resource_class: {"total": total, "reserved": reserved}}]},
             "traits": {"additional": [*traits]},
         }
         content = {"meta": {"schema_version": "1.0"}, "providers": [entry]}

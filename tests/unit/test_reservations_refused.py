@@ -451,13 +451,6 @@ def test_an_older_release_reads_the_file_of_a_first_pass_that_was_refused(tmp_pa
 # what one consumer may have
 
 
-def of_a_file(one: OneHost) -> None:
-    one.write_provider_config(NIC, "CUSTOM_FILE", 8, max_unit=2)
-    one.sync()
-    one.claim({"": {"VCPU": 1}, NIC: {"CUSTOM_FILE": 2}})
-    one.write_provider_config(NIC, "CUSTOM_FILE", 8, max_unit=1)
-
-
 def by_hand(one: OneHost) -> None:
     one.claim({"": {"VCPU": 1}, NIC: {VF: 2}})
     one.set_by_hand(NIC, VF, max_unit=1)
@@ -469,7 +462,7 @@ def of_another(one: OneHost) -> None:
     one.set_by_hand("nova", "CUSTOM_OTHER", max_unit=1)
 
 
-@pytest.mark.parametrize("beginning", [of_a_file, by_hand, of_another])
+@pytest.mark.parametrize("beginning", [by_hand, of_another])
 def test_a_conversion_is_refused_of_a_guest_that_has_more_of_something_than_one_consumer_may(
     start: Start, beginning: Callable[[OneHost], None]
 ) -> None:
