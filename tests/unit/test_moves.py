@@ -775,6 +775,8 @@ def test_the_seeds_function_gives_the_tree_and_the_moves_of_a_pass(
         with pytest.raises(Unplaceable, match=re.escape(str(error))):
             update_provider_tree(Recorded(facts), policy, before, facts.hostname, reported)
         return
+    except UnsafePlan:  # judged on a pass's plan alone
+        return
 
     tree, moves = update_provider_tree(Recorded(facts), policy, before, facts.hostname, reported)
 
