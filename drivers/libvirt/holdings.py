@@ -41,7 +41,9 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
         units += owners.units(guest.uuid, _devices_of(guest))
         cpus = _cpus_by_class(guest, dedicated)
         if cells is None:
-            units += _units_on_root(guest, facts.hostname, cpus)
+            memory_mib = sum(part.mib for part in guest.memory)
+            amounts = {name: len(pins) for name, pins in cpus.items()} | {"MEMORY_MB": memory_mib}
+            units += [Holding(guest.uuid, facts.hostname, name, amount) for name, amount in amounts.items() if amount]
         else:
             placed, floating = cells.place(guest, cpus)
             units += placed
@@ -100,12 +102,6 @@ def _cpus_by_class(guest: Guest, dedicated: frozenset[int]) -> dict[str, list[fr
     others = [cpus for cpus in guest.vcpus if not (len(cpus) == 1 and dedicated.issuperset(cpus))]
     alone = len(guest.emulator_cpus) == 1 and guest.emulator_cpus <= dedicated - frozenset().union(*pinned)
     return {"PCPU": [*pinned, guest.emulator_cpus] if alone and pinned else pinned, "VCPU": others}
-
-
-def _units_on_root(guest: Guest, root: str, cpus: Mapping[str, list[frozenset[int]]]) -> list[Holding]:
-    """Return a guest's CPUs and memory as units on the root."""
-    amounts = {name: len(pins) for name, pins in cpus.items()} | {"MEMORY_MB": sum(part.mib for part in guest.memory)}
-    return [Holding(guest.uuid, root, name, amount) for name, amount in amounts.items() if amount]
 
 
 def _with_netdevs(guest: Guest, facts: HostFacts) -> Guest:

@@ -199,6 +199,23 @@ def test_a_guest_of_a_class_that_is_missing_gets_the_one_that_is_back(tmp_path: 
 
 
 @pytest.mark.parametrize("lost", [True, False])
+def test_what_is_back_waits_while_some_of_another_class_are_missing(tmp_path: Path, lost: bool) -> None:
+    """Of a class that two cards have, one card's may be the former name of what is back."""
+    one = flat(tmp_path, TWO_CARDS, of_class("A"))
+    one.uptime_s, apart = 100.0, rules(at_card("81", "B"), at_card("85", "A"))
+    one.sync(policy=replace(one.policy, devices=apart))
+    one.sync(policy=replace(one.policy, devices=of_class("A")))
+    one.sync(policy=replace(one.policy, layout="devices", devices=rules(at_card("85", "A"))))
+    assert (one.stock()["CUSTOM_A"], one.stock()["CUSTOM_B"]) == ((16, 8), (8, 8))
+    if lost:
+        one.forget()
+
+    assert one.sync(policy=replace(one.policy, devices=apart)).status is Status.UNSAFE
+
+    assert (one.stock()["CUSTOM_A"], one.stock()["CUSTOM_B"]) == ((16, 8), (8, 8))
+
+
+@pytest.mark.parametrize("lost", [True, False])
 def test_what_is_back_stays_reserved_while_it_is_not_certain_what_a_guest_has(tmp_path: Path, lost: bool) -> None:
     one = renamed_after_a_boot(tmp_path)
     one.sync(Wishes(reshape=True), policy=replace(one.policy, devices=DevicePolicy()))

@@ -451,24 +451,16 @@ def test_an_older_release_reads_the_file_of_a_first_pass_that_was_refused(tmp_pa
 # what one consumer may have
 
 
-def by_hand(one: OneHost) -> None:
-    one.claim({"": {"VCPU": 1}, NIC: {VF: 2}})
-    one.set_by_hand(NIC, VF, max_unit=1)
-
-
-def of_another(one: OneHost) -> None:
-    one.make_as_nova("nova", "CUSTOM_OTHER", 8)
-    one.claim({"": {"VCPU": 1}, "nova": {"CUSTOM_OTHER": 2}})
-    one.set_by_hand("nova", "CUSTOM_OTHER", max_unit=1)
-
-
-@pytest.mark.parametrize("beginning", [by_hand, of_another])
+@pytest.mark.parametrize(("suffix", "name"), [(NIC, VF), ("nova", "CUSTOM_OTHER")], ids=["ours", "another's"])
 def test_a_conversion_is_refused_of_a_guest_that_has_more_of_something_than_one_consumer_may(
-    start: Start, beginning: Callable[[OneHost], None]
+    start: Start, suffix: str, name: str
 ) -> None:
     """Though it stays where it is: placement judges each allocation of a guest anew of which another one moves."""
     one = start()
-    beginning(one)
+    if suffix != NIC:
+        one.make_as_nova(suffix, name, 8)
+    one.claim({"": {"VCPU": 1}, suffix: {name: 2}})
+    one.set_by_hand(suffix, name, max_unit=1)
 
     done = one.reshape("cells")
 

@@ -18,7 +18,7 @@ from reportclient.hold import device_classes, is_of_the_host, is_reshaped, keep_
 from reportclient.names import BANDWIDTH, ONE_TIME, spelled
 from reportclient.ownership import OWNERS, Names, Ownership, is_marked, joined
 from reportclient.renaming import as_called, called, former_name, new_names
-from reportclient.reserve import classes_left, with_marks_of, with_reservations
+from reportclient.reserve import classes_left, reserved_by_operator, with_marks_of, with_reservations
 from reportclient.settings import with_limits
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
 
@@ -190,14 +190,19 @@ def recast(shaped: Shaped) -> frozenset[tuple[str, str]]:
     """
     Return (old class, new class) of devices in the root's totals: whose class changed, or may have.
 
-    A class that is reserved on the root, that no device shows, and of which the memory knows no device, may be the
-    former name of each class that is back.
+    A class of which some are reserved on the root, of which devices show fewer, and of which the memory knows no
+    device, may be the former name of each class that is back.
     """
     before, now, root = shaped.standing.memory.kinds, shaped.holdings.backing.kinds, shaped.stands.root
-    shown, kept = frozenset[str]().union(*now.values()), classes_left(root.provider) if root else frozenset[str]()
-    kept -= BANDWIDTH  # which a card has beside its units, as long as its link is up
-    unknown = kept.difference(shown, *before.values())
-    return exchanged(before, now) | {(old, new) for old in unknown for new in kept & shown}
+    if root is None:
+        return frozenset()
+    kept = classes_left(root.provider) - BANDWIDTH  # which a card has beside its units, as long as its link is up
+    stood, theirs = root.provider.inventories, reserved_by_operator(root.provider)
+    there = {name: one.total - one.reserved for name, one in shaped.tree.root.inventories.items()}
+    unknown = kept.difference(*before.values())
+    fewer = {name for name in unknown if there.get(name, 0) < stood[name].total - theirs.get(name, 0)}
+    back = kept.intersection(frozenset[str]().union(*now.values())) - fewer
+    return exchanged(before, now) | {(old, new) for old in fewer for new in back}
 
 
 def missing_of(sides: Sides) -> Iterator[tuple[Slot, int]]:
