@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 from uuid import UUID
 
 import pytest
@@ -371,11 +371,16 @@ A_GUEST, ANOTHER = BOUND, HUGE
 def test_the_place_of_what_a_flavor_gives_is_not_judged_where_it_is_not_one_that_can_give_it(
     start: Start, resident: Guest, rows_of_it: dict[str, dict[str, int]]
 ) -> None:
-    cpus = CpuPolicy(shared=frozenset({0, 1}), dedicated=frozenset({2, 3, 6, 7}))
+    cpus = CpuPolicy(shared=frozenset({0, 1}), dedicated=DEDICATED)
     one = start("cells", cells(resident), {A_GUEST: rows_of_it}, cpus=cpus)
     one.policy = replace(one.policy, cpus=CpuPolicy(shared=frozenset({0, 1, 7}), dedicated=frozenset({2, 3, 6})))
 
     assert witness(replace(one.node, settings=replace(one.settings, audit_grace_s=0))).findings == ()
+
+
+def pinned(who: str, first: int, cell: int) -> Guest:
+    """A guest with two dedicated CPUs and memory of one cell."""
+    return guest(who, frozenset({first}), frozenset({first + 1}), memory=(GuestMemory(256, frozenset({cell})),))
 
 
 @pytest.mark.parametrize("layout", ["devices", "cells"])
@@ -383,55 +388,40 @@ def test_the_cpus_of_a_guest_are_not_judged_that_is_pinned_to_one_that_is_in_nei
     start: Start, layout: Layout
 ) -> None:
     place = "" if layout == "devices" else "NUMA0"
-    resident = guest(A_GUEST, frozenset({2}), frozenset({3}), memory=(GuestMemory(256, frozenset({0})),))
-    cpus = CpuPolicy(shared=frozenset({0, 1}), dedicated=frozenset({2, 3, 6, 7}))
+    resident, cpus = pinned(A_GUEST, 2, 0), CpuPolicy(shared=frozenset({0, 1}), dedicated=DEDICATED)
     one = start(layout, cells(resident), {A_GUEST: {place: {"PCPU": 2, "MEMORY_MB": 256}}}, cpus=cpus)
     one.policy = replace(one.policy, cpus=CpuPolicy(shared=frozenset({0, 1}), dedicated=frozenset({2, 6, 7})))
 
     assert witness(replace(one.node, settings=replace(one.settings, audit_grace_s=0))).findings == ()
 
 
-def test_repairs_that_fail_do_not_keep_others_off(start: Start) -> None:
-    """Two guests are pinned to the same CPUs, of which one has the allocations: the other's place has no room."""
-    third = FLAVORED
-    several = (
-        guest(A_GUEST, frozenset({2}), frozenset({3}), memory=(GuestMemory(256, frozenset({0})),)),
-        guest(ANOTHER, frozenset({2}), frozenset({3}), memory=(GuestMemory(256, frozenset({0})),)),
-        guest(third, frozenset({0, 1}), memory=(GuestMemory(256, frozenset({0})),)),
-    )
-    given = {
-        A_GUEST: {"NUMA1": {"PCPU": 2, "MEMORY_MB": 256}},
-        ANOTHER: {"NUMA0": {"PCPU": 2, "MEMORY_MB": 256}},
-        third: {"NUMA1": {"VCPU": 1, "MEMORY_MB": 256}},
-    }
+def healed_at_once(start: Start, given: dict[str, Any], *several: Guest) -> dict[str | None, Healed]:
+    """What became of each guest, with what others have of the places that are theirs."""
     one = start("cells", cells(*several), given)
     node = replace(one.node, settings=replace(one.settings, audit_grace_s=0))
+    policy = HealPolicy(kinds=frozenset({Kind.WRONG_PROVIDER}), at_once=True, limit=1)
+    healed = {each.finding.consumer: each.healed for each in heal(node, witness(node), policy)}
+    assert all(healed[each.consumer] is not Healed.HEALED for each in witness(node).findings)
+    return healed
 
-    outcomes = heal(node, witness(node), HealPolicy(kinds=frozenset({Kind.WRONG_PROVIDER}), at_once=True, limit=1))
 
-    assert {(each.finding.consumer, each.healed) for each in outcomes} == {
-        (A_GUEST, Healed.FAILED), (third, Healed.HEALED),
-    }  # fmt: skip
+CROSSED = {A_GUEST: {"NUMA1": {"PCPU": 2, "MEMORY_MB": 256}}, ANOTHER: {"NUMA0": {"PCPU": 2, "MEMORY_MB": 256}}}
+
+
+def test_repairs_that_fail_do_not_keep_others_off(start: Start) -> None:
+    """Two guests are pinned to the same CPUs, of which one has the allocations: the other's place has no room."""
+    third = guest(FLAVORED, frozenset({0, 1}), memory=(GuestMemory(256, frozenset({0})),))
+    given = CROSSED | {FLAVORED: {"NUMA1": {"VCPU": 1, "MEMORY_MB": 256}}}
+
+    healed = healed_at_once(start, given, pinned(A_GUEST, 2, 0), pinned(ANOTHER, 2, 0), third)
+
+    assert healed == {A_GUEST: Healed.FAILED, FLAVORED: Healed.HEALED}
 
 
 def test_two_guests_that_have_each_others_dedicated_cpus_get_their_own_at_once(start: Start) -> None:
-    several = (
-        guest(A_GUEST, frozenset({2}), frozenset({3}), memory=(GuestMemory(256, frozenset({0})),)),
-        guest(ANOTHER, frozenset({6}), frozenset({7}), memory=(GuestMemory(256, frozenset({1})),)),
-    )
-    given = {
-        A_GUEST: {"NUMA1": {"PCPU": 2, "MEMORY_MB": 256}},
-        ANOTHER: {"NUMA0": {"PCPU": 2, "MEMORY_MB": 256}},
-    }
-    one = start("cells", cells(*several), given)
-    node = replace(one.node, settings=replace(one.settings, audit_grace_s=0))
+    healed = healed_at_once(start, CROSSED, pinned(A_GUEST, 2, 0), pinned(ANOTHER, 6, 1))
 
-    outcomes = heal(node, witness(node), HealPolicy(kinds=frozenset({Kind.WRONG_PROVIDER}), at_once=True, limit=1))
-
-    assert {(each.finding.consumer, each.healed) for each in outcomes} == {
-        (A_GUEST, Healed.HEALED), (ANOTHER, Healed.HEALED),
-    }  # fmt: skip
-    assert witness(node).findings == ()
+    assert healed == {A_GUEST: Healed.HEALED, ANOTHER: Healed.HEALED}
 
 
 @pytest.mark.parametrize(("role", "layout"), [("audit", "flat"), ("sole", "devices")])
