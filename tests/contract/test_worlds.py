@@ -378,7 +378,7 @@ def go_on(world: World, memory: str, *, harmless: bool, reshape: bool) -> tuple[
 
 
 def of_tree(found: dict[tuple[str, str, str], float]) -> dict[tuple[str, str, str], float]:
-    """The same with what is offered as sums of all providers: a conversion offers it on others."""
+    """The same with what is offered as sums of all providers, as a conversion takes it from one to others."""
     sums: dict[tuple[str, str, str], float] = defaultdict(float)
     for (who, aspect, name), much in found.items():
         sums["tree" if aspect in OFFERED else who, aspect, name] += much
@@ -420,8 +420,8 @@ def test_memory_only_adds_doubt(make: Any, beginning: dict[str, Any], guests: li
         bold = bolder(before, other, first)
         if told and "times in a row" in told[0]:
             # a loss that waits for its third pass holds up its plan, and a memory without it has nothing to wait for
-            late = bolder(of_tree(before), of_tree(other), of_tree(last))
-            bold = {what: how for what, how in bold.items() if what in late or ("tree", *what[1:]) in late}
+            late, moved = bolder(before, other, last), bolder(of_tree(before), of_tree(other), of_tree(last))
+            bold = {one: late[one] for one in bold.keys() & late if one in last or ("tree", *one[1:]) in moved}
         assert not bold, (bold, told, said)
         assert not any("times in a row" in one for one in (*told[ENOUGH - 1 :], *said[ENOUGH - 1 :])), (told, said)
         assert later == last or said, (set(later.items()) ^ set(last.items()), told, said)
