@@ -410,8 +410,8 @@ def test_memory_only_adds_doubt(make: Any, beginning: dict[str, Any], guests: li
             if what == "set_aspect":  # nothing but the memory has what a hand took away, so that a pass sees it first
                 world.take(reshape=reshape)
                 texts["history"].append(world.remembered)
-        own = [*texts[whose]]
-        memory = own[-1 - min(number, len(own) - 1)] if number else ""
+        memory = texts[whose][-1 - min(number, len(texts[whose]) - 1)] if number else ""
+        world.twice = list(world._twice())  # as a hand has put it: no pass looked at that yet
         before = standing(world)
         first, last, told, _ = go_on(world, world.remembered, harmless=harmless, reshape=reshape)
         other, later, said, left = go_on(world, memory, harmless=harmless, reshape=reshape)
