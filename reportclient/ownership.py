@@ -206,8 +206,8 @@ def _changes(
     keep_ratio: frozenset[str],
 ) -> list[str]:
     """Return a sentence for each change on one provider that is neither as ``before`` nor as one of ``expected``."""
-
-    fixed = NO_DEVICES if SHARES not in now.provider.traits else frozenset[str]()
+    # a pass that was cut off may not have reserved what its memory has, at a generation that no provider has
+    fixed = NO_DEVICES if before.generation >= 0 and SHARES not in now.provider.traits else frozenset[str]()
 
     def is_expected(stands: Inventory, name: str) -> bool:
         stocks = (one.inventories.get(name) for one in expected)

@@ -11,7 +11,7 @@ from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Status
 from agent.sync.run import run_pass
 from beds.one_host import FORCE, GUEST, RESHAPE, ROOT, Cut, OneHost, begun
-from drivers.facts import CpuMap, HostFacts
+from drivers.facts import CpuMap, DiskSpace, HostFacts
 from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule, Layout, MdevRule, Policy
 from drivers.rules import parse_rule
 from hardware import at, card, gpu, guest_with, host, parent, plain
@@ -475,3 +475,14 @@ def test_a_conversion_keeps_what_a_guest_has_of_a_card_that_has_less_now(start: 
     assert one.reshape("cells").status is Status.CHANGED
 
     assert one.held() == {"host_NUMA0": {"VCPU": 1}, f"host_{NIC}": {VF: 3}}
+
+
+def test_a_reservation_that_was_cut_off_twice_is_not_taken_for_another_writers_work(start: Start) -> None:
+    one = start()
+    smaller = replace(WHOLE, disk=DiskSpace(total_bytes=10 << 30, free_bytes=0))
+    for writes in (0, 1):
+        one.sender.left = writes
+        with pytest.raises(Cut):
+            one.sync(facts=smaller)
+    one.sender.left = None
+    assert one.sync(facts=smaller).status is Status.CHANGED  # the third pass in a row that sees it

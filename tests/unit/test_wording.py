@@ -1,9 +1,6 @@
 """The words that tables and pictures share."""
 
-from dataclasses import replace
-
-from agent.command.wording import alike, counted, families, grouped, guest, moved, written_amounts
-from reportclient.allocations import Move
+from agent.command.wording import alike, counted, families, grouped, guest
 
 
 def test_a_number_has_its_noun() -> None:
@@ -18,14 +15,6 @@ def test_up_to_three_things_alike_are_named_and_of_more_the_ends() -> None:
 def test_a_guest_has_its_name_where_the_host_knows_one() -> None:
     assert guest("u1", {"u1": "web-1"}) == "web-1 u1"
     assert guest("u2", {"u1": "web-1"}) == "u2"
-
-
-def test_amounts_are_one_line_with_the_classes_that_they_become() -> None:
-    same = Move(consumer="u1", from_provider="a", to_provider="b", moved_resources={"VCPU": 2}, because="")
-
-    assert written_amounts({"VCPU": 2, "DISK_GB": 10}) == "2 VCPU, 10 DISK_GB"
-    assert moved(same) == "2 VCPU"
-    assert moved(replace(same, to_resources={"PCPU": 2})) == "2 VCPU as 2 PCPU"
 
 
 def test_things_of_one_key_are_together_and_those_without_a_key_alone() -> None:
