@@ -13,9 +13,7 @@ SHAPES = ("gpu", "large", "medium", "mixed", "network", "small")
 
 def write_host(folder: Path, *, seed: int, shape: str) -> HostArchive:
     """
-    Write the archive of a made-up host of a shape, one of ``SHAPES``, below ``folder`` and return it.
-
-    Hosts of other seeds have other names and uuids.
+    Write the archive of a made-up host below ``folder`` and return it; each seed has a name and a uuid of its own.
 
     Raises:
         OSError: the folder cannot be written.

@@ -15,12 +15,7 @@ PAUSE_S = 0.1  # between two surveys, so that libvirt notices too what went away
 
 
 def look(survey: Callable[[], T]) -> T:
-    """
-    Return the result of a survey; repeat it when something went away while it was read, up to ``LOOKS`` in all.
-
-    Raises:
-        DiscoveryError: as ``survey``.
-    """
+    """Return the result of a survey, repeated when something went away meanwhile; errors as ``survey``."""
     for _ in range(LOOKS - 1):
         try:
             return survey()

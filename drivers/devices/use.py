@@ -29,6 +29,7 @@ class Use:
     shared: frozenset[PciAddress]  # functions of interfaces that guests have by macvtap, but not whole
     divided: frozenset[PciAddress | None]  # mediated devices exist on them, offered or not
     unbooked: frozenset[PciAddress]  # guests of nova have them through ports, for which nova allocates nothing
+    unseen: frozenset[PciAddress]  # guests that run have them, and the host does not show them
 
 
 def use_of(facts: HostFacts, matched: Iterable[Match]) -> Use:
@@ -36,12 +37,14 @@ def use_of(facts: HostFacts, matched: Iterable[Match]) -> Use:
     held = frozenset[PciAddress]().union(*(guest.devices.pci for guest in facts.guests))
     functions = functions_by_interface(facts)
     parents = {mdev.parent for mdev in facts.devices.mdevs}
+    running = frozenset[PciAddress]().union(*(one.devices.pci for one in facts.guests if one.active))
     return Use(
         held=held,
         given=held.union(*(passed_through(guest, functions) for guest in facts.guests)),
         shared=frozenset(functions[name] for one in facts.guests for name in one.devices.shared & functions.keys()),
         divided=frozenset(one.address for one in facts.devices.mdev_parents if one.name in parents),
         unbooked=_unbooked(facts, matched),
+        unseen=running.difference(one.address for one in facts.devices.functions),
     )
 
 
@@ -63,11 +66,14 @@ def _faults(match: Match, matched: Iterable[Match], pf: PciFunction | None, use:
     that is in another network namespace (the kernel's networking/sysfs-tagging.rst); its driver stays bound. A driver
     may also make no interface (vDPA, RDMA, drivers for guests): then it makes none for other VFs of the card either.
     """
-    function, driver = match.function, match.function.driver
+    function, driver, at = match.function, match.function.driver, match.function.address
     if made := sorted({function.address, *function.vfs} & use.divided):
         yield f"mediated devices exist on {made[0]}"
     if taken := sorted(use.given & frozenset(function.vfs)):
         yield f"a guest has its VF {taken[0]}"
+    after = {one for one in use.unseen if (one.domain, one.bus) == (at.domain, at.bus) and one > at}  # as VFs are
+    if function.is_pf and not function.vfs and after:
+        yield f"a guest has {min(after)}, which this host does not show and which may be its VF"
     if function.pf in use.held:
         yield f"a guest has its PF {function.pf}"
     if match.by_itself and function.address not in use.given:

@@ -376,6 +376,15 @@ def test_a_pf_is_not_offered_whole_while_a_guest_has_the_interface_of_its_vf() -
     }
 
 
+@pytest.mark.parametrize(("has", "reserved"), [("0000:81:10.0", 1), ("0000:82:10.0", 0)], ids=["its bus", "another"])
+def test_a_pf_that_shows_no_vf_is_not_offered_whole_while_a_guest_may_have_one(has: str, reserved: int) -> None:
+    facts = replace(host(replace(card(vfs=1)[0], vfs=())), guests=(guest_with(pci=frozenset({at(has)})),))
+
+    found = offered(facts, rules(DeviceRule(number=1, product_id="1528")))
+
+    assert found == {"0000:81:00.0": {"CUSTOM_PCI_8086_1528": (1, reserved)}}
+
+
 def test_a_vf_that_is_a_parent_of_mediated_devices_is_as_well_as_its_pf() -> None:
     """NVIDIA's cards from Ampere on: an mdev parent on each VF."""
     pf, vf = card("0000:84:00.0", 1, ids=PciIds("10de", "1528", 0x030200), net_devices=())

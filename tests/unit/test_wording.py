@@ -1,20 +1,11 @@
 """The words that tables and pictures share."""
 
-from agent.command.wording import alike, counted, families, grouped, guest
-
-
-def test_a_number_has_its_noun() -> None:
-    assert [counted(number, "guest") for number in (0, 1, 2)] == ["0 guests", "1 guest", "2 guests"]
+from agent.command.wording import alike, families, grouped
 
 
 def test_up_to_three_things_alike_are_named_and_of_more_the_ends() -> None:
     assert alike(["a", "b", "c"]) == "a, b, c"
     assert alike(["a", "b", "c", "d"]) == "a, b … d (4 alike)"
-
-
-def test_a_guest_has_its_name_where_the_host_knows_one() -> None:
-    assert guest("u1", {"u1": "web-1"}) == "web-1 u1"
-    assert guest("u2", {"u1": "web-1"}) == "u2"
 
 
 def test_things_of_one_key_are_together_and_those_without_a_key_alone() -> None:
