@@ -13,7 +13,7 @@ SHAPES = ("gpu", "large", "medium", "mixed", "network", "small")
 
 def write_host(folder: Path, *, seed: int, shape: str) -> HostArchive:
     """
-    Write the archive of a made-up host below ``folder`` and return it; each seed has a name and a uuid of its own.
+    Write the archive of a made-up host of one of ``SHAPES`` below ``folder``; each seed has its own name and uuid.
 
     Raises:
         OSError: the folder cannot be written.

@@ -15,7 +15,7 @@ PAUSE_S = 0.1  # between two surveys, so that libvirt notices too what went away
 
 
 def look(survey: Callable[[], T]) -> T:
-    """Return the result of a survey, repeated when something went away meanwhile; errors as ``survey``."""
+    """Return the result of a survey, made up to ``LOOKS`` times while something goes away; errors as ``survey``."""
     for _ in range(LOOKS - 1):
         try:
             return survey()

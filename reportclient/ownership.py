@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from reportclient.names import NO_DEVICES, SHARES, is_by_address
 from reportclient.reserve import classes_left, is_mark
-from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
+from reportclient.tree import NO_GENERATION, Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 MARKER = "CUSTOM_OWNER_COMPUTE_NODE_AGENT"
 MANAGED = "COMPUTE_MANAGED_PCI_DEVICE"  # nova's trait of the PCI devices that its flavors can ask for
@@ -206,8 +206,8 @@ def _changes(
     keep_ratio: frozenset[str],
 ) -> list[str]:
     """Return a sentence for each change on one provider that is neither as ``before`` nor as one of ``expected``."""
-    # a pass that was cut off may not have reserved what its memory has, at a generation that no provider has
-    fixed = NO_DEVICES if before.generation >= 0 and SHARES not in now.provider.traits else frozenset[str]()
+    is_sure = before.generation != NO_GENERATION  # else that pass may have been cut off before it reserved
+    fixed = NO_DEVICES if is_sure and SHARES not in now.provider.traits else frozenset[str]()
 
     def is_expected(stands: Inventory, name: str) -> bool:
         stocks = (one.inventories.get(name) for one in expected)

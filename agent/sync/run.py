@@ -28,14 +28,13 @@ from drivers.base import Survey
 from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
 from reportclient.reserve import is_reserved_by_us
-from reportclient.tree import ObservedTree
+from reportclient.tree import NO_GENERATION, ObservedTree
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 ATTEMPTS = 5  # at most, when another writer is first each time
 _PAUSE_S = 0.1  # at most, between attempts beyond these
 _FRESH_S = 10.0  # for which a look at the host serves several attempts at a conversion
-_UNKNOWN = -1  # a generation that no provider has
 
 
 Agree = Callable[[ComputeNode, Draft], tuple[str, ...]]  # returns why a plan is not the agreed one; empty: it is
@@ -194,7 +193,7 @@ def _reserve(node: ComputeNode, draft: Draft, verdict: Verdict, conditions: Iter
     if plan.operations:
         foreseen, stands = forecast(plan, draft.observed), draft.observed.by_uuid
         written = {seen.uuid for seen in foreseen if seen.provider != stands[seen.uuid].provider}
-        unsure = (replace(seen, generation=_UNKNOWN) if seen.uuid in written else seen for seen in foreseen)
+        unsure = (replace(seen, generation=NO_GENERATION) if seen.uuid in written else seen for seen in foreseen)
         before = ObservedTree(tuple(unsure), foreseen.last_modified) if after.observed else None
         after = replace(after, observed=before)
         state.write(after)
@@ -301,7 +300,7 @@ def _with_marked(known: ObservedTree, foreseen: ObservedTree) -> ObservedTree:
         return known
     needed = {seen.uuid for seen in (*unsure, *foreseen.providers[:1])}
     found = (
-        stands.get(seen.uuid) or replace(seen, generation=_UNKNOWN)
+        stands.get(seen.uuid) or replace(seen, generation=NO_GENERATION)
         for seen in foreseen
         if seen.uuid in stands or seen.uuid in needed
     )

@@ -109,7 +109,7 @@ def play(
         world.take(crash=crash, reshape=reshape)
         event(world.outcome.status.value if world.outcome else world.why[:7])
         if unmarked and unmarked[0] == number:
-            for _ in range(4):  # three until a loss is carried out, then the memory has what the hand takes away
+            for _ in range(4):  # the third carries out a loss, and the next one remembers what the hand takes away
                 world.take(reshape=reshape)
             world.set_aspect(unmarked[1], "traits", {"traits": []})
             world.take(reshape=reshape)

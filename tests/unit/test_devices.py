@@ -15,7 +15,7 @@ from drivers.devices.inventories import DeviceStock
 from drivers.devices.match import find_rules
 from drivers.devices.memory import hidden_stock
 from drivers.errors import PolicyError
-from drivers.facts import HostFacts, Mdev, MdevParent, MdevType, NetDevice, PciIds, SevKernel, Tenant, Versions
+from drivers.facts import HostFacts, Mdev, MdevParent, NetDevice, OddDevice, PciIds, SevKernel, Tenant, Versions
 from drivers.libvirt.shape import shape
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, Policy, RuleNetwork, RulePlace
 from drivers.rules import parse_rule
@@ -379,10 +379,10 @@ def test_a_pf_is_not_offered_whole_while_a_guest_has_the_interface_of_its_vf() -
 @pytest.mark.parametrize(("has", "reserved"), [("0000:81:10.0", 1), ("0000:82:10.0", 0)], ids=["its bus", "another"])
 def test_a_pf_that_shows_no_vf_is_not_offered_whole_while_a_guest_may_have_one(has: str, reserved: int) -> None:
     facts = replace(host(replace(card(vfs=1)[0], vfs=())), guests=(guest_with(pci=frozenset({at(has)})),))
-
-    found = offered(facts, rules(DeviceRule(number=1, product_id="1528")))
-
-    assert found == {"0000:81:00.0": {"CUSTOM_PCI_8086_1528": (1, reserved)}}
+    odd = replace(facts.devices, odd=(OddDevice(has, "its class cannot be read", address=at(has)),))
+    rule = rules(DeviceRule(number=1, product_id="1528"))
+    assert offered(facts, rule) == {"0000:81:00.0": {"CUSTOM_PCI_8086_1528": (1, reserved)}}
+    assert offered(replace(facts, devices=odd), rule) == {"0000:81:00.0": {"CUSTOM_PCI_8086_1528": (1, 0)}}
 
 
 def test_a_vf_that_is_a_parent_of_mediated_devices_is_as_well_as_its_pf() -> None:
@@ -575,7 +575,7 @@ def test_an_mdev_of_another_type_than_its_cards_counts_only_while_a_guest_has_it
 
 
 def test_a_parent_that_is_not_on_pci_is_known_by_its_name_and_has_no_cell() -> None:
-    facts = host(parents=(MdevParent("mtty_mtty", None, (MdevType("mtty-1", "", 24),)),))
+    facts = host(parents=(replace(parent(gpu(), **{"mtty-1": 24}), name="mtty_mtty", address=None),))
 
     one = only(facts, DevicePolicy(mdevs=(MdevRule(type="mtty-1", addresses=frozenset({"mtty_mtty"})),)))
 
