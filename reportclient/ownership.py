@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from reportclient.names import NO_DEVICES, SHARES, is_by_address
 from reportclient.reserve import classes_left, is_mark
-from reportclient.tree import NO_GENERATION, Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
+from reportclient.tree import UNWRITTEN, Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 MARKER = "CUSTOM_OWNER_COMPUTE_NODE_AGENT"
 MANAGED = "COMPUTE_MANAGED_PCI_DEVICE"  # nova's trait of the PCI devices that its flavors can ask for
@@ -206,19 +206,24 @@ def _changes(
     keep_ratio: frozenset[str],
 ) -> list[str]:
     """Return a sentence for each change on one provider that is neither as ``before`` nor as one of ``expected``."""
-    is_sure = before.generation != NO_GENERATION  # else that pass may have been cut off before it reserved
-    fixed = NO_DEVICES if is_sure and SHARES not in now.provider.traits else frozenset[str]()
+    fixed = NO_DEVICES if SHARES not in now.provider.traits else frozenset[str]()
 
     def is_expected(stands: Inventory, name: str) -> bool:
         stocks = (one.inventories.get(name) for one in expected)
         return any(_agree(stands, stock, name in fixed, name in keep_ratio) for stock in stocks if stock)
+
+    def as_left(was: Inventory, stands: Inventory) -> Inventory:
+        may_be_cut_off = before.generation == UNWRITTEN and was.allocation_ratio == stands.allocation_ratio
+        return replace(was, reserved=stands.reserved) if may_be_cut_off else was
 
     changes = []
     for name in sorted(ours.classes(before) & before.provider.inventories.keys()):
         was, stands = before.provider.inventories[name], now.provider.inventories.get(name)
         if stands is None:
             changes += [f"{name} was removed"] if all(name in one.inventories for one in expected) else []
-        elif not _agree(stands, was, name in fixed, name in keep_ratio) and not is_expected(stands, name):
+        elif not _agree(stands, as_left(was, stands), name in fixed, name in keep_ratio) and not is_expected(
+            stands, name
+        ):
             changes.append(
                 f"{name} total {was.total} reserved {was.reserved} ratio {was.allocation_ratio:g} became "
                 f"total {stands.total} reserved {stands.reserved} ratio {stands.allocation_ratio:g}"

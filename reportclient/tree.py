@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 MAX_RATIO = 3.4e38  # placement keeps ratios in single precision
-NO_GENERATION = -1  # in the memory: of a provider that was to be written, or whose write told no generation
+NO_GENERATION = -1  # in the memory: of a provider whose write told no generation
+UNWRITTEN = -2  # in the memory: of a provider that was to be written, and perhaps was not
 MAX_INT = 0x7FFFFFFF  # the largest value placement's schema takes, and its default max_unit
 
 

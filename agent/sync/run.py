@@ -28,7 +28,7 @@ from drivers.base import Survey
 from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
 from reportclient.reserve import is_reserved_by_us
-from reportclient.tree import NO_GENERATION, ObservedTree
+from reportclient.tree import NO_GENERATION, UNWRITTEN, ObservedTree
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -193,7 +193,7 @@ def _reserve(node: ComputeNode, draft: Draft, verdict: Verdict, conditions: Iter
     if plan.operations:
         foreseen, stands = forecast(plan, draft.observed), draft.observed.by_uuid
         written = {seen.uuid for seen in foreseen if seen.provider != stands[seen.uuid].provider}
-        unsure = (replace(seen, generation=NO_GENERATION) if seen.uuid in written else seen for seen in foreseen)
+        unsure = (replace(seen, generation=UNWRITTEN) if seen.uuid in written else seen for seen in foreseen)
         before = ObservedTree(tuple(unsure), foreseen.last_modified) if after.observed else None
         after = replace(after, observed=before)
         state.write(after)
