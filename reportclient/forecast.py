@@ -156,15 +156,15 @@ def shrinkage(plan: Plan, observed: ObservedTree, limits: Limits) -> tuple[str, 
     return tuple(sentences)
 
 
-def losses(plan: Plan, observed: ObservedTree) -> tuple[str, ...]:
-    """Return what a plan takes away: provider, class, and the number of units."""
+def losses(plan: Plan, observed: ObservedTree, fraction: float) -> dict[str, int]:
+    """Return the units that a plan takes away where they are more than a fraction of what a provider has of a class."""
     final = stock_after(plan, observed)
-    return tuple(
-        f"{seen.name} {name} {lost}"
+    return {
+        f"{seen.name} {name}": lost
         for seen in sorted(observed, key=lambda one: one.name)
         for name, stock in sorted(seen.provider.inventories.items())
-        if (lost := stock.total - total_of(final.get(seen.uuid, {}), name)) > 0
-    )
+        if (lost := stock.total - total_of(final.get(seen.uuid, {}), name)) > stock.total * fraction
+    }
 
 
 def _totals(inventories: Mapping[str, Inventory]) -> Counter[str]:

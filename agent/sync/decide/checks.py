@@ -103,8 +103,10 @@ def _much_smaller(draft: Draft) -> Refusal | None:
     """Refuse a plan by which the host gets much smaller, until a person wants that or it was wanted often enough."""
     lost, wishes = lost_root(draft), draft.view.wishes
     shrinking = (*lost, *shrinkage(draft.plan, draft.observed, _limits(draft)))
-    loss = "; ".join((*lost, *losses(draft.plan, draft.observed)))
-    seen = (draft.memory.smaller_seen if draft.memory.smaller == loss else 0) + wishes.counts
+    now = dict.fromkeys(lost, 0) | losses(draft.plan, draft.observed, draft.view.changes.shrink_fraction)
+    before = _decoded(draft.memory.smaller)
+    is_known = all(amount <= before.get(what, -1) for what, amount in now.items())  # it may have become less
+    seen = (draft.memory.smaller_seen if is_known else 0) + wishes.counts
     if not shrinking or wishes.force or wishes.agreed or seen >= PATIENCE:
         return None
     notes = (
@@ -112,7 +114,13 @@ def _much_smaller(draft: Draft) -> Refusal | None:
         f"seen {seen} of {PATIENCE} times in a row: run sync --force, or reshape --apply --digest D with the digest "
         f"that reshape shows, or wait for the third pass",
     )
+    loss = "; ".join(f"{what} {before[what] if is_known else amount}" for what, amount in now.items())
     return Refusal(status=Status.UNSAFE, notes=notes, loss=loss, seen=seen)
+
+
+def _decoded(loss: str) -> dict[str, int]:
+    parts = (part.rpartition(" ") for part in loss.split("; "))
+    return {what: int(amount) for what, _, amount in parts if amount.isdecimal()}
 
 
 def lost_root(draft: Draft) -> tuple[str, ...]:
