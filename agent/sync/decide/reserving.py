@@ -2,8 +2,9 @@
 Reserve what a host does not show now on the providers that stand, and give it back once it is there again. Pure.
 
 A pass does this also while the rest of its plan is refused: it takes units off offer and changes nothing else, so doubt
-about the rest is no reason to wait. What comes back was reserved by this agent alone. Of the host's own CPUs, memory
-and disk what is gone is reserved as far as it is free.
+about the rest is no reason to wait. What comes back was reserved by this agent alone, but for the host's own CPUs,
+memory and disk: of these a pass that is carried out undoes what a hand reserved too. What is gone of these is reserved
+as far as it is free.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
