@@ -59,7 +59,6 @@ def time_parts() -> None:
 
     for owner, name, part in (
         (Daemon, "_pass", "all else"),
-        (LibvirtDriver, "nodes", "reading the host"),
         (LibvirtDriver, "survey", "reading the host"),
         (Transport, "get", "the request to placement"),
         (ComputeNode, "complete", "deciding"),
