@@ -44,7 +44,7 @@ def parse_rule(record: Mapping[str, object], number: int) -> DeviceRule:
         raise ValueError(f"has resource_class {resource_class}, which is not a class for devices: name another")
     if record.get("resource_class") and record.get("resource_class_attribute"):
         raise ValueError("has both resource_class and resource_class_attribute: remove one of them")
-    traits = frozenset(normalise_trait(name) for name in _text(record, "traits").split(",") if name.strip())
+    traits = frozenset(normalise_trait(name) for name in _text(record, "traits").split(",") if name)
     check_no_marks(traits)
     patterns, exact = _parse_address(record.get("address"))
     _switch(record, "managed")  # only nova's code that starts guests uses it; a wrong value is refused here too

@@ -76,10 +76,12 @@ def normalise_class(text: str) -> str:
     """
     Return the resource class that nova makes of an operator's text: a standard name, or CUSTOM_ and the cleaned text.
 
+    A space becomes a _ as anywhere, so that nova's aliases find the same name.
+
     Raises:
         ValueError: placement does not accept the result.
     """
-    name = text.strip().upper()
+    name = text.upper()
     if name in os_resource_classes.STANDARDS or is_custom(name):
         return _checked(name, text)
     return _checked(str(os_resource_classes.normalize_name(name)), text)
@@ -87,14 +89,14 @@ def normalise_class(text: str) -> str:
 
 def normalise_trait(text: str) -> str:
     """
-    Return the trait that nova makes of an operator's text: a standard name, or CUSTOM_ and the cleaned text.
+    Return the trait that nova makes of an operator's text, as ``normalise_class`` a class.
 
     Raises:
         ValueError: placement does not accept the result.
     """
-    if is_standard_trait(text.strip()):
-        return text.strip()
-    name = text.strip().upper()
+    if is_standard_trait(text):
+        return text
+    name = text.upper()
     return _checked(name if is_custom(name) else str(os_traits.normalize_name(name)), text)
 
 

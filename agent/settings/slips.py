@@ -46,9 +46,13 @@ def _types(values: Values) -> Iterator[str]:
 
 
 def _tags(values: Values) -> Iterator[str]:
-    """Yield a sentence for each key of a rule that is not read, by nova neither: the rule may match more than meant."""
-    for number, rule in enumerate(_rules(values.value("pci", "device_spec") or ()), 1):
-        for key in rule if isinstance(rule, dict) else ():
+    """Yield a sentence for each key or name of a rule that means, for nova too, something else than a person thinks."""
+    found = enumerate(_rules(values.value("pci", "device_spec") or ()), 1)
+    for number, rule in ((number, rule) for number, rule in found if isinstance(rule, dict)):
+        names = ",".join(str(rule.get(key) or "") for key in ("resource_class", "traits")).split(",")
+        for name in (name for name in names if name != name.strip()):
+            yield f"[pci] device_spec rule {number} has a space in {name!r}, which becomes a _ in its name: remove it"
+        for key in rule:
             if key not in TAGS:
                 near = most_alike(key, TAGS, PLAIN)
                 meant = f"is {near} meant?" if near else "remove it"

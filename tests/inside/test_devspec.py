@@ -1,6 +1,7 @@
 """Rules of [pci] device_spec beside nova's own matcher of them."""
 
 import pytest
+from nova.compute.pci_placement_translator import get_resource_class, get_traits
 from nova.pci.devspec import PciDeviceSpec
 
 from drivers.devices.match import find_rules
@@ -34,3 +35,11 @@ def test_a_remote_managed_vf_is_matched_where_nova_matches_it(serial: str | None
 
     assert novas is (serial is not None)
     assert bool(find_rules(Devices(functions=(vf,)), policy).rules) is novas
+
+
+@pytest.mark.parametrize("text", ["fast, slow", "HW_NIC_SRIOV, HW_NIC_SRIOV", "a  b/c", " custom_x,CUSTOM_y"])
+def test_the_class_and_the_traits_of_a_rule_have_the_names_that_novas_aliases_ask_for(text: str) -> None:
+    first = text.split(",", maxsplit=1)[0]
+    rule = parse_rule({"traits": text, "resource_class": first}, 1)
+
+    assert (rule.resource_class, rule.traits) == (get_resource_class(first, "", ""), get_traits(text))

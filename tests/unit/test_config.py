@@ -662,14 +662,15 @@ def test_a_second_type_without_cards_of_its_own_is_told(write_config: Write) -> 
         ("rack", "remove it"),
     ],
 )
-def test_a_key_of_a_rule_that_nobody_reads_is_told(tmp_path: Path, key: str, meant: str) -> None:
+def test_a_key_of_a_rule_that_nobody_reads_and_a_space_are_told(tmp_path: Path, key: str, meant: str) -> None:
     path = tmp_path / "nova.conf"
     path.write_text(
         '[pci]\ndevice_spec = {"vendor_id": "8086", "trusted": "true", "bandwidth": 2}\n'
-        f'device_spec = [{{"{key}": "10de"}}]\n'
+        f'device_spec = [{{"{key}": "10de", "traits": "fast, slow"}}]\n'
     )
 
     assert slips_of_the_pen(Values(load_settings([path]).apis.source)) == (
+        "[pci] device_spec rule 2 has a space in ' slow', which becomes a _ in its name: remove it",
         f"[pci] device_spec rule 2 has {key}, which is not read: {meant}",
     )
 

@@ -170,7 +170,7 @@ def test_each_key_of_a_rule_counts() -> None:
         product_id="0533",
         place=RulePlace(address=rule.place.address, exact=PciAddress(0xFFFF, 0xFF, 0x1F, 7)),
         resource_class="CUSTOM_NIC",
-        traits=frozenset({"CUSTOM_FAST", "HW_NIC_SRIOV"}),
+        traits=frozenset({"CUSTOM_FAST", "CUSTOM__HW_NIC_SRIOV"}),
         network=RuleNetwork(name="net", bandwidth=Bandwidth()),
         one_time_use=False,
         live_migratable=True,
