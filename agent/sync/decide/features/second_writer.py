@@ -12,7 +12,6 @@ from agent.sync.outcome import Condition, Status
 from reportclient.json_text import decode_as, encode
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import Contest, contest
-from reportclient.payload import decode_observed, encode_observed
 from reportclient.reserve import reserved_by_operator, with_operators
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree
 
@@ -28,7 +27,6 @@ class Strikes:
     strikes: int = 0  # passes that found inventory of ours changed by another writer
     struck_s: float = 0.0  # when the last of these passes was
     quiet: int = 0  # passes since the last strike without a sign of another writer
-    left: tuple[Any, ...] | None = None  # records of what he changed as we had left it; None: nothing, or undone
     contested: tuple[str, ...] = ()  # what the second writer did; if not empty, the agent does not write
 
 
@@ -37,27 +35,23 @@ class SecondWriter(Feature):
     """A first sign of another writer is a strike, and the next one stops the agent until a person takes over."""
 
     contest: Contest | None = None  # None: no sign
-    left: tuple[ObservedProvider, ...] = ()  # what he changed, at this pass or before, as we had left it
 
     def shape(self, view: View, shaper: Shaper, shaped: Shaped) -> tuple["SecondWriter", Shaped]:
         """Ratios that a second writer raised do not count; lower ones, limits and reserved devices may be a hand's."""
         standing = shaped.standing
         left, observed = standing.memory.observed, standing.observed
         found = contest(left, observed, shaped.tree, shaped.ours, view.policy.ratios.free, tried=view.seen.tried)
-        now = tuple(seen for seen in left or () if found and seen.uuid in found.uuids)
-        before = {seen.uuid: seen for seen in (*now, *map(decode_observed, strikes_of(standing.memory).left or ()))}
-        if not before:
-            return SecondWriter(contest=found), shaped
-        as_left = (
-            _as_left(seen, before[seen.uuid].provider) if seen.uuid in before else seen for seen in shaped.stands
-        )
+        if found is None:
+            return self, shaped
+        before = {seen.uuid: seen.provider for seen in left or () if seen.uuid in found.uuids}
+        as_left = (_as_left(seen, before[seen.uuid]) if seen.uuid in before else seen for seen in shaped.stands)
         again = {one.name: one for one in shape_host(view, shaper, standing, ObservedTree(tuple(as_left))).tree}
         tree = list[Provider]()
         for one in shaped.tree:  # an older memory adds no class, and takes none away
             was = again.get(one.name, one)
             both = ((name, was.inventories.get(name, each), each) for name, each in one.inventories.items())
             tree.append(replace(was, inventories={name: _lower(name, *several) for name, *several in both}))
-        return SecondWriter(contest=found, left=(*before.values(),)), replace(shaped, tree=ProviderTree(tuple(tree)))
+        return SecondWriter(contest=found), replace(shaped, tree=ProviderTree(tuple(tree)))
 
     def again(self, earlier: Feature) -> "SecondWriter":
         """Keep the first sign: a cut-off attempt may have undone the change."""
@@ -84,8 +78,7 @@ class SecondWriter(Feature):
         return (Condition(kind=SECOND_WRITER, text=text, provider=self.contest.provider),)
 
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
-        left = None if end.done or not self.left else tuple(map(encode_observed, self.left))
-        return dict(encode(replace(self._count(end), left=left)))
+        return dict(encode(self._count(end)))
 
     def _count(self, end: PassEnd) -> Strikes:
         """
