@@ -22,15 +22,14 @@ UIO = frozenset({"igb_uio", "uio_pci_generic"})  # drivers that give a device to
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What guests have of the host's functions, running or not but for ``loose``."""
+    """What guests, running or not, have of the host's functions."""
 
     held: frozenset[PciAddress]  # by <hostdev> and <interface type='hostdev'>: their drivers are away from the host
     given: frozenset[PciAddress]  # those, and the functions of interfaces that guests have whole
     shared: frozenset[PciAddress]  # functions of interfaces that guests have by macvtap, but not whole
     divided: frozenset[PciAddress | None]  # mediated devices exist on them, offered or not
     unbooked: frozenset[PciAddress]  # guests of nova have them through ports, for which nova allocates nothing
-    loose: Mapping[PciAddress, PciFunction | None]  # of guests that run: neither PF nor known VF; None: not listed
-    buses: frozenset[tuple[int, int]]  # domain and bus of all other functions, odd ones too
+    unseen: frozenset[PciAddress]  # guests that run have them, and the host lists no function there, odd or not
 
 
 def use_of(facts: HostFacts, matched: Iterable[Match]) -> Use:
@@ -38,19 +37,15 @@ def use_of(facts: HostFacts, matched: Iterable[Match]) -> Use:
     held = frozenset[PciAddress]().union(*(guest.devices.pci for guest in facts.guests))
     functions = functions_by_interface(facts)
     parents = {mdev.parent for mdev in facts.devices.mdevs}
-    listed: dict[PciAddress, PciFunction] = {one.address: one for one in facts.devices.functions}
-    odd = {one.address for one in facts.devices.odd if one.address}
+    listed = {*(one.address for one in facts.devices.functions), *(one.address for one in facts.devices.odd)}
     running = frozenset[PciAddress]().union(*(one.devices.pci for one in facts.guests if one.active))
-    known = odd.union(at for at, one in listed.items() if one.is_pf or one.is_vf)
-    loose = {at: listed.get(at) for at in running - known}
     return Use(
         held=held,
         given=held.union(*(passed_through(guest, functions) for guest in facts.guests)),
         shared=frozenset(functions[name] for one in facts.guests for name in one.devices.shared & functions.keys()),
         divided=frozenset(one.address for one in facts.devices.mdev_parents if one.name in parents),
         unbooked=_unbooked(facts, matched),
-        loose=loose,
-        buses=frozenset((at.domain, at.bus) for at in odd | listed.keys() - loose.keys()),
+        unseen=running - listed,
     )
 
 
@@ -77,8 +72,9 @@ def _faults(match: Match, matched: Iterable[Match], pf: PciFunction | None, use:
         yield f"mediated devices exist on {made[0]}"
     if taken := sorted(use.given & frozenset(function.vfs)):
         yield f"a guest has its VF {taken[0]}"
-    if hidden := [one for one in use.loose if at not in use.held and _may_be_vf(one, function, use)]:
-        yield f"a guest has {min(hidden)}, which may be its VF, though this host does not show it as one"
+    after = [one for one in use.unseen if (one.domain, one.bus) == (at.domain, at.bus) and one > at]  # as VFs are
+    if function.is_pf and not function.vfs and after:
+        yield f"a guest has {min(after)}, which this host does not show and which may be its VF"
     if function.pf in use.held:
         yield f"a guest has its PF {function.pf}"
     if match.by_itself and at not in use.given:
@@ -90,19 +86,6 @@ def _faults(match: Match, matched: Iterable[Match], pf: PciFunction | None, use:
         if is_bare and any(one.function.driver == driver and one.function.net_devices for one in matched):
             yield f"its driver {driver} shows no interface of it: it may be in another network namespace"
     yield from ills(function, pf, unruled=match.by_itself)
-
-
-def _may_be_vf(at: PciAddress, pf: PciFunction, use: Use) -> bool:
-    """
-    Return whether a function of a running guest may be a VF of this one, though neither names the other.
-
-    So it is while the VFs of a card are taken away, and a guest still has one (pci_iov_remove_virtfn in drivers/pci/
-    iov.c). A VF comes after its PF, on its bus or one above that has nothing else, and is of its vendor and class.
-    """
-    one, own = use.loose[at], pf.address
-    is_alike = one is None or (one.ids.vendor, one.ids.device_class) == (pf.ids.vendor, pf.ids.device_class)
-    between = {(own.domain, bus) for bus in range(own.bus + 1, at.bus + 1)}
-    return pf.is_pf and is_alike and at.domain == own.domain and at > own and not between & use.buses
 
 
 def ills(function: PciFunction, pf: PciFunction | None, *, unruled: bool = False) -> Iterator[str]:
