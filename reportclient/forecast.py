@@ -156,14 +156,13 @@ def shrinkage(plan: Plan, observed: ObservedTree, limits: Limits) -> tuple[str, 
     return tuple(sentences)
 
 
-def losses(plan: Plan, observed: ObservedTree, fraction: float) -> dict[str, int]:
-    """Return the units that a plan takes away where they are more than a fraction of what a provider has of a class."""
+def losses(plan: Plan, observed: ObservedTree) -> dict[str, tuple[int, int]]:
+    """Return how many units a plan takes away, and of how many, by provider and class; all that stands is in it."""
     final = stock_after(plan, observed)
     return {
-        f"{seen.name} {name}": lost
+        f"{seen.name} {name}": (max(0, stock.total - total_of(final.get(seen.uuid, {}), name)), stock.total)
         for seen in sorted(observed, key=lambda one: one.name)
         for name, stock in sorted(seen.provider.inventories.items())
-        if (lost := stock.total - total_of(final.get(seen.uuid, {}), name)) > stock.total * fraction
     }
 
 

@@ -208,31 +208,28 @@ def _changes(
     """Return a sentence for each change on one provider that is neither as ``before`` nor as one of ``expected``."""
     fixed = NO_DEVICES if SHARES not in now.provider.traits else frozenset[str]()
 
-    def is_expected(stands: Inventory, name: str) -> bool:
-        stocks = (one.inventories.get(name) for one in expected)
+    def is_known(stands: Inventory, name: str) -> bool:
+        stocks = (one.inventories.get(name) for one in (before.provider, *expected))
         return any(_agree(stands, stock, name in fixed, name in keep_ratio) for stock in stocks if stock)
 
-    def as_left(was: Inventory, stands: Inventory) -> Inventory:
-        may_be_cut_off = before.generation == UNWRITTEN and was.allocation_ratio == stands.allocation_ratio
-        return replace(was, reserved=stands.reserved) if may_be_cut_off else was
+    def is_cut_off(stands: Inventory, was: Inventory) -> bool:  # a pass before it reserved
+        return before.generation == UNWRITTEN and was.equals(replace(stands, reserved=was.reserved))
 
     changes = []
     for name in sorted(ours.classes(before) & before.provider.inventories.keys()):
         was, stands = before.provider.inventories[name], now.provider.inventories.get(name)
         if stands is None:
             changes += [f"{name} was removed"] if all(name in one.inventories for one in expected) else []
-        elif not _agree(stands, as_left(was, stands), name in fixed, name in keep_ratio) and not is_expected(
-            stands, name
-        ):
+        elif not is_known(stands, name) and not is_cut_off(stands, was):
             changes.append(
                 f"{name} total {was.total} reserved {was.reserved} ratio {was.allocation_ratio:g} became "
                 f"total {stands.total} reserved {stands.reserved} ratio {stands.allocation_ratio:g}"
             )
     for name in sorted((ours.classes(now) & now.provider.inventories.keys()) - before.provider.inventories.keys()):
         stands = now.provider.inventories[name]
-        if not is_expected(stands, name):
+        if not is_known(stands, name):
             changes.append(f"{name} total {stands.total} was added")
-    if MARKER in before.provider.traits - now.provider.traits:
+    if MARKER in before.provider.traits - now.provider.traits and before.generation != UNWRITTEN:
         changes.append(f"trait {MARKER} was removed")
     return changes
 

@@ -272,7 +272,7 @@ def test_fewer_devices_than_guests_hold_are_refused_where_all_were_reserved() ->
     check_use(plan, ObservedTree((ROOT, kept)), hold(2, "VGPU", "gpu0"), force=False)
 
 
-def test_what_drifts_within_the_limit_is_no_loss() -> None:
-    plan = Plan((SetInventories("r", "host", {"VCPU": Inventory(total=9), "MEMORY_MB": Inventory(total=99)}),))
+def test_one_unit_that_goes_is_a_loss_too() -> None:
+    after = {"VCPU": Inventory(total=9), "MEMORY_MB": Inventory(total=100)}
 
-    assert losses(plan, TREE, 0.05) == {"host VCPU": 1}
+    assert losses(Plan((SetInventories("r", "host", after),)), TREE)["host VCPU"] == (1, 10)

@@ -1,13 +1,17 @@
 """How long a sign of a second writer counts, and what must not hide it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agent.sync.outcome import Status
-from beds.one_host import RESHAPE, OneHost
-from drivers.policy import DevicePolicy, Policy
+from beds.one_host import RESHAPE, ROOT, Cut, OneHost, begun
+from drivers.facts import DiskSpace, NetDevice
+from drivers.policy import DevicePolicy, DeviceRule, Policy
 from hardware import card, host, plain
+
+ALL, SMALL = DevicePolicy(discover_all=True), DiskSpace(total_bytes=10 << 30, free_bytes=0)
 
 
 @pytest.mark.parametrize(
@@ -43,14 +47,56 @@ def test_a_second_writer_is_noticed_beside_a_number_that_placement_alone_finds_s
 
 def test_a_second_writer_is_noticed_after_a_conversion_with_a_lost_card(tmp_path: Path) -> None:
     nic = "0000:81:00.0"
-    one = OneHost(tmp_path, host(*card(nic, 4)), Policy(layout="devices", devices=DevicePolicy(discover_all=True)))
+    one = OneHost(tmp_path, host(*card(nic, 4)), Policy(layout="devices", devices=ALL))
     one.sync()
     one.claim({nic: {"SRIOV_NET_VF": 2}})
     one.sync(facts=host(plain()))
-    converted = one.sync(RESHAPE, policy=Policy(layout="flat", devices=one.policy.devices))
+    converted = one.sync(RESHAPE, policy=Policy(layout="flat", devices=ALL))
 
     one.set_by_hand("", "VCPU", total=1)
     noticed = one.sync()
 
     assert converted.status is Status.CHANGED
     assert "second-writer" in {each.kind for each in noticed.conditions}
+
+
+@pytest.mark.parametrize("first", ["reserved in one request", "cut off"])
+def test_a_ratio_that_another_writer_raised_does_not_count_after_a_reservation(tmp_path: Path, first: str) -> None:
+    one = begun(tmp_path, host(*card(vfs=4)), ALL)
+    one.sync()
+    whole, (pf, *vfs) = one.facts, card(vfs=4)
+    down = host(replace(pf, net_devices=(NetDevice("ens1", "down"),)), *vfs)
+    small = replace(down, disk=SMALL)
+    if first == "reserved in one request":
+        assert one.sync(facts=small).status is Status.UNSAFE
+    if first == "cut off":
+        one.sender.left = 0
+        with pytest.raises(Cut):
+            one.sync(facts=small)
+        one.sender.left = None
+    one.by_hand.change_stock(ROOT, VCPU={"reserved": 1, "allocation_ratio": 16.0})
+
+    done = one.sync(facts=whole)
+
+    assert "second-writer" in {each.kind for each in done.conditions}
+    assert (done.status, one.ratios("VCPU"), one.stock()["VCPU"]) == (Status.CHANGED, {"host": 4.0}, (4, 0))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "last"),
+    [
+        pytest.param((99, 98, 99), Status.CHANGED, id="within the limit"),
+        pytest.param((71, 69, 71), Status.CHANGED, id="at the limit"),
+        pytest.param((60, 59, 58), Status.CHANGED, id="far below it"),
+        pytest.param((5, 60, 5), Status.UNSAFE, id="by more than the limit"),
+    ],
+)
+def test_patience_ends_though_the_size_of_a_file_system_drifts(
+    tmp_path: Path, sizes: tuple[int, ...], last: Status
+) -> None:
+    rules = (("1515", "CUSTOM_VF"), ("1533", "CUSTOM_NEW"))
+    ruled = (DeviceRule(number=1, product_id=product, resource_class=name) for product, name in rules)
+    one = begun(tmp_path, host(*card(vfs=4)), DevicePolicy(report=True, rules=tuple(ruled)))
+    exchanged = (replace(host(plain()), disk=DiskSpace(total_bytes=size << 30, free_bytes=0)) for size in sizes)
+
+    assert [one.sync(facts=each).status for each in exchanged] == [Status.UNSAFE, Status.UNSAFE, last]

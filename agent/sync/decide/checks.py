@@ -1,6 +1,6 @@
 """Judge whether the plan of a pass may be carried out, and say what a person should know of it. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.state.memory import NodeState
@@ -103,10 +103,9 @@ def _much_smaller(draft: Draft) -> Refusal | None:
     """Refuse a plan by which the host gets much smaller, until a person wants that or it was wanted often enough."""
     lost, wishes = lost_root(draft), draft.view.wishes
     shrinking = (*lost, *shrinkage(draft.plan, draft.observed, _limits(draft)))
-    now = dict.fromkeys(lost, 0) | losses(draft.plan, draft.observed, draft.view.changes.shrink_fraction)
-    before = _decoded(draft.memory.smaller)
-    is_known = all(amount <= before.get(what, -1) for what, amount in now.items())  # it may have become less
-    seen = (draft.memory.smaller_seen if is_known else 0) + wishes.counts
+    now = dict.fromkeys(lost, (1, 1)) | losses(draft.plan, draft.observed)
+    is_same = _is_same(draft.memory.smaller, now, draft.view.changes.shrink_fraction)
+    seen = (draft.memory.smaller_seen if is_same else 0) + wishes.counts
     if not shrinking or wishes.force or wishes.agreed or seen >= PATIENCE:
         return None
     notes = (
@@ -114,13 +113,17 @@ def _much_smaller(draft: Draft) -> Refusal | None:
         f"seen {seen} of {PATIENCE} times in a row: run sync --force, or reshape --apply --digest D with the digest "
         f"that reshape shows, or wait for the third pass",
     )
-    loss = "; ".join(f"{what} {before[what] if is_known else amount}" for what, amount in now.items())
-    return Refusal(status=Status.UNSAFE, notes=notes, loss=loss, seen=seen)
+    loss = "; ".join(f"{what} {units}" for what, (units, _) in now.items() if units)
+    return Refusal(status=Status.UNSAFE, notes=notes, loss=draft.memory.smaller if is_same else loss, seen=seen)
 
 
-def _decoded(loss: str) -> dict[str, int]:
+def _is_same(loss: str, now: Mapping[str, tuple[int, int]], fraction: float) -> bool:
+    """Return whether a loss that was refused is the one now: no amount differs by as much as the limit of a pass."""
     parts = (part.rpartition(" ") for part in loss.split("; "))
-    return {what: int(amount) for what, _, amount in parts if amount.isdecimal()}
+    before = {what: int(units) for what, _, units in parts if units.isdecimal()}
+    return before.keys() <= now.keys() and all(
+        abs(units - before.get(what, 0)) < max(1, fraction * stands) for what, (units, stands) in now.items()
+    )
 
 
 def lost_root(draft: Draft) -> tuple[str, ...]:
