@@ -21,6 +21,11 @@ class PciAddress:
         if not all(0 <= part <= limit for part, limit in limits):
             raise ValueError(f"no PCI function is at {self.domain:x}:{self.bus:x}:{self.slot:x}.{self.function:x}")
 
+    @property
+    def routing_id(self) -> int:
+        """Bus, slot and function as one number, in which VFs follow their PF (PCI Express, single root I/O)."""
+        return self.bus << 8 | self.slot << 3 | self.function
+
     def __str__(self) -> str:
         return f"{self.domain:04x}:{self.bus:02x}:{self.slot:02x}.{self.function:x}"
 

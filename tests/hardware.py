@@ -61,6 +61,7 @@ def card(
         cell=1,
         total_vfs=63,
         vfs=addresses,
+        vf_step=(0x80, 1),
         net_devices=(UP,),
     )
     pf = replace(pf, **changes)  # type: ignore[arg-type]

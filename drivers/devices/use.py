@@ -29,7 +29,7 @@ class Use:
     shared: frozenset[PciAddress]  # functions of interfaces that guests have by macvtap, but not whole
     divided: frozenset[PciAddress | None]  # mediated devices exist on them, offered or not
     unbooked: frozenset[PciAddress]  # guests of nova have them through ports, for which nova allocates nothing
-    unseen: frozenset[PciAddress]  # guests that run have them, and the host lists no function there, odd or not
+    running: frozenset[PciAddress]  # those of ``held`` that guests have which run
 
 
 def use_of(facts: HostFacts, matched: Iterable[Match]) -> Use:
@@ -37,15 +37,13 @@ def use_of(facts: HostFacts, matched: Iterable[Match]) -> Use:
     held = frozenset[PciAddress]().union(*(guest.devices.pci for guest in facts.guests))
     functions = functions_by_interface(facts)
     parents = {mdev.parent for mdev in facts.devices.mdevs}
-    listed = {*(one.address for one in facts.devices.functions), *(one.address for one in facts.devices.odd)}
-    running = frozenset[PciAddress]().union(*(one.devices.pci for one in facts.guests if one.active))
     return Use(
         held=held,
         given=held.union(*(passed_through(guest, functions) for guest in facts.guests)),
         shared=frozenset(functions[name] for one in facts.guests for name in one.devices.shared & functions.keys()),
         divided=frozenset(one.address for one in facts.devices.mdev_parents if one.name in parents),
         unbooked=_unbooked(facts, matched),
-        unseen=running - listed,
+        running=frozenset[PciAddress]().union(*(one.devices.pci for one in facts.guests if one.active)),
     )
 
 
@@ -70,11 +68,9 @@ def _faults(match: Match, matched: Iterable[Match], pf: PciFunction | None, use:
     function, driver, at = match.function, match.function.driver, match.function.address
     if made := sorted({at, *function.vfs} & use.divided):
         yield f"mediated devices exist on {made[0]}"
-    if taken := sorted(use.given & frozenset(function.vfs)):
+    # The kernel shows a VF no more while it is taken away, which a guest can hold up (pci_iov_remove_virtfn).
+    if taken := sorted(use.given & frozenset(function.vfs) | {*filter(function.has_vf_at, use.running)}):
         yield f"a guest has its VF {taken[0]}"
-    after = [one for one in use.unseen if (one.domain, one.bus) == (at.domain, at.bus) and one > at]  # as VFs are
-    if function.is_pf and not function.vfs and after:
-        yield f"a guest has {min(after)}, which this host does not show and which may be its VF"
     if function.pf in use.held:
         yield f"a guest has its PF {function.pf}"
     if match.by_itself and at not in use.given:

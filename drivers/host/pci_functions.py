@@ -49,6 +49,7 @@ def _complete(
     return replace(
         function,
         power_state=_parse_power_state(power_state) if power_state else None,
+        vf_step=_read_vf_step(files, folder) if function.is_pf else None,
         attributes=tuple((name, _parse_type(text)) for name, text in numbers if text),
         net_devices=tuple(
             _complete_net(files, one, host_interfaces, port=several and function.is_pf) for one in function.net_devices
@@ -62,6 +63,13 @@ def _parse_power_state(document: Document) -> str:
     if state not in POWER_STATES:
         raise MalformedFact(f"{document.source} holds {state[:40]!r}, which is not a power state")
     return state
+
+
+def _read_vf_step(files: KernelFiles, folder: str) -> tuple[int, int] | None:
+    """Return where the VFs of a PF are (sysfs-bus-pci, sriov_offset and sriov_stride); None where it can have none."""
+    first, stride = (files.read(f"{folder}/sriov_{name}") for name in ("offset", "stride"))
+    step = (int(_parse_type(first)), int(_parse_type(stride)) or 1) if first and stride else (0, 1)
+    return step if step[0] else None  # 0: no VF follows, as while there are none
 
 
 def _complete_net(
@@ -118,7 +126,7 @@ def _probe_host_interfaces(files: KernelFiles) -> frozenset[str] | None:
 
 
 def _parse_type(document: Document) -> str:
-    """Return the first line of a driver's file that gives the class, a number; MalformedFact for another text."""
+    """Return the first line of a file that has a number, for instance the class; MalformedFact for another text."""
     line = document.text.partition("\n")[0].strip()
     if not (line.isdecimal() and line.isascii() and len(line) <= LONGEST_TYPE):
         raise MalformedFact(f"{document.source} holds {line[:40]!r}, which is no number")

@@ -15,7 +15,7 @@ from drivers.devices.inventories import DeviceStock
 from drivers.devices.match import find_rules
 from drivers.devices.memory import hidden_stock
 from drivers.errors import PolicyError
-from drivers.facts import HostFacts, Mdev, MdevParent, NetDevice, OddDevice, PciIds, SevKernel, Tenant, Versions
+from drivers.facts import HostFacts, Mdev, MdevParent, NetDevice, PciIds, SevKernel, Tenant, Versions
 from drivers.libvirt.shape import shape
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, Policy, RuleNetwork, RulePlace
 from drivers.rules import parse_rule
@@ -376,13 +376,28 @@ def test_a_pf_is_not_offered_whole_while_a_guest_has_the_interface_of_its_vf() -
     }
 
 
-@pytest.mark.parametrize(("has", "reserved"), [("0000:81:10.0", 1), ("0000:82:10.0", 0)], ids=["its bus", "another"])
-def test_a_pf_that_shows_no_vf_is_not_offered_whole_while_a_guest_may_have_one(has: str, reserved: int) -> None:
-    facts = replace(host(replace(card(vfs=1)[0], vfs=())), guests=(guest_with(pci=frozenset({at(has)})),))
-    odd = replace(facts.devices, odd=(OddDevice(has, "its class cannot be read", address=at(has)),))
-    rule = rules(DeviceRule(number=1, product_id="1528"))
-    assert offered(facts, rule) == {"0000:81:00.0": {"CUSTOM_PCI_8086_1528": (1, reserved)}}
-    assert offered(replace(facts, devices=odd), rule) == {"0000:81:00.0": {"CUSTOM_PCI_8086_1528": (1, 0)}}
+@pytest.mark.parametrize(
+    ("has", "step", "reserved"),
+    [
+        pytest.param("0000:81:10.1", (0x80, 1), 1, id="its second VF"),
+        pytest.param("0000:82:10.4", (0x180, 2), 1, id="on the next bus"),
+        pytest.param("0000:82:10.3", (0x180, 2), 0, id="between its VFs"),
+        pytest.param("0000:81:00.3", (0x80, 1), 0, id="before its VFs"),
+        pytest.param("0001:81:10.1", (0x80, 1), 0, id="in another domain"),
+        pytest.param("0000:81:10.1", None, 0, id="where the kernel tells no place"),
+    ],
+)
+@pytest.mark.parametrize("shown", [0, 1])
+def test_a_pf_is_not_offered_whole_while_a_guest_has_a_vf_that_it_does_not_show(
+    has: str, step: tuple[int, int] | None, reserved: int, shown: int
+) -> None:
+    """Listed or not, a function names no PF while it is taken away."""
+    pf, vf = replace(card(vfs=1)[0], vfs=(), vf_step=step), replace(card(vfs=1)[1], pf=None, address=at(has))
+    facts = replace(host(pf, *(vf,) * shown), guests=(guest_with(pci=frozenset({at(has)})),))
+
+    found = offered(facts, rules(DeviceRule(number=1, product_id="1528")))
+
+    assert found == {"0000:81:00.0": {"CUSTOM_PCI_8086_1528": (1, reserved)}}
 
 
 def test_a_vf_that_is_a_parent_of_mediated_devices_is_as_well_as_its_pf() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,22 @@ def why_odd(root: Path, *, live: bool = False) -> str:
 
 
 def test_without_sys_only_libvirt_tells(tmp_path: Path) -> None:
-    assert probe(tmp_path, plain(), *card()) == (plain(), *card())
+    pf, *vfs = card()
+    assert probe(tmp_path, plain(), pf, *vfs) == (plain(), replace(pf, vf_step=None), *vfs)
     assert probe_sev(KernelFiles(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("offset", "stride", "step"),
+    [("384", "2", (384, 2)), ("1", "0", (1, 1)), ("0", "2", None)],
+    ids=lambda one: str(one),
+)
+def test_where_the_vfs_of_a_pf_are(tmp_path: Path, offset: str, stride: str, step: tuple[int, int] | None) -> None:
+    folder = "sys/bus/pci/devices/0000:81:00.0"
+    write(tmp_path, f"{folder}/sriov_offset", f"{offset}\n")
+    write(tmp_path, f"{folder}/sriov_stride", f"{stride}\n")
+
+    assert probe(tmp_path, card()[0])[0].vf_step == step
 
 
 def test_power_state_and_what_the_vendors_driver_tells(tmp_path: Path) -> None:
