@@ -74,7 +74,8 @@ def measure_rest(scratch: Path, template: Path) -> tuple[Goal, ...]:
     began, *_, ended = [one for one in looks if nova["window_s"][0] <= one.moment_s <= nova["window_s"][1]]
     passes = ended.passes - began.passes
     cpu_s = (ended.cpu_s - began.cpu_s) / passes
-    requests, of_nova = (ended.requests - began.requests) / passes, (ended.of_nova - began.of_nova) / PASSES
+    counts = (ended.requests - began.requests) / passes, (ended.of_nova - began.of_nova) / PASSES
+    requests, of_nova = (round(count, 1) for count in counts)  # a look may come between a pass and its request
     rows = [
         ("nova's modules, loaded", *_memory(nova["loaded"]), "-", "-"),
         ("nova's, at rest", *_memory(nova["at_rest"]), _ms(nova["cpu_s"]), f"{of_nova:.1f}"),
