@@ -170,7 +170,7 @@ class PciFunction:
     pf: PciAddress | None = None  # address of a VF's physical function; None: it is no VF
     total_vfs: int | None = None  # how many VFs a PF can have; None: it is no PF
     vfs: tuple[PciAddress, ...] = ()  # existing VFs of a PF, lowest address first
-    vf_step: tuple[int, int] | None = None  # from a PF to its first VF, and to the next one; None: not known
+    vf_step: tuple[int, int] | None = None  # from a PF to its first VF (0: none), and to the next one; None: not known
     net_devices: tuple[NetDevice, ...] = ()
     vdpa: tuple[str, ...] = ()  # paths of the vhost-vdpa devices on it, which guests have as interfaces
     power_state: str | None = None  # sysfs-bus-pci's power_state, for instance "D0" or "error"; None: unknown
@@ -194,7 +194,7 @@ class PciFunction:
 
     def has_vf_at(self, place: PciAddress) -> bool:
         """Return whether a VF of this PF is at this place, or would be, as far as the kernel tells it."""
-        if self.vf_step is None or place.domain != self.address.domain:
+        if not self.vf_step or not self.vf_step[0] or place.domain != self.address.domain:
             return False
         number, rest = divmod(place.routing_id - self.address.routing_id - self.vf_step[0], self.vf_step[1])
         return rest == 0 <= number < (self.total_vfs or 0)

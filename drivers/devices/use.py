@@ -30,12 +30,15 @@ class Use:
     divided: frozenset[PciAddress | None]  # mediated devices exist on them, offered or not
     unbooked: frozenset[PciAddress]  # guests of nova have them through ports, for which nova allocates nothing
     running: frozenset[PciAddress]  # those of ``held`` that guests have which run
+    unseen: frozenset[PciAddress]  # those of ``running`` that the host does not list, odd or not
 
 
 def use_of(facts: HostFacts, matched: Iterable[Match]) -> Use:
     """Return what guests have; ``matched`` are all functions that are offered."""
     held = frozenset[PciAddress]().union(*(guest.devices.pci for guest in facts.guests))
     functions = functions_by_interface(facts)
+    listed = {*(one.address for one in facts.devices.functions), *(one.address for one in facts.devices.odd)}
+    running = frozenset[PciAddress]().union(*(one.devices.pci for one in facts.guests if one.active))
     parents = {mdev.parent for mdev in facts.devices.mdevs}
     return Use(
         held=held,
@@ -43,7 +46,8 @@ def use_of(facts: HostFacts, matched: Iterable[Match]) -> Use:
         shared=frozenset(functions[name] for one in facts.guests for name in one.devices.shared & functions.keys()),
         divided=frozenset(one.address for one in facts.devices.mdev_parents if one.name in parents),
         unbooked=_unbooked(facts, matched),
-        running=frozenset[PciAddress]().union(*(one.devices.pci for one in facts.guests if one.active)),
+        running=running,
+        unseen=running - listed,
     )
 
 
@@ -71,6 +75,9 @@ def _faults(match: Match, matched: Iterable[Match], pf: PciFunction | None, use:
     # The kernel shows a VF no more while it is taken away, which a guest can hold up (pci_iov_remove_virtfn).
     if taken := sorted(use.given & frozenset(function.vfs) | {*filter(function.has_vf_at, use.running)}):
         yield f"a guest has its VF {taken[0]}"
+    after = [one for one in use.unseen if (one.domain, one.bus) == (at.domain, at.bus) and one > at]
+    if function.is_pf and function.vf_step is None and not function.vfs and after:
+        yield f"a guest has {min(after)}, which this host does not show and which may be its VF"
     if function.pf in use.held:
         yield f"a guest has its PF {function.pf}"
     if match.by_itself and at not in use.given:

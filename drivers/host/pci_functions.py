@@ -66,10 +66,9 @@ def _parse_power_state(document: Document) -> str:
 
 
 def _read_vf_step(files: KernelFiles, folder: str) -> tuple[int, int] | None:
-    """Return where the VFs of a PF are (sysfs-bus-pci, sriov_offset and sriov_stride); None where it can have none."""
+    """Return where the VFs of a PF are (sysfs-bus-pci, sriov_offset and sriov_stride); None where no file tells it."""
     first, stride = (files.read(f"{folder}/sriov_{name}") for name in ("offset", "stride"))
-    step = (int(_parse_type(first)), int(_parse_type(stride)) or 1) if first and stride else (0, 1)
-    return step if step[0] else None  # 0: no VF follows, as while there are none
+    return (int(_parse_type(first)), int(_parse_type(stride)) or 1) if first and stride else None
 
 
 def _complete_net(

@@ -384,7 +384,7 @@ def test_a_pf_is_not_offered_whole_while_a_guest_has_the_interface_of_its_vf() -
         pytest.param("0000:82:10.3", (0x180, 2), 0, id="between its VFs"),
         pytest.param("0000:81:00.3", (0x80, 1), 0, id="before its VFs"),
         pytest.param("0001:81:10.1", (0x80, 1), 0, id="in another domain"),
-        pytest.param("0000:81:10.1", None, 0, id="where the kernel tells no place"),
+        pytest.param("0000:81:10.1", (0, 1), 0, id="a card that can have none now"),
     ],
 )
 @pytest.mark.parametrize("shown", [0, 1])
@@ -398,6 +398,16 @@ def test_a_pf_is_not_offered_whole_while_a_guest_has_a_vf_that_it_does_not_show(
     found = offered(facts, rules(DeviceRule(number=1, product_id="1528")))
 
     assert found == {"0000:81:00.0": {"CUSTOM_PCI_8086_1528": (1, reserved)}}
+
+
+@pytest.mark.parametrize(("has", "reserved"), [("0000:81:10.0", 1), ("0000:82:10.0", 0)], ids=["its bus", "another"])
+def test_a_guests_function_after_a_pf_may_be_its_vf_where_no_file_tells_their_place(has: str, reserved: int) -> None:
+    pf = replace(card(vfs=1)[0], vfs=(), vf_step=None)
+    facts = replace(host(pf), guests=(guest_with(pci=frozenset({at(has)})),))
+
+    assert offered(facts, rules(DeviceRule(number=1, product_id="1528"))) == {
+        "0000:81:00.0": {"CUSTOM_PCI_8086_1528": (1, reserved)}
+    }
 
 
 def test_a_vf_that_is_a_parent_of_mediated_devices_is_as_well_as_its_pf() -> None:

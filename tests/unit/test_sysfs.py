@@ -56,7 +56,7 @@ def test_without_sys_only_libvirt_tells(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("offset", "stride", "step"),
-    [("384", "2", (384, 2)), ("1", "0", (1, 1)), ("0", "2", None)],
+    [("384", "2", (384, 2)), ("1", "0", (1, 1)), ("0", "2", (0, 2))],
     ids=lambda one: str(one),
 )
 def test_where_the_vfs_of_a_pf_are(tmp_path: Path, offset: str, stride: str, step: tuple[int, int] | None) -> None:
