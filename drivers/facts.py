@@ -159,6 +159,14 @@ class PciIds:
         return self.has_bridge_header or self.device_class >> 8 in BRIDGE_CLASSES
 
 
+@dataclass(frozen=True, slots=True)
+class Sriov:
+    """What a physical function tells of its VFs, of those that could be made too."""
+
+    total: int  # how many it can have
+    step: tuple[int, int] | None = None  # from the PF to its first VF (0: none), and to the next one; None: not known
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PciFunction:
     """One PCI function: a physical function (PF), a virtual one (VF), or a plain device."""
@@ -168,9 +176,8 @@ class PciFunction:
     driver: str | None = None  # None: no driver is bound
     cell: int | None = None  # NUMA cell; None: the kernel knows no affinity (sysfs-bus-pci: numa_node is -1)
     pf: PciAddress | None = None  # address of a VF's physical function; None: it is no VF
-    total_vfs: int | None = None  # how many VFs a PF can have; None: it is no PF
+    sriov: Sriov | None = None  # None: it is no PF
     vfs: tuple[PciAddress, ...] = ()  # existing VFs of a PF, lowest address first
-    vf_step: tuple[int, int] | None = None  # from a PF to its first VF (0: none), and to the next one; None: not known
     net_devices: tuple[NetDevice, ...] = ()
     vdpa: tuple[str, ...] = ()  # paths of the vhost-vdpa devices on it, which guests have as interfaces
     power_state: str | None = None  # sysfs-bus-pci's power_state, for instance "D0" or "error"; None: unknown
@@ -185,7 +192,7 @@ class PciFunction:
     @property
     def is_pf(self) -> bool:
         """Return whether this is a physical function: it can have VFs."""
-        return self.total_vfs is not None
+        return self.sriov is not None
 
     @property
     def is_vf(self) -> bool:
@@ -194,10 +201,11 @@ class PciFunction:
 
     def has_vf_at(self, place: PciAddress) -> bool:
         """Return whether a VF of this PF is at this place, or would be, as far as the kernel tells it."""
-        if not self.vf_step or not self.vf_step[0] or place.domain != self.address.domain:
+        if not self.sriov or not self.sriov.step or place.domain != self.address.domain:
             return False
-        number, rest = divmod(place.routing_id - self.address.routing_id - self.vf_step[0], self.vf_step[1])
-        return rest == 0 <= number < (self.total_vfs or 0)
+        first, stride = self.sriov.step
+        far = place.routing_id - self.address.routing_id
+        return first > 0 and far in range(first, first + self.sriov.total * stride, stride)
 
     @property
     def counted_on(self) -> PciAddress:

@@ -22,6 +22,7 @@ from drivers.facts import (
     NumaCell,
     PciFunction,
     PciIds,
+    Sriov,
     Tenant,
 )
 from drivers.pci import PciAddress, parse_pci_address
@@ -59,9 +60,8 @@ def card(
         ids=PciIds(vendor, "1528", NETWORK),
         driver="ixgbe",
         cell=1,
-        total_vfs=63,
+        sriov=Sriov(63, (0x80, 1)),
         vfs=addresses,
-        vf_step=(0x80, 1),
         net_devices=(UP,),
     )
     pf = replace(pf, **changes)  # type: ignore[arg-type]

@@ -76,7 +76,7 @@ def _faults(match: Match, matched: Iterable[Match], pf: PciFunction | None, use:
     if taken := sorted(use.given & frozenset(function.vfs) | {*filter(function.has_vf_at, use.running)}):
         yield f"a guest has its VF {taken[0]}"
     after = [one for one in use.unseen if (one.domain, one.bus) == (at.domain, at.bus) and one > at]
-    if function.is_pf and function.vf_step is None and not function.vfs and after:
+    if function.sriov and not function.sriov.step and not function.vfs and after:
         yield f"a guest has {min(after)}, which this host does not show and which may be its VF"
     if function.pf in use.held:
         yield f"a guest has its PF {function.pf}"

@@ -49,7 +49,7 @@ def _complete(
     return replace(
         function,
         power_state=_parse_power_state(power_state) if power_state else None,
-        vf_step=_read_vf_step(files, folder) if function.is_pf else None,
+        sriov=function.sriov and replace(function.sriov, step=_read_vf_step(files, folder)),
         attributes=tuple((name, _parse_type(text)) for name, text in numbers if text),
         net_devices=tuple(
             _complete_net(files, one, host_interfaces, port=several and function.is_pf) for one in function.net_devices

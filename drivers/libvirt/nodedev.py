@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 from drivers.devices.match import NETWORK
 from drivers.devices.odd import set_apart
 from drivers.errors import MalformedFact
-from drivers.facts import Devices, Mdev, MdevParent, MdevType, NetDevice, OddDevice, PciFunction, PciIds
+from drivers.facts import Devices, Mdev, MdevParent, MdevType, NetDevice, OddDevice, PciFunction, PciIds, Sriov
 from drivers.host.archive import Document
 from drivers.libvirt.xml import attribute, number, parsed, require, text_of
 from drivers.pci import PciAddress
@@ -131,7 +131,7 @@ def parse_address(element: Element) -> PciAddress:
 
 
 def _parse_function(device: Element, pci: Element) -> PciFunction:
-    total_vfs: int | None = None
+    sriov: Sriov | None = None
     vfs: tuple[PciAddress, ...] = ()
     pf = serial = None
     bridge = False
@@ -139,7 +139,7 @@ def _parse_function(device: Element, pci: Element) -> PciFunction:
         kind = capability.get("type")
         if kind == "virt_functions":
             vfs = tuple(sorted(parse_address(one) for one in capability.iterfind("address")))
-            total_vfs = number(capability.get("maxCount", str(len(vfs))))
+            sriov = Sriov(number(capability.get("maxCount", str(len(vfs)))))
         elif kind == "phys_function":
             pf = parse_address(require(capability, "address"))
         elif kind == "vpd":
@@ -156,7 +156,7 @@ def _parse_function(device: Element, pci: Element) -> PciFunction:
         driver=device.findtext("driver/name"),
         cell=number(attribute(numa, "node")) if numa is not None else None,
         pf=pf,
-        total_vfs=total_vfs,
+        sriov=sriov,
         vfs=vfs,
         serial_number=serial,
     )

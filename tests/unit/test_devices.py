@@ -15,7 +15,7 @@ from drivers.devices.inventories import DeviceStock
 from drivers.devices.match import find_rules
 from drivers.devices.memory import hidden_stock
 from drivers.errors import PolicyError
-from drivers.facts import HostFacts, Mdev, MdevParent, NetDevice, PciIds, SevKernel, Tenant, Versions
+from drivers.facts import HostFacts, Mdev, MdevParent, NetDevice, PciIds, SevKernel, Sriov, Tenant, Versions
 from drivers.libvirt.shape import shape
 from drivers.policy import Bandwidth, DevicePolicy, DeviceRule, MdevRule, Policy, RuleNetwork, RulePlace
 from drivers.rules import parse_rule
@@ -392,7 +392,7 @@ def test_a_pf_is_not_offered_whole_while_a_guest_has_a_vf_that_it_does_not_show(
     has: str, step: tuple[int, int] | None, reserved: int, shown: int
 ) -> None:
     """Listed or not, a function names no PF while it is taken away."""
-    pf, vf = replace(card(vfs=1)[0], vfs=(), vf_step=step), replace(card(vfs=1)[1], pf=None, address=at(has))
+    pf, vf = replace(card(vfs=1)[0], vfs=(), sriov=Sriov(63, step)), replace(card(vfs=1)[1], pf=None, address=at(has))
     facts = replace(host(pf, *(vf,) * shown), guests=(guest_with(pci=frozenset({at(has)})),))
 
     found = offered(facts, rules(DeviceRule(number=1, product_id="1528")))
@@ -402,7 +402,7 @@ def test_a_pf_is_not_offered_whole_while_a_guest_has_a_vf_that_it_does_not_show(
 
 @pytest.mark.parametrize(("has", "reserved"), [("0000:81:10.0", 1), ("0000:82:10.0", 0)], ids=["its bus", "another"])
 def test_a_guests_function_after_a_pf_may_be_its_vf_where_no_file_tells_their_place(has: str, reserved: int) -> None:
-    pf = replace(card(vfs=1)[0], vfs=(), vf_step=None)
+    pf = replace(card(vfs=1)[0], vfs=(), sriov=Sriov(63))
     facts = replace(host(pf), guests=(guest_with(pci=frozenset({at(has)})),))
 
     assert offered(facts, rules(DeviceRule(number=1, product_id="1528"))) == {

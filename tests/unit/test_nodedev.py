@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.errors import MalformedFact
-from drivers.facts import Devices, Guest, GuestMemory, Mdev, MdevParent, MdevType, NetDevice, PciIds
+from drivers.facts import Devices, Guest, GuestMemory, Mdev, MdevParent, MdevType, NetDevice, PciIds, Sriov
 from drivers.host.archive import Document
 from drivers.libvirt.domains import parse_guest
 from drivers.libvirt.nodedev import parse_devices
@@ -61,7 +61,7 @@ def test_a_pf_with_its_vfs_its_interface_and_where_it_is() -> None:
 
     assert (pf.address, pf.ids) == (at("0000:81:00.0"), PciIds("8086", "10fb", 0x020000))
     assert (pf.driver, pf.cell) == ("ixgbe", 2)
-    assert (pf.total_vfs, pf.vfs) == (63, (at("0000:81:10.0"), at("0000:81:10.2")))
+    assert (pf.sriov, pf.vfs) == (Sriov(63), (at("0000:81:10.0"), at("0000:81:10.2")))
     assert pf.net_devices == (NetDevice("ens2", "up", 10000), NetDevice("ens3", "up", 10000))
     assert pf.vdpa == ()
     assert (vf.pf, vf.is_pf, vf.cell, vf.driver) == (at("0000:81:00.0"), False, None, None)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.errors import DiscoveryError, MalformedFact
-from drivers.facts import CpuMap, Devices, NetDevice, PciFunction, SevKernel
+from drivers.facts import CpuMap, Devices, NetDevice, PciFunction, SevKernel, Sriov
 from drivers.host.archive import MAX_FILE_BYTES, MAX_TABLE_BYTES, KernelFiles
 from drivers.host.kernel import probe_offline, probe_sev, probe_tdx
 from drivers.host.pci_functions import complete
@@ -50,7 +50,7 @@ def why_odd(root: Path, *, live: bool = False) -> str:
 
 def test_without_sys_only_libvirt_tells(tmp_path: Path) -> None:
     pf, *vfs = card()
-    assert probe(tmp_path, plain(), pf, *vfs) == (plain(), replace(pf, vf_step=None), *vfs)
+    assert probe(tmp_path, plain(), pf, *vfs) == (plain(), replace(pf, sriov=Sriov(63)), *vfs)
     assert probe_sev(KernelFiles(tmp_path)) is None
 
 
@@ -64,7 +64,7 @@ def test_where_the_vfs_of_a_pf_are(tmp_path: Path, offset: str, stride: str, ste
     write(tmp_path, f"{folder}/sriov_offset", f"{offset}\n")
     write(tmp_path, f"{folder}/sriov_stride", f"{stride}\n")
 
-    assert probe(tmp_path, card()[0])[0].vf_step == step
+    assert probe(tmp_path, card()[0])[0].sriov == Sriov(63, step)
 
 
 def test_power_state_and_what_the_vendors_driver_tells(tmp_path: Path) -> None:
