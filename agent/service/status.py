@@ -11,7 +11,7 @@ from agent.connect.senders import PASS_S
 from agent.errors import StateError
 from agent.state.files import read_state, write_state
 from agent.sync.outcome import Condition, Status
-from reportclient.json_text import decode_as, encode
+from reportclient.json_text import decode_as, decode_json, encode
 
 _NAME = "status.json"
 STUCK_S = 300  # the loop hangs if it made no progress for this time and for three periods, after its next pass was due
@@ -129,7 +129,7 @@ def read_status(directory: Path) -> ServiceStatus:
     """
     path = directory / _NAME
     try:
-        record = json.loads(read_state(path))
+        record = decode_json(read_state(path))
         if record["format"] != _FORMAT:
             raise ValueError("another format")
         return decode_as(ServiceStatus, {**record, "process": record})

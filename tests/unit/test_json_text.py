@@ -1,13 +1,12 @@
 """JSON of others becomes values by their types, or is refused by the name of what is wrong."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from reportclient.json_text import decode_as
+from reportclient.json_text import decode_as, decode_json
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ RIGHT: dict[str, Any] = {
 WRONG: dict[str, tuple[Any, ...]] = {
     "text": (None, 1, [], True),
     "count": (None, "1", 1.0, True, []),
-    "seconds": ("2", True, 1e300, float("nan"), float("-inf")),
+    "seconds": ("2", True),
     "flag": (None, 0, "true"),
     "names": (None, "ab", {}, [1], [None]),
     "pairs": (None, [["x"]], [["x", 1, 2]], [[1, "x"]], ["x1"]),
@@ -67,17 +66,23 @@ def test_json_becomes_a_value_by_its_types() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, several in WRONG.items() for value in several])
 def test_a_value_of_another_kind_is_refused_by_name(name: str, value: object) -> None:
-    with pytest.raises(ValueError, match=rf"^{name}.* (is of the wrong kind|lacks name)$"):
+    with pytest.raises(ValueError, match=rf"^(Expected|Object missing required field).* at `\$\.{name}"):
         decode_as(Value, RIGHT | {name: value})
 
 
 @pytest.mark.parametrize("name", [name for name in RIGHT if name in Value.__annotations__])
 def test_a_value_that_lacks_a_field_is_refused_by_name(name: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"it lacks {name}")):
+    with pytest.raises(ValueError, match=f"missing required field `{name}`"):
         decode_as(Value, {key: value for key, value in RIGHT.items() if key != name})
 
 
 @pytest.mark.parametrize("whole", [None, 7, [RIGHT]])
 def test_what_is_no_object_is_refused(whole: object) -> None:
-    with pytest.raises(ValueError, match="it is of the wrong kind"):
+    with pytest.raises(ValueError, match="Expected `object`"):
         decode_as(Value, whole)
+
+
+@pytest.mark.parametrize("text", ["1e300", "-1e999", "Infinity", "-Infinity", "NaN"])
+def test_a_number_that_nothing_has_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=f"it has {text} where no number is larger than 1e"):
+        decode_json(f'{{"seconds": {text}}}')
