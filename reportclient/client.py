@@ -204,7 +204,7 @@ class PlacementClient:
             with payload.in_form(f"the allocations on provider {observed.name}"):
                 rows = payload.decode_allocations(body, observed.name)
                 generation = int(body["resource_provider_generation"])
-                listed = payload.decode_consumer_generations(body)
+                listed = {str(uuid): int(one["consumer_generation"]) for uuid, one in body["allocations"].items()}
             if as_observed and generation != observed.generation:
                 raise Conflict(f"provider {observed.name} was written while its allocations were read")
             self._held[observed.uuid] = generation, rows, listed

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from msgspec import ValidationError, convert
 
 MOST_VALUES = 1 << 20  # a record of a provider has about 30, so as many as 30,000 of them have
-_MOST = 1e15  # no number with a point is larger, be it seconds or a ratio
+_MOST = 1e39  # no number with a point is larger: a ratio is at most 3.4e38 (SQL_SP_FLOAT_MAX in oslo.db)
 T = TypeVar("T")
 
 

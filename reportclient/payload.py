@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any, assert_never
 
 from reportclient.allocations import Allocation, AllocationRequest, Consumer, Slots
@@ -234,11 +233,6 @@ def decode_allocations(body: _Json, provider: str) -> tuple[Allocation, ...]:
     )
 
 
-def decode_consumer_generations(body: _Json) -> dict[str, int]:
-    """Return the generation of each consumer in ``GET /resource_providers/{uuid}/allocations`` (1.28)."""
-    return {str(consumer): int(record["consumer_generation"]) for consumer, record in body["allocations"].items()}
-
-
 def decode_usages(body: _Json) -> dict[str, dict[str, int]]:
     """Return usages by consumer type and class, without ``consumer_count``; before 1.38 the only type is ""."""
     usages = body["usages"]
@@ -279,6 +273,5 @@ def encode_observed(observed: ObservedProvider) -> dict[str, object]:
 
 
 def decode_observed(record: Mapping[str, Any]) -> ObservedProvider:
-    """Return the provider that ``encode_observed`` encoded, with any numbers that placement may have."""
-    provider = replace(decode_as(Provider, {**record, "inventories": {}}), inventories=decode_inventories(record))
-    return ObservedProvider(uuid=record["uuid"], generation=record["generation"], provider=provider)
+    """Return the provider that ``encode_observed`` encoded."""
+    return ObservedProvider(uuid=record["uuid"], generation=record["generation"], provider=decode_as(Provider, record))

@@ -48,8 +48,8 @@ def new_names(observed: ObservedTree, name: str, formerly: str | None = None) ->
     if root is None:
         return same
     before = {root.name, name, formerly or name}
-    meant = (seen for seen in observed if _is_meant(seen, root.uuid))
-    found = {seen.name: spelled(new_name(seen, root.uuid, name, before)) for seen in meant}
+    ours = (seen for seen in observed if is_marked(seen) or is_novas(seen) or is_unmarked(seen, root.uuid))
+    found = {seen.name: spelled(new_name(seen, root.uuid, name, before)) for seen in (root, *ours)}
     return _free(same | found)
 
 
@@ -126,7 +126,3 @@ def _own_part(seen: ObservedProvider, root_uuid: str) -> str | None:
     places = (number for number, letter in enumerate(seen.name) if letter == "_")
     parts = (seen.name[place:] for place in places)
     return next((part for part in parts if child_uuid(root_uuid, "", part) == seen.uuid), None)
-
-
-def _is_meant(seen: ObservedProvider, root_uuid: str) -> bool:
-    return seen.provider.parent is None or is_marked(seen) or is_novas(seen) or is_unmarked(seen, root_uuid)

@@ -129,7 +129,7 @@ def read_status(directory: Path) -> ServiceStatus:
     """
     path = directory / _NAME
     try:
-        record = decode_json(read_state(path))
+        record = decode_json(read_state(path).decode())
         if record["format"] != _FORMAT:
             raise ValueError("another format")
         return decode_as(ServiceStatus, {**record, "process": record})
