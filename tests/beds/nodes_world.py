@@ -14,6 +14,7 @@ from agent.bare_metal.context import BareMetalNodes
 from agent.bare_metal.node_pass import NodesOutcome, run_nodes
 from agent.settings.read import load_settings
 from agent.state.clock import StoppedClock
+from agent.state.node_records import MEMORY_NAME
 from agent.sync.decide.view import Wishes
 from beds.memory import MemoryPlacement
 from configured import changed
@@ -82,6 +83,15 @@ class World:
             if text:
                 self._named[number, os_resource_classes.normalize_name(text)] = text
         return run_nodes(self.bare_metal, wishes)
+
+    def report(self, classes: dict[int, str | None]) -> NodesOutcome:
+        """A pass over nodes that have these resource classes from now on."""
+        self.nodes.classes = classes
+        return self.sync()
+
+    def forget(self) -> None:
+        """The memory on this host's disk is lost."""
+        (self.folder / MEMORY_NAME).unlink()
 
     def plan(self) -> NodesOutcome:
         return run_nodes(self.bare_metal, dry=True)

@@ -34,8 +34,7 @@ def one() -> Iterator[World]:
 
 
 def test_a_node_that_is_renamed_into_a_collision_is_not_on_offer(one: World) -> None:
-    one.nodes.classes = {1: DASH, 2: DASH, 3: DASH}
-    one.sync()
+    one.report({1: DASH, 2: DASH, 3: DASH})
     one.nodes.classes |= {2: DOT, 3: DOT}
     one.sync()
     assert one.offered() == {CLASS: {DASH}}
@@ -48,9 +47,8 @@ def test_a_node_that_is_renamed_into_a_collision_is_not_on_offer(one: World) -> 
 
 
 def test_a_collision_is_judged_by_what_stands_when_the_memory_is_lost(one: World) -> None:
-    one.nodes.classes = {1: DASH, 2: DASH, 3: DASH}
-    one.sync()
-    (one.folder / MEMORY_NAME).unlink()
+    one.report({1: DASH, 2: DASH, 3: DASH})
+    one.forget()
     one.nodes.classes |= {3: DOT, 4: DOT, 5: DOT}
 
     one.sync()
@@ -59,22 +57,19 @@ def test_a_collision_is_judged_by_what_stands_when_the_memory_is_lost(one: World
 
 
 def test_a_class_that_changed_while_the_memory_was_away_is_replaced(one: World) -> None:
-    one.nodes.classes = {1: "gold"}
-    one.sync()
-    (one.folder / MEMORY_NAME).unlink()
-    one.nodes.classes = {1: "silver"}
+    one.report({1: "gold"})
+    one.forget()
 
-    assert one.sync().count(Status.CHANGED) == 1
+    assert one.report({1: "silver"}).count(Status.CHANGED) == 1
 
     assert one.stock(1) == {"CUSTOM_SILVER": 0}
     assert one.sync().unchanged == 1
 
 
 def test_a_former_class_beside_the_nodes_own_goes_without_a_memory_too(one: World) -> None:
-    one.nodes.classes = {1: "silver"}
-    one.sync()
+    one.report({1: "silver"})
     one.offer(1, "CUSTOM_GOLD", max_unit=1)
-    (one.folder / MEMORY_NAME).unlink()
+    one.forget()
 
     one.sync()
 
@@ -83,11 +78,10 @@ def test_a_former_class_beside_the_nodes_own_goes_without_a_memory_too(one: Worl
 
 @pytest.mark.parametrize("remembers", [True, False])
 def test_a_former_class_that_is_held_is_reserved_until_it_is_released(one: World, remembers: bool) -> None:
-    one.nodes.classes = {1: "gold"}
-    one.sync()
+    one.report({1: "gold"})
     one.claim(1, "CUSTOM_GOLD")
     if not remembers:
-        (one.folder / MEMORY_NAME).unlink()
+        one.forget()
     one.nodes.classes = {1: "silver"}
 
     for _ in range(2):
@@ -101,28 +95,24 @@ def test_a_former_class_that_is_held_is_reserved_until_it_is_released(one: World
 
 @pytest.mark.parametrize("remembers", [True, False])
 def test_a_class_in_another_form_than_ours_stays(one: World, remembers: bool) -> None:
-    one.nodes.classes = {1: "gold"}
-    one.sync()
+    one.report({1: "gold"})
     one.offer(1, "CUSTOM_LICENCE")
     if not remembers:
-        (one.folder / MEMORY_NAME).unlink()
-    one.nodes.classes = {1: "silver"}
+        one.forget()
 
-    assert one.sync().count(Status.CHANGED) == 1
+    assert one.report({1: "silver"}).count(Status.CHANGED) == 1
 
     assert set(one.stock(1)) == {"CUSTOM_SILVER", "CUSTOM_LICENCE"}
 
 
 @pytest.mark.parametrize("remembers", [True, False])
 def test_a_class_that_may_be_a_former_one_in_another_form_is_named(one: World, remembers: bool) -> None:
-    one.nodes.classes = {1: "gold"}
-    one.sync()
+    one.report({1: "gold"})
     one.offer(1, "CUSTOM_GOLD")
     if not remembers:
-        (one.folder / MEMORY_NAME).unlink()
-    one.nodes.classes = {1: "silver"}
+        one.forget()
 
-    assert one.sync().count(Status.CONTESTED) == 1
+    assert one.report({1: "silver"}).count(Status.CONTESTED) == 1
 
     assert set(one.stock(1)) == {"CUSTOM_GOLD"}
     assert one.sync(Wishes(force=True)).count(Status.CHANGED) == 1
@@ -190,8 +180,7 @@ def test_only_novas_own_class_goes_from_a_provider_that_nova_owns(one: World) ->
 
 
 def test_a_provider_that_lost_our_mark_is_another_agents_until_a_person_takes_it_over(one: World) -> None:
-    one.nodes.classes = {1: "gold"}
-    one.sync()
+    one.report({1: "gold"})
     one.set_traits(1, "OWNER_NOVA")
 
     assert one.sync().count(Status.CONTESTED) == 1
@@ -202,8 +191,7 @@ def test_a_provider_that_lost_our_mark_is_another_agents_until_a_person_takes_it
 
 def test_a_pass_that_is_cut_off_leaves_no_class_that_the_next_pass_does_not_know(one: World) -> None:
     """The agent remembers what it gives a node before it writes, so the next pass knows both classes as its own."""
-    one.nodes.classes = {1: "gold"}
-    one.sync()
+    one.report({1: "gold"})
     watched = Watched(one.placement)
 
     def lose(method: str, url: str, body: Any) -> MemoryAnswer | None:
@@ -225,8 +213,7 @@ def test_a_pass_that_is_cut_off_leaves_no_class_that_the_next_pass_does_not_know
 
 
 def test_a_node_that_is_gone_is_reserved_before_it_is_deleted(one: World) -> None:
-    one.nodes.classes = {1: "gold", 2: "gold"}
-    one.sync()
+    one.report({1: "gold", 2: "gold"})
     del one.nodes.classes[1]
 
     assert one.plan().count(Status.GOING) == 1
@@ -242,8 +229,7 @@ def test_an_ironic_that_does_not_say_whether_it_has_a_node_is_asked_again_in_the
     one: World,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    one.nodes.classes = dict.fromkeys(range(1, 9), "gold")
-    one.sync()
+    one.report(dict.fromkeys(range(1, 9), "gold"))
     one.nodes.classes = dict.fromkeys(range(3, 9), "gold")
     with monkeypatch.context() as patch:
         asked: list[str] = []
@@ -264,8 +250,7 @@ def test_an_ironic_that_does_not_say_whether_it_has_a_node_is_asked_again_in_the
 def test_a_node_about_which_ironic_never_answers_keeps_no_other_from_going(
     one: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one.nodes.classes = dict.fromkeys(range(1, 9), "gold")
-    one.sync()
+    one.report(dict.fromkeys(range(1, 9), "gold"))
     del one.nodes.classes[1]
     assert one.sync().count(Status.GOING) == 1
     del one.nodes.classes[2]
@@ -283,11 +268,9 @@ def test_a_node_about_which_ironic_never_answers_keeps_no_other_from_going(
 
 def test_nothing_is_written_when_more_nodes_are_gone_than_may_go_at_once(one: World) -> None:
     """The configuration may name the wrong Ironic."""
-    one.nodes.classes = dict.fromkeys(range(1, 5), "gold")
-    one.sync()
-    one.nodes.classes = {1: "gold"}
+    one.report(dict.fromkeys(range(1, 5), "gold"))
 
-    assert one.sync().count(Status.GOING) == 3
+    assert one.report({1: "gold"}).count(Status.GOING) == 3
     for done in (one.plan(), one.sync(), one.sync()):
         assert done.count(Status.REFUSED) == 1
     assert "Check that this is the right Ironic" in done.outcomes[0].notes[0]
@@ -297,21 +280,18 @@ def test_nothing_is_written_when_more_nodes_are_gone_than_may_go_at_once(one: Wo
 
 
 def test_a_reservation_of_a_node_that_was_gone_goes_when_it_is_back(one: World) -> None:
-    one.nodes.classes = {1: "gold", 2: "gold"}
-    one.sync()
+    one.report({1: "gold", 2: "gold"})
     del one.nodes.classes[1]
     one.sync()
     assert one.stock(1) == {"CUSTOM_GOLD": 1}
 
-    one.nodes.classes = {1: "gold", 2: "gold"}
-    one.sync()
+    one.report({1: "gold", 2: "gold"})
 
     assert one.stock(1) == {"CUSTOM_GOLD": 0}
 
 
 def test_a_node_that_is_gone_and_held_is_not_on_offer_when_it_is_released(one: World) -> None:
-    one.nodes.classes = {1: "gold", 2: "gold"}
-    one.sync()
+    one.report({1: "gold", 2: "gold"})
     one.claim(1, "CUSTOM_GOLD")
     del one.nodes.classes[1]
 
@@ -327,8 +307,7 @@ def test_leftovers_that_are_held_count_against_the_limit_once(one: World) -> Non
     one.bare_metal = replace(
         one.bare_metal, settings=changed(one.bare_metal.settings, changes={"shrink_fraction": 0.0})
     )  # one goes
-    one.nodes.classes = dict.fromkeys(range(1, 9), "gold")
-    one.sync()
+    one.report(dict.fromkeys(range(1, 9), "gold"))
     one.claim(1, "CUSTOM_GOLD")
     del one.nodes.classes[1]
     one.sync()
@@ -351,8 +330,7 @@ def test_leftovers_that_are_held_count_against_the_limit_once(one: World) -> Non
 
 
 def test_a_leftover_provider_goes_once_its_consumer_releases_it(one: World) -> None:
-    one.nodes.classes = {1: "gold", 2: "gold"}
-    one.sync()
+    one.report({1: "gold", 2: "gold"})
     one.claim(1, "CUSTOM_GOLD")
     del one.nodes.classes[1]
     for _ in range(2):
@@ -365,8 +343,7 @@ def test_a_leftover_provider_goes_once_its_consumer_releases_it(one: World) -> N
 
 def test_a_node_that_left_the_shard_and_is_deleted_then_is_a_stray_whose_provider_stays(one: World) -> None:
     one.nodes.lists_all = False
-    one.nodes.classes = {1: "gold", 2: "gold"}
-    one.sync()
+    one.report({1: "gold", 2: "gold"})
     one.nodes.unlisted = {1}
     assert one.sync().count(Status.LEFT) == 1
     assert one.sync().outcomes == ()
@@ -385,8 +362,7 @@ def test_a_node_that_left_the_shard_and_is_deleted_then_is_a_stray_whose_provide
 
 def test_a_node_that_comes_back_to_the_shard_is_ours_again(one: World) -> None:
     one.nodes.lists_all = False
-    one.nodes.classes = {1: "gold", 2: "gold"}
-    one.sync()
+    one.report({1: "gold", 2: "gold"})
     one.nodes.unlisted = {1}
     one.sync()
     one.nodes.unlisted = set()
@@ -422,8 +398,7 @@ def test_a_memory_counts_for_its_own_ironic_only(tmp_path: Path) -> None:
 
 
 def test_a_restored_placement_that_claims_hide_is_found_at_the_next_whole_read(one: World) -> None:
-    one.nodes.classes = {1: "gold"}
-    one.sync()
+    one.report({1: "gold"})
     backup = copy.deepcopy(one.placement)
     one.nodes.traits = ["CUSTOM_MINE"]
     one.sync()
@@ -440,8 +415,7 @@ def test_a_restored_placement_that_claims_hide_is_found_at_the_next_whole_read(o
 
 
 def test_all_providers_are_read_when_one_went_back_in_time(one: World) -> None:
-    one.nodes.classes = {1: "gold", 2: "gold"}
-    one.sync()
+    one.report({1: "gold", 2: "gold"})
     backup = copy.deepcopy(one.placement)
     one.nodes.traits = ["CUSTOM_MINE"]
     one.sync()
@@ -454,8 +428,7 @@ def test_all_providers_are_read_when_one_went_back_in_time(one: World) -> None:
 
 
 def test_a_misfit_that_a_restored_placement_has_on_offer_is_reserved_again(one: World) -> None:
-    one.nodes.classes = {1: "gold", 2: "silver"}
-    one.sync()
+    one.report({1: "gold", 2: "silver"})
     backup = copy.deepcopy(one.placement)
     one.nodes.maintenance = True
     one.sync()
@@ -537,9 +510,8 @@ def test_a_node_that_wanders_between_two_shards_is_what_ironic_says_it_is() -> N
 
 
 def test_a_node_without_a_class_that_cannot_be_deployed_is_off_offer_without_a_memory_too(one: World) -> None:
-    one.nodes.classes = {1: "gold"}
-    one.sync()
-    (one.folder / MEMORY_NAME).unlink()
+    one.report({1: "gold"})
+    one.forget()
     one.nodes.classes, one.nodes.maintenance = {1: None}, True
 
     one.sync()
@@ -552,7 +524,7 @@ def test_a_shard_without_a_memory_names_a_provider_without_a_node() -> None:
         one.nodes.classes |= {1: "gold", 2: "gold", 3: "gold", 4: None}
         one.sync()
         two.sync()
-        (one.folder / MEMORY_NAME).unlink()
+        one.forget()
         del one.nodes.classes[1]
 
         one.sync()
@@ -574,16 +546,14 @@ def test_no_two_resource_classes_are_on_offer_under_one_class(history: list[dict
     with world() as one:
         for change in history:
             one.nodes.classes |= change
-            one.nodes.classes = {number: text for number, text in one.nodes.classes.items() if text != "gone"}
-            one.sync()
+            one.report({number: text for number, text in one.nodes.classes.items() if text != "gone"})
 
             assert all(len(texts) == 1 for texts in one.offered().values()), one.offered()
 
 
 @pytest.mark.parametrize("where", ["placement", "https://other.example"])
 def test_nodes_that_placement_lost_are_made_anew_only_on_a_persons_word(one: World, where: str) -> None:
-    one.nodes.classes = dict.fromkeys(range(1, 5), "gold")
-    one.sync()
+    one.report(dict.fromkeys(range(1, 5), "gold"))
     memory = (one.folder / MEMORY_NAME).read_text()
     before = one.restore(MemoryPlacement(), where)
 
@@ -618,11 +588,9 @@ def test_ironic_is_asked_about_providers_of_another_ironic_only_when_everything_
 ) -> None:
     with world() as one, world() as other:
         one.nodes.lists_all = False
-        one.nodes.classes = {1: "gold"}
-        one.sync()
-        other.nodes.classes = dict.fromkeys(range(100, 150), "silver")
+        one.report({1: "gold"})
         other.restore(one.placement)
-        other.sync()
+        other.report(dict.fromkeys(range(100, 150), "silver"))
         asked: list[str] = []
         there = one.nodes.is_there
 
