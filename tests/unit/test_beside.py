@@ -43,6 +43,14 @@ def begin(tmp_path: Path) -> Begin:
     return beside
 
 
+@pytest.fixture
+def one(begin: Begin) -> OneHost:
+    """Such a host after the first pass of its agent."""
+    begun = begin()
+    begun.sync()
+    return begun
+
+
 def beside_nova(folder: Path, devices: DevicePolicy, facts: HostFacts, *, marked: bool = True) -> OneHost:
     one = OneHost(folder, facts, Policy(devices=replace(devices, rules=novas(devices), discover_all=False)))
     assert one.sync().status is Status.CHANGED
@@ -108,10 +116,8 @@ def test_vfs_that_discovery_finds_and_vfs_that_are_vgpus_are_reported(begin: Beg
     assert MANAGED not in one.traits("0000:90:00.0")  # nova's PCI tracker deletes such providers that it does not know
 
 
-def test_a_reservation_of_our_children_is_theirs_in_this_role_too(begin: Begin) -> None:
+def test_a_reservation_of_our_children_is_theirs_in_this_role_too(one: OneHost) -> None:
     """Held, ill, and well again, with the memory lost in between: the operator's word stands in the end."""
-    one = begin()
-    one.sync()
     one.set_by_hand(NIC, "CUSTOM_PCI_8086_1515", reserved=1)
     one.claim({NIC: {"CUSTOM_PCI_8086_1515": 3}})
 
@@ -195,9 +201,7 @@ def test_a_child_that_a_pass_left_empty_before_it_was_cut_off_is_not_novas(begin
     assert own(one) == {NIC: {"CUSTOM_PCI_8086_1515": 4}}
 
 
-def test_a_child_with_both_marks_is_left_to_nova(begin: Begin) -> None:
-    one = begin()
-    one.sync()
+def test_a_child_with_both_marks_is_left_to_nova(one: OneHost) -> None:
     one.put_trait(GPU, MARKER)
     before = of_nova(one)
 
@@ -216,9 +220,7 @@ def test_a_class_that_novas_root_has_is_not_put_below_it(begin: Begin) -> None:
     assert "take them out of nova's provider.yaml" in done.notes[0]
 
 
-def test_novas_root_is_not_renamed(begin: Begin) -> None:
-    one = begin()
-    one.sync()
+def test_novas_root_is_not_renamed(one: OneHost) -> None:
     before = of_nova(one)
 
     with pytest.raises(TreeMismatch, match="nova does not rename it"):
@@ -256,9 +258,7 @@ def test_a_memory_of_another_role_does_not_bring_the_old_root_back(tmp_path: Pat
     assert (one.stock()["VCPU"][0], MARKER in one.traits()) == (1, False)
 
 
-def test_what_nova_writes_on_its_providers_is_no_contest(begin: Begin) -> None:
-    one = begin()
-    one.sync()
+def test_what_nova_writes_on_its_providers_is_no_contest(one: OneHost) -> None:
     one.set_by_hand("", "VCPU", total=1, max_unit=1)
     one.set_by_hand(GPU, "VGPU", total=8)
     before = of_nova(one)
@@ -269,9 +269,7 @@ def test_what_nova_writes_on_its_providers_is_no_contest(begin: Begin) -> None:
     assert of_nova(one) == before
 
 
-def test_nova_that_deletes_and_makes_its_own_again_is_left_alone(begin: Begin) -> None:
-    one = begin()
-    one.sync()
+def test_nova_that_deletes_and_makes_its_own_again_is_left_alone(one: OneHost) -> None:
     gpus = one.tree().by_name[f"{one.facts.hostname}_{GPU}"]
     one.send("DELETE", f"/resource_providers/{gpus.uuid}")
 
@@ -288,9 +286,7 @@ def test_a_device_that_nova_reports_too_stays_novas(begin: Begin) -> None:
     assert (own(one), of_nova(one)) == ({}, before)
 
 
-def test_what_guests_hold_of_a_device_that_is_no_longer_offered_is_kept_until_they_let_go(begin: Begin) -> None:
-    one = begin()
-    one.sync()
+def test_what_guests_hold_of_a_device_that_is_no_longer_offered_is_kept_until_they_let_go(one: OneHost) -> None:
     one.claim({"": {"VCPU": 1}, NIC: {"CUSTOM_PCI_8086_1515": 2}})
     withdrawn = Policy(devices=replace(DEVICES, rules=(OF_NOVA,)))
 
@@ -303,9 +299,7 @@ def test_what_guests_hold_of_a_device_that_is_no_longer_offered_is_kept_until_th
     assert own(one) == {}
 
 
-def test_the_operators_files_add_to_our_children_and_not_to_novas(begin: Begin) -> None:
-    one = begin()
-    one.sync()
+def test_the_operators_files_add_to_our_children_and_not_to_novas(one: OneHost) -> None:
     before = of_nova(one)
 
     one.write_provider_config("", "CUSTOM_LICENCE", 4)
@@ -342,9 +336,7 @@ def test_below_a_root_that_this_agent_reported_nothing_is_written_until_it_is_ha
     assert one.sync().status is Status.UNCHANGED
 
 
-def test_a_child_with_a_strangers_provider_below_is_not_retired(begin: Begin) -> None:
-    one = begin()
-    one.sync()
+def test_a_child_with_a_strangers_provider_below_is_not_retired(one: OneHost) -> None:
     nic = one.tree().by_name[f"{one.facts.hostname}_{NIC}"]
     body = {"name": "strange", "uuid": str(uuid4()), "parent_provider_uuid": nic.uuid}
     one.send("POST", "/resource_providers", body)
@@ -355,9 +347,7 @@ def test_a_child_with_a_strangers_provider_below_is_not_retired(begin: Begin) ->
     assert "strange below this agent's providers" in refused.notes[0]
 
 
-def test_retiring_takes_away_our_children_only(begin: Begin) -> None:
-    one = begin()
-    one.sync()
+def test_retiring_takes_away_our_children_only(one: OneHost) -> None:
     before = of_nova(one)
     one.claim({NIC: {"CUSTOM_PCI_8086_1515": 1}})
 
@@ -370,9 +360,7 @@ def test_retiring_takes_away_our_children_only(begin: Begin) -> None:
     assert [seen.provider for seen in of_nova(one)] == [seen.provider for seen in before]
 
 
-def test_an_audit_takes_our_children_for_ours_and_novas_for_novas(begin: Begin) -> None:
-    one = begin()
-    one.sync()
+def test_an_audit_takes_our_children_for_ours_and_novas_for_novas(one: OneHost) -> None:
     one.claim({NIC: {"CUSTOM_PCI_8086_1515": 1}})
 
     assert {finding.kind.value for finding in witness(one.node).findings} <= {"orphaned", "untyped"}

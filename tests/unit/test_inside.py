@@ -53,6 +53,12 @@ def make(request: pytest.FixtureRequest) -> Callable[[str], Inside]:
     return lambda name: Inside(name, request.param(name, ROOT))
 
 
+@pytest.fixture
+def inside(make: Callable[[str], Inside]) -> Inside:
+    """A new host with a guest."""
+    return make("full-guest")
+
+
 def started(inside: Inside, layout: Layout) -> None:
     """Start nova-compute with a layout: it asks again with allocations where the driver needs them."""
     try:
@@ -61,9 +67,7 @@ def started(inside: Inside, layout: Layout) -> None:
         inside.call(layout, given=True)
 
 
-def test_a_new_host_gets_its_tree_at_the_first_call(make: Callable[[str], Inside]) -> None:
-    inside = make("full-guest")
-
+def test_a_new_host_gets_its_tree_at_the_first_call(inside: Inside) -> None:
     inside.call("devices")
 
     assert inside.names() == {
@@ -73,15 +77,13 @@ def test_a_new_host_gets_its_tree_at_the_first_call(make: Callable[[str], Inside
 
 
 @pytest.mark.parametrize("layout", ["flat", "devices", "numa"])
-def test_a_call_without_a_change_changes_nothing(make: Callable[[str], Inside], layout: Layout) -> None:
-    inside = make("full-guest")
+def test_a_call_without_a_change_changes_nothing(inside: Inside, layout: Layout) -> None:
     inside.call(layout)
 
     assert inside.call(layout, starting=False).plan == Plan()
 
 
-def test_a_host_and_its_guest_go_through_all_layouts_and_back(make: Callable[[str], Inside]) -> None:
-    inside = make("full-guest")
+def test_a_host_and_its_guest_go_through_all_layouts_and_back(inside: Inside) -> None:
     inside.call("flat")
     inside.allocate(GUEST, FLAT)
     totals = inside.totals()
@@ -191,8 +193,7 @@ def test_a_device_that_becomes_the_trackers_or_ours_in_cells_is_refused(
     assert decode_tree(inside.tree, "queens-second") == tree
 
 
-def test_what_a_consumer_has_elsewhere_stays_with_all_its_fields(make: Callable[[str], Inside]) -> None:
-    inside = make("full-guest")
+def test_what_a_consumer_has_elsewhere_stays_with_all_its_fields(inside: Inside) -> None:
     inside.call("flat")
     inside.allocate(GUEST, FLAT)
 
@@ -205,10 +206,7 @@ def test_what_a_consumer_has_elsewhere_stays_with_all_its_fields(make: Callable[
 
 
 @pytest.mark.parametrize("starting", [True, False])
-def test_a_change_of_shape_asks_for_allocations_and_changes_nothing_before(
-    make: Callable[[str], Inside], starting: bool
-) -> None:
-    inside = make("full-guest")
+def test_a_change_of_shape_asks_for_allocations_and_changes_nothing_before(inside: Inside, starting: bool) -> None:
     inside.call("flat")
     before = decode_tree(inside.tree, "full-guest")
 
@@ -218,8 +216,7 @@ def test_a_change_of_shape_asks_for_allocations_and_changes_nothing_before(
     assert decode_tree(inside.tree, "full-guest") == before
 
 
-def test_an_allocation_without_a_certain_place_is_refused_and_nothing_changes(make: Callable[[str], Inside]) -> None:
-    inside = make("full-guest")
+def test_an_allocation_without_a_certain_place_is_refused_and_nothing_changes(inside: Inside) -> None:
     inside.call("flat")
     inside.allocate("stranger", {"full-guest": {"SRIOV_NET_VF": 2}})
     before = decode_tree(inside.tree, "full-guest")
@@ -230,8 +227,7 @@ def test_an_allocation_without_a_certain_place_is_refused_and_nothing_changes(ma
     assert decode_tree(inside.tree, "full-guest") == before
 
 
-def test_a_device_that_would_get_another_parent_is_refused_with_the_way_round(make: Callable[[str], Inside]) -> None:
-    inside = make("full-guest")
+def test_a_device_that_would_get_another_parent_is_refused_with_the_way_round(inside: Inside) -> None:
     inside.call("devices")
     before = decode_tree(inside.tree, "full-guest")
 
@@ -241,23 +237,18 @@ def test_a_device_that_would_get_another_parent_is_refused_with_the_way_round(ma
     assert decode_tree(inside.tree, "full-guest") == before
 
 
-def test_a_provider_is_not_renamed(make: Callable[[str], Inside]) -> None:
-    inside = make("full-guest")
-
+def test_a_provider_is_not_renamed(inside: Inside) -> None:
     with pytest.raises(TreeMismatch, match="cannot rename"):
         apply_plan(Plan((Rename(ROOT, "new", "full-guest"),)), inside.tree, None)
 
 
-def test_aggregates_of_a_plan_are_set(make: Callable[[str], Inside]) -> None:
-    inside = make("full-guest")
-
+def test_aggregates_of_a_plan_are_set(inside: Inside) -> None:
     apply_plan(Plan((SetAggregates(ROOT, "full-guest", frozenset({ABROAD})),)), inside.tree, None)
 
     assert inside.tree.data(ROOT).aggregates == {ABROAD}
 
 
-def test_aggregates_that_nova_knows_are_seen(make: Callable[[str], Inside]) -> None:
-    inside = make("full-guest")
+def test_aggregates_that_nova_knows_are_seen(inside: Inside) -> None:
     inside.call("flat")
     inside.tree.update_aggregates(ROOT, {ABROAD})
 
@@ -285,8 +276,7 @@ def without_card(survey: Survey) -> Survey:
     return replace(survey, facts=replace(survey.facts, devices=replace(devices, functions=left)))
 
 
-def test_a_card_that_is_gone_stays_reserved_until_it_is_back(make: Callable[[str], Inside]) -> None:
-    inside = make("full-guest")
+def test_a_card_that_is_gone_stays_reserved_until_it_is_back(inside: Inside) -> None:
     inside.call("devices")
     card = "full-guest_0000:81:00.0"
     whole = inside.tree.data(card)
@@ -305,8 +295,7 @@ def test_a_card_that_is_gone_stays_reserved_until_it_is_back(make: Callable[[str
     assert inside.tree.data(card).traits == whole.traits
 
 
-def test_the_next_start_removes_a_card_that_is_gone(make: Callable[[str], Inside]) -> None:
-    inside = make("full-guest")
+def test_the_next_start_removes_a_card_that_is_gone(inside: Inside) -> None:
     inside.call("devices")
 
     with pytest.raises(AllocationsNeeded):
@@ -316,8 +305,7 @@ def test_the_next_start_removes_a_card_that_is_gone(make: Callable[[str], Inside
     assert "full-guest_0000:81:00.0" not in inside.names()
 
 
-def test_the_next_start_keeps_what_a_guest_holds_of_a_card_that_is_gone(make: Callable[[str], Inside]) -> None:
-    inside = make("full-guest")
+def test_the_next_start_keeps_what_a_guest_holds_of_a_card_that_is_gone(inside: Inside) -> None:
     inside.call("devices")
     card = "full-guest_0000:81:00.0"
     inside.allocate(GUEST, {"full-guest": {"VCPU": 1, "MEMORY_MB": 64}, card: {"SRIOV_NET_VF": 1}})
@@ -329,8 +317,7 @@ def test_the_next_start_keeps_what_a_guest_holds_of_a_card_that_is_gone(make: Ca
     assert inside.call("devices", starting=False, seen=without_card).plan == Plan()
 
 
-def test_stock_of_the_root_that_is_gone_stays_as_it_is(make: Callable[[str], Inside]) -> None:
-    inside = make("full-guest")
+def test_stock_of_the_root_that_is_gone_stays_as_it_is(inside: Inside) -> None:
     inside.call("flat")
 
     def bare(survey: Survey) -> Survey:
@@ -382,8 +369,7 @@ def test_pages_that_are_gone_while_nova_runs_stay_and_are_reserved(
     assert [inside.tree.data(pool).inventory["MEMORY_MB"]["reserved"] for pool in pools] == [0] * len(pools)
 
 
-def test_fewer_cpus_need_no_allocations_while_nova_runs_though_a_card_comes(make: Callable[[str], Inside]) -> None:
-    inside = make("full-guest")
+def test_fewer_cpus_need_no_allocations_while_nova_runs_though_a_card_comes(inside: Inside) -> None:
     inside.call("devices", seen=without_card)
     foreign = inside.tree.new_child("foreign", "full-guest", uuid="22222222-2222-2222-2222-222222222222")
     inside.tree.update_inventory(foreign, {"SRIOV_NET_VF": {"total": 4}})
@@ -397,17 +383,14 @@ def test_fewer_cpus_need_no_allocations_while_nova_runs_though_a_card_comes(make
     assert inside.tree.data("full-guest").inventory["VCPU"]["total"] == 3
 
 
-def test_each_provider_carries_our_mark_and_nova_s(make: Callable[[str], Inside]) -> None:
-    inside = make("full-guest")
-
+def test_each_provider_carries_our_mark_and_nova_s(inside: Inside) -> None:
     inside.call("numa")
 
     for name in inside.names():
         assert inside.tree.data(name).traits >= {MARKER, OWNER_NOVA}, name
 
 
-def test_stock_and_traits_of_others_stay(make: Callable[[str], Inside]) -> None:
-    inside = make("full-guest")
+def test_stock_and_traits_of_others_stay(inside: Inside) -> None:
     other = {"total": 4, "reserved": 0, "min_unit": 1, "max_unit": 4, "step_size": 1, "allocation_ratio": 1.0}
     inside.tree.update_inventory("full-guest", {"CUSTOM_LICENSE": other})
     inside.tree.update_traits("full-guest", {"CUSTOM_RACK_7", "COMPUTE_STATUS_DISABLED", "OWNER_NOVA"})

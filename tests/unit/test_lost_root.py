@@ -18,8 +18,17 @@ NIC = "0000:81:00.0"
 LOST = "placement does not have the provider host, and at an earlier pass "
 
 
-def one_host(folder: Path) -> OneHost:
-    return OneHost(folder, host(plain()), Policy())
+@pytest.fixture
+def new(tmp_path: Path) -> OneHost:
+    """A host before its first pass."""
+    return OneHost(tmp_path, host(plain()), Policy())
+
+
+@pytest.fixture
+def one(new: OneHost) -> OneHost:
+    """A host after its first pass."""
+    new.sync()
+    return new
 
 
 def lose(one: OneHost, where: str = "placement") -> MemoryPlacement:
@@ -43,16 +52,14 @@ def statuses(*outcomes: Outcome) -> list[Status]:
     return [one.status for one in outcomes]
 
 
-def test_a_first_start_makes_its_tree_at_once(tmp_path: Path) -> None:
-    assert one_host(tmp_path).sync().status is Status.CHANGED
+def test_a_first_start_makes_its_tree_at_once(new: OneHost) -> None:
+    assert new.sync().status is Status.CHANGED
 
 
 @pytest.mark.parametrize("where", ["placement", "https://other.example/placement"])
 def test_a_known_root_that_placement_lacks_is_made_at_the_third_pass(
-    tmp_path: Path, where: str, caplog: pytest.LogCaptureFixture
+    one: OneHost, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    one = one_host(tmp_path)
-    one.sync()
     lose(one, where)
 
     outcomes = one.sync(), one.sync(), one.sync(), one.sync()
@@ -66,17 +73,13 @@ def test_a_known_root_that_placement_lacks_is_made_at_the_third_pass(
     assert [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING] == [made]
 
 
-def test_a_known_root_that_placement_lacks_is_made_at_once_on_a_persons_word(tmp_path: Path) -> None:
-    one = one_host(tmp_path)
-    one.sync()
+def test_a_known_root_that_placement_lacks_is_made_at_once_on_a_persons_word(one: OneHost) -> None:
     lose(one)
 
     assert one.sync(FORCE).status is Status.CHANGED
 
 
-def test_looks_that_do_not_count_do_not_bring_the_third_pass(tmp_path: Path) -> None:
-    one = one_host(tmp_path)
-    one.sync()
+def test_looks_that_do_not_count_do_not_bring_the_third_pass(one: OneHost) -> None:
     lose(one)
 
     outcomes = [one.sync(Wishes(counts=False)) for _ in range(4)]
@@ -85,9 +88,7 @@ def test_looks_that_do_not_count_do_not_bring_the_third_pass(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("where", ["placement", "https://other.example/placement"])
-def test_a_root_that_comes_back_is_known_as_it_was(tmp_path: Path, where: str) -> None:
-    one = one_host(tmp_path)
-    one.sync()
+def test_a_root_that_comes_back_is_known_as_it_was(one: OneHost, where: str) -> None:
     stood, before = lose(one, where), replace(memory(one).elsewhere or memory(one), smaller="", smaller_seen=0)
     one.sync()
 
@@ -97,28 +98,23 @@ def test_a_root_that_comes_back_is_known_as_it_was(tmp_path: Path, where: str) -
     assert timeless(memory(one)) == timeless(before)
 
 
-def test_a_placement_with_another_name_that_has_the_root_is_no_doubt(tmp_path: Path) -> None:
-    one = one_host(tmp_path)
-    one.sync()
+def test_a_placement_with_another_name_that_has_the_root_is_no_doubt(one: OneHost) -> None:
     one.where = "https://other.example/placement"
 
     assert one.sync().status is Status.UNCHANGED
     assert memory(one).elsewhere is None
 
 
-def test_a_first_start_that_was_cut_off_knew_no_root(tmp_path: Path) -> None:
-    one = one_host(tmp_path)
-    one.sender.left = 0
+def test_a_first_start_that_was_cut_off_knew_no_root(new: OneHost) -> None:
+    new.sender.left = 0
     with pytest.raises(Cut):
-        one.sync()
-    one.sender.left = None
+        new.sync()
+    new.sender.left = None
 
-    assert one.sync().status is Status.CHANGED
+    assert new.sync().status is Status.CHANGED
 
 
-def test_a_root_that_went_while_a_pass_was_cut_off_was_known(tmp_path: Path) -> None:
-    one = one_host(tmp_path)
-    one.sync()
+def test_a_root_that_went_while_a_pass_was_cut_off_was_known(one: OneHost) -> None:
     one.sync()
     one.sender.left = 0
     with pytest.raises(Cut):
@@ -128,9 +124,7 @@ def test_a_root_that_went_while_a_pass_was_cut_off_was_known(tmp_path: Path) -> 
     assert one.sync().status is Status.UNSAFE
 
 
-def test_a_host_that_retired_starts_anew(tmp_path: Path) -> None:
-    one = one_host(tmp_path)
-    one.sync()
+def test_a_host_that_retired_starts_anew(one: OneHost) -> None:
     assert one.retire().status is Status.CHANGED
 
     assert one.sync().status is Status.CHANGED
@@ -149,9 +143,7 @@ def test_a_host_whose_memory_is_lost_retires_with_what_files_and_rules_put_on_it
     assert (done.status, one.tree().root) == (Status.CHANGED, None), done.notes
 
 
-def test_a_retirement_that_was_cut_off_before_it_forgot_is_ended_by_the_next_one(tmp_path: Path) -> None:
-    one = one_host(tmp_path)
-    one.sync()
+def test_a_retirement_that_was_cut_off_before_it_forgot_is_ended_by_the_next_one(one: OneHost) -> None:
     lose(one)
 
     assert one.retire().status is Status.UNCHANGED

@@ -1,7 +1,6 @@
 """A one-time device that was used is on offer to nobody before a person says so, whatever happened meanwhile."""
 
 import copy
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,9 +16,9 @@ from hardware import card, host, plain
 from reportclient.tree import Provider, ProviderTree
 
 NIC, OTHER = "0000:05:00.0", "0000:81:00.0"
+WHOLE = host(plain(), *card(OTHER, 4))
 CLASS = "CUSTOM_NIC"
 OFFERED, USED = {CLASS: (1, 0)}, {CLASS: (1, 1)}
-Start = Callable[..., OneHost]
 
 
 def devices(resource_class: str = CLASS, *, once: bool = True) -> DevicePolicy:
@@ -28,9 +27,9 @@ def devices(resource_class: str = CLASS, *, once: bool = True) -> DevicePolicy:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Start:
-    """Starts a host with a one-time device and a card with VFs, and makes its first pass."""
-    return lambda *, once=True: begun(tmp_path, host(plain(), *card(OTHER, 4)), devices(once=once))
+def one(tmp_path: Path) -> OneHost:
+    """A host with a one-time device and a card with VFs, after its first pass."""
+    return begun(tmp_path, WHOLE, devices())
 
 
 def claim(one: OneHost) -> None:
@@ -43,11 +42,10 @@ def lose_card(one: OneHost) -> None:
 
 
 def find_card(one: OneHost) -> None:
-    one.facts = host(plain(), *card(OTHER, 4))
+    one.facts = WHOLE
 
 
-def test_a_use_that_only_a_refused_pass_saw_is_written_later(start: Start) -> None:
-    one = start()
+def test_a_use_that_only_a_refused_pass_saw_is_written_later(one: OneHost) -> None:
     lose_card(one)
     claim(one)
 
@@ -64,8 +62,7 @@ def test_a_use_that_only_a_refused_pass_saw_is_written_later(start: Start) -> No
     assert one.stock(NIC) == OFFERED  # what was written is an operator's to give back
 
 
-def test_a_use_that_only_a_refused_pass_saw_is_known_when_the_device_went_meanwhile(start: Start) -> None:
-    one = start()
+def test_a_use_that_only_a_refused_pass_saw_is_known_when_the_device_went_meanwhile(one: OneHost) -> None:
     lose_card(one)
     claim(one)
     assert one.sync().status is Status.UNSAFE
@@ -73,13 +70,12 @@ def test_a_use_that_only_a_refused_pass_saw_is_known_when_the_device_went_meanwh
 
     one.sync(FORCE, facts=host(*card(OTHER, 4)))
     assert one.stock(NIC) == USED
-    one.sync(facts=host(plain(), *card(OTHER, 4)))
+    one.sync(facts=WHOLE)
 
     assert one.stock(NIC) == USED
 
 
-def test_a_use_that_only_a_pass_saw_that_may_not_convert_is_written_by_the_conversion(start: Start) -> None:
-    one = start()
+def test_a_use_that_only_a_pass_saw_that_may_not_convert_is_written_by_the_conversion(one: OneHost) -> None:
     one.claim({"": {"VCPU": 1}, NIC: {CLASS: 1}})
     one.policy = replace(one.policy, layout="numa")
     one.sync(Wishes(force=True))
@@ -89,8 +85,7 @@ def test_a_use_that_only_a_pass_saw_that_may_not_convert_is_written_by_the_conve
     assert one.stock(NIC) == USED
 
 
-def test_a_claim_that_came_and_went_between_two_passes_is_a_use(start: Start) -> None:
-    one = start()
+def test_a_claim_that_came_and_went_between_two_passes_is_a_use(one: OneHost) -> None:
     claim(one)
     one.claim({})
 
@@ -101,8 +96,7 @@ def test_a_claim_that_came_and_went_between_two_passes_is_a_use(start: Start) ->
     assert one.sync().status is Status.UNCHANGED
 
 
-def test_a_claim_that_came_and_went_is_a_use_though_the_device_went_too(start: Start) -> None:
-    one = start()
+def test_a_claim_that_came_and_went_is_a_use_though_the_device_went_too(one: OneHost) -> None:
     claim(one)
     one.claim({})
 
@@ -111,9 +105,8 @@ def test_a_claim_that_came_and_went_is_a_use_though_the_device_went_too(start: S
     assert one.stock(NIC) == USED
 
 
-def test_what_an_operator_writes_is_no_use(start: Start) -> None:
+def test_what_an_operator_writes_is_no_use(one: OneHost) -> None:
     """Reserved and given back, each seen by a pass, and an aggregate."""
-    one = start()
     for reserved in (1, 0):
         one.set_by_hand(NIC, CLASS, reserved=reserved)
         one.sync()
@@ -125,8 +118,7 @@ def test_what_an_operator_writes_is_no_use(start: Start) -> None:
     assert one.stock(NIC) == OFFERED
 
 
-def test_a_trait_that_somebody_puts_on_a_device_is_no_use(start: Start) -> None:
-    one = start()
+def test_a_trait_that_somebody_puts_on_a_device_is_no_use(one: OneHost) -> None:
     for away in (False, True):
         one.put_trait(NIC, "CUSTOM_RACK_7", away=away)
         one.sync()
@@ -135,8 +127,7 @@ def test_a_trait_that_somebody_puts_on_a_device_is_no_use(start: Start) -> None:
 
 
 @pytest.mark.parametrize("ratio", [2.0, 0.5])
-def test_a_ratio_that_somebody_sets_on_a_device_is_no_use(start: Start, ratio: float) -> None:
-    one = start()
+def test_a_ratio_that_somebody_sets_on_a_device_is_no_use(one: OneHost, ratio: float) -> None:
     one.set_by_hand(NIC, CLASS, allocation_ratio=ratio)
 
     outcome = one.sync()
@@ -146,8 +137,7 @@ def test_a_ratio_that_somebody_sets_on_a_device_is_no_use(start: Start, ratio: f
 
 
 @pytest.mark.parametrize("layout", ["numa", "cells", "devices"])
-def test_our_own_writes_are_no_use(start: Start, layout: str) -> None:
-    one = start()
+def test_our_own_writes_are_no_use(one: OneHost, layout: str) -> None:
     one.reshape("numa")
     one.reshape(layout)
     one.sync()
@@ -156,8 +146,8 @@ def test_our_own_writes_are_no_use(start: Start, layout: str) -> None:
     assert one.stock(NIC) == OFFERED
 
 
-def test_claims_before_a_device_was_for_one_time_use_are_none_after_they_ended(start: Start) -> None:
-    one = start(once=False)
+def test_claims_before_a_device_was_for_one_time_use_are_none_after_they_ended(tmp_path: Path) -> None:
+    one = begun(tmp_path, WHOLE, devices(once=False))
     claim(one)
     one.claim({})
 
@@ -166,8 +156,7 @@ def test_claims_before_a_device_was_for_one_time_use_are_none_after_they_ended(s
     assert one.stock(NIC) == OFFERED
 
 
-def test_a_used_device_is_used_under_another_class(start: Start) -> None:
-    one = start()
+def test_a_used_device_is_used_under_another_class(one: OneHost) -> None:
     claim(one)
     one.sync()
     one.claim({})
@@ -177,8 +166,7 @@ def test_a_used_device_is_used_under_another_class(start: Start) -> None:
     assert one.stock(NIC) == {"CUSTOM_OTHER": (1, 1)}
 
 
-def test_a_used_device_is_used_in_a_placement_that_was_restored_from_before_its_use(start: Start) -> None:
-    one = start()
+def test_a_used_device_is_used_in_a_placement_that_was_restored_from_before_its_use(one: OneHost) -> None:
     one.sync()
     backup = copy.deepcopy(one.sender.placement)
     claim(one)
@@ -194,8 +182,7 @@ def test_a_used_device_is_used_in_a_placement_that_was_restored_from_before_its_
 
 
 @pytest.mark.parametrize("where", ["placement", "https://other.example/placement"])
-def test_a_used_device_is_reserved_where_a_lost_tree_is_made_anew(start: Start, where: str) -> None:
-    one = start()
+def test_a_used_device_is_reserved_where_a_lost_tree_is_made_anew(one: OneHost, where: str) -> None:
     claim(one)
     one.sync()
     one.claim({})
@@ -210,8 +197,7 @@ def test_a_used_device_is_reserved_where_a_lost_tree_is_made_anew(start: Start, 
     assert one.stock(NIC) == OFFERED
 
 
-def test_a_used_device_whose_inventory_somebody_deleted_is_still_told(start: Start) -> None:
-    one = start()
+def test_a_used_device_whose_inventory_somebody_deleted_is_still_told(one: OneHost) -> None:
     seen = one.tree().by_name[f"host_{NIC}"]
     bare = replace(seen, provider=replace(seen.provider, inventories={}))
 

@@ -1,6 +1,5 @@
 """PCI addresses in names of providers: in capitals, as nova writes them; version 0.1.0 wrote small letters."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,12 +20,11 @@ SMALL, CAPITAL = "0000:8a:00.0", "0000:8A:00.0"
 HOST = host(*card(SMALL, 4))
 POLICY = Policy(devices=DevicePolicy(discover_all=True))
 VFS = {"SRIOV_NET_VF": (4, 0)}
-Start = Callable[[], OneHost]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Start:
-    return lambda: begun(tmp_path, HOST, POLICY.devices)
+def one(tmp_path: Path) -> OneHost:
+    return begun(tmp_path, HOST, POLICY.devices)
 
 
 def write_as_before(one: OneHost) -> None:
@@ -67,15 +65,12 @@ def test_a_uuid_does_not_depend_on_the_spelling() -> None:
     assert child_uuid(ROOT, "host", "host_NUMA0") != child_uuid(ROOT, "host", "host_numa0")
 
 
-def test_a_new_provider_is_named_as_nova_names_it(start: Start) -> None:
-    one = start()
-
+def test_a_new_provider_is_named_as_nova_names_it(one: OneHost) -> None:
     assert one.stock(CAPITAL) == VFS
     assert one.stock(SMALL) == {}
 
 
-def test_the_provider_that_nova_made_is_taken_over(start: Start) -> None:
-    one = start()
+def test_the_provider_that_nova_made_is_taken_over(one: OneHost) -> None:
     uuid = one.make_as_nova(CAPITAL, "SRIOV_NET_VF")
     one.forget()
 
@@ -86,8 +81,7 @@ def test_the_provider_that_nova_made_is_taken_over(start: Start) -> None:
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["with its memory", "with its memory lost"])
-def test_a_provider_of_before_is_renamed_with_all_that_it_has(start: Start, lost: bool) -> None:
-    one = start()
+def test_a_provider_of_before_is_renamed_with_all_that_it_has(one: OneHost, lost: bool) -> None:
     write_as_before(one)
     before = one.tree().by_name[f"host_{SMALL}"]
     one.claim({SMALL: {"SRIOV_NET_VF": 2}})
@@ -104,15 +98,13 @@ def test_a_provider_of_before_is_renamed_with_all_that_it_has(start: Start, lost
     assert one.sync().status is Status.UNCHANGED
 
 
-def test_an_audit_before_that_pass_finds_nothing_wrong(start: Start) -> None:
-    one = start()
+def test_an_audit_before_that_pass_finds_nothing_wrong(one: OneHost) -> None:
     write_as_before(one)
 
     assert witness(one.node).findings == ()
 
 
-def test_a_file_of_the_operators_may_have_either_spelling(start: Start) -> None:
-    one = start()
+def test_a_file_of_the_operators_may_have_either_spelling(one: OneHost) -> None:
     write_as_before(one)
 
     one.write_provider_config(SMALL, "CUSTOM_LICENCE", 2)
