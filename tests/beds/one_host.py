@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -183,6 +184,15 @@ class OneHost:
         self.add_by_hand(suffix, resource_class, total)
         self.put_trait(suffix, OWNER_NOVA)
         return uuid
+
+    @contextmanager
+    def ending_after(self, writes: int | None) -> Iterator[None]:
+        """The process in here ends at the write after so many, or at none (None); the next process lives."""
+        self.sender.left = writes
+        try:
+            yield
+        finally:
+            self.sender.left = None
 
     def forget(self) -> None:
         """The state on this host's disk is lost."""

@@ -245,10 +245,8 @@ def test_an_audit_takes_cells_without_stock_for_no_layout_and_no_ghosts(wanted: 
     seen = 0
     for writes in range(1, 40):
         one = start(tmp_path / str(writes), "devices")
-        one.sender.left = writes
-        with suppress(Cut):
+        with suppress(Cut), one.ending_after(writes):
             one.reshape(wanted)
-        one.sender.left = None
         one.policy = replace(one.policy, layout="devices")
         if "VCPU" not in one.stock():
             break
@@ -265,13 +263,12 @@ def test_a_conversion_between_cells_and_numa_that_is_cut_off_stands_in_one_of_th
     for writes in range(40):
         one = start(tmp_path / str(writes), first)
         one.claim({"NUMA1": {"VCPU": 1}, "NUMA1" if first == "cells" else "NUMA1_PAGES_4": {"MEMORY_MB": 64}})
-        one.sender.left = writes
         cut = False
         try:
-            one.reshape(second)
+            with one.ending_after(writes):
+                one.reshape(second)
         except Cut:
             cut = True
-        one.sender.left = None
         stands = "cells" if "MEMORY_MB" in one.stock("NUMA1") else "numa"
         told.add(stands)
         one.policy = replace(one.policy, layout=stands)  # type: ignore[arg-type]

@@ -130,11 +130,9 @@ def test_what_an_operator_reserved_stays_when_a_reservation_is_cut_off(start: St
     suffix = "" if layout == "flat" else NIC
     one.set_by_hand(suffix, VF, reserved=1)
     one.sync()
-    one.sender.left = left
 
-    with pytest.raises(Cut):
+    with pytest.raises(Cut), one.ending_after(left):
         one.sync(facts=NO_CARD)
-    one.sender.left = None
     one.sync()
     assert one.stock(suffix)[VF] == (4, 4)
     one.sync(facts=WHOLE)

@@ -94,11 +94,10 @@ def test_what_was_cut_off_at_any_write_is_finished_by_the_next_pass(
         one = a_host(tmp_path / str(writes))
         one.sync(RESHAPE, policy=before)
         said = storage(one)
-        one.sender.left = writes
         try:
-            one.sync(RESHAPE, policy=after)
+            with one.ending_after(writes):
+                one.sync(RESHAPE, policy=after)
         except Cut:
-            one.sender.left = None
             one.sync(RESHAPE)
             assert (rows(one), storage(one)) == ({where: 20}, said)
             assert (one.sync().status, SHARER in one.traits("")) == (Status.UNCHANGED, after == SHARED)

@@ -113,10 +113,8 @@ def test_the_files_stays_the_files_after_a_pass_that_was_cut_off(one: OneHost) -
     one.write_provider_config(THEIRS, CLASS, 8)
     one.sync()
     one.write_provider_config(THEIRS, CLASS, 7)
-    one.sender.left = 0
-    with pytest.raises(Cut):
+    with pytest.raises(Cut), one.ending_after(0):
         one.sync()
-    one.sender.left = None
 
     one.sync()
 

@@ -93,10 +93,8 @@ def test_a_renaming_that_is_cut_off_at_any_request_is_finished_by_the_same_comma
     for at in range(number):
         one = start(layout, f"cut-{at}")
         renamed(one)
-        one.sender.left = at
-        with suppress(Cut):
+        with suppress(Cut), one.ending_after(at):
             one.sync(RENAME)
-        one.sender.left = None
 
         assert one.sync(RENAME).status in (Status.CHANGED, Status.UNCHANGED), at
         assert stands(one.tree()) == expected, at
@@ -106,10 +104,8 @@ def test_a_renaming_that_was_cut_off_is_named_by_a_pass_without_the_word(start: 
     """The root's name is the last to change: until then the pass says what to run."""
     one = start("devices")
     renamed(one)
-    one.sender.left = 2
-    with suppress(Cut):
+    with suppress(Cut), one.ending_after(2):
         one.sync(RENAME)
-    one.sender.left = None
 
     with pytest.raises(TreeMismatch, match="sync --rename-from host"):
         one.sync()

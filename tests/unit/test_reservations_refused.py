@@ -43,10 +43,8 @@ def unsafe(one: OneHost) -> Policy:
 
 def cut_off(one: OneHost, left: int, facts: HostFacts, policy: Policy | None = None) -> None:
     """A pass that ends after so many writes, and the next one, which does not."""
-    one.sender.left = left
-    with pytest.raises(Cut):
+    with pytest.raises(Cut), one.ending_after(left):
         one.sync(facts=facts, policy=policy or one.policy)
-    one.sender.left = None
     assert one.sync().status in REFUSED
 
 
@@ -481,8 +479,6 @@ def test_a_reservation_that_was_cut_off_twice_is_not_taken_for_another_writers_w
     one = start()
     smaller = replace(WHOLE, disk=DiskSpace(total_bytes=10 << 30, free_bytes=0))
     for writes in (0, 1):
-        one.sender.left = writes
-        with pytest.raises(Cut):
+        with pytest.raises(Cut), one.ending_after(writes):
             one.sync(facts=smaller)
-    one.sender.left = None
     assert one.sync(facts=smaller).status is Status.CHANGED  # the third pass in a row that sees it

@@ -157,10 +157,8 @@ def test_a_pass_that_holds_or_gives_back_may_be_cut_off_at_any_request(start: St
     before = one.stock(NIC)
 
     for facts in (host(*nic(1000, vfs=2)), host(*nic(state="down", vfs=2)), host(*nic())):
-        one.sender.left = at
-        with suppress(Cut):
+        with suppress(Cut), one.ending_after(at):
             one.sync(FORCE, facts=facts)
-        one.sender.left = None
         one.sync(FORCE)
 
     assert (one.stock(NIC), one.marks(NIC)) == (before, frozenset())
@@ -207,10 +205,8 @@ def test_a_hand_over_may_be_cut_off_at_any_request(start: Start, at: int) -> Non
     one.set_by_hand("0000:01:00.0", "SRIOV_NET_VF", reserved=1)
     one.sync(facts=host(*nic(state="down"), *card("0000:01:00.0", 4, driver=None)))
 
-    one.sender.left = at
-    with suppress(Cut):
+    with suppress(Cut), one.ending_after(at):
         one.hand_over()
-    one.sender.left = None
     one.hand_over()
 
     assert (one.stock(NIC), one.stock("0000:01:00.0")) == ({"SRIOV_NET_VF": (4, 0)}, {"SRIOV_NET_VF": (4, 1)})
@@ -289,10 +285,8 @@ def test_a_flat_host_with_links_down_is_written_and_as_before_when_they_are_up(
 def test_a_retirement_may_be_cut_off_at_any_request(start: Start, at: int) -> None:
     one = start(*nic(), *card("0000:01:00.0", 4, driver=None), devices=VFS)
 
-    one.sender.left = at
-    with suppress(Cut):
+    with suppress(Cut), one.ending_after(at):
         retire_node(one.node)
-    one.sender.left = None
     retire_node(one.node)
 
     assert one.tree().providers == ()
@@ -533,10 +527,8 @@ def test_a_pass_that_learns_what_an_operator_reserved_may_be_cut_off_at_any_requ
     one.sync(facts=host(*nic(state="down")))
     one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=after)
 
-    one.sender.left = at
-    with suppress(Cut):
+    with suppress(Cut), one.ending_after(at):
         one.sync()
-    one.sender.left = None
     one.sync(facts=host(*nic()))
 
     assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, after)}, frozenset())
@@ -549,10 +541,8 @@ def test_hand_over_keeps_what_an_operator_reserved_since_the_last_pass(start: St
     one.sync(facts=host(*nic(state="down")))
     one.set_by_hand(NIC, "SRIOV_NET_VF", reserved=3)
 
-    one.sender.left = at
-    with suppress(Cut):
+    with suppress(Cut), one.ending_after(at):
         one.hand_over()
-    one.sender.left = None
     one.hand_over()
 
     assert (one.stock(NIC), one.marks(NIC)) == ({"SRIOV_NET_VF": (4, 3)}, frozenset())
@@ -616,10 +606,8 @@ def test_a_pass_that_reserves_more_may_be_cut_off_and_forget(start: Start, at: i
     ill = [replace(vf, power_state="error") for vf in vfs]
     one.sync(facts=host(pf, ill[0], *vfs[1:]))
 
-    one.sender.left = at
-    with suppress(Cut):
+    with suppress(Cut), one.ending_after(at):
         one.sync(facts=host(pf, *ill[:2], *vfs[2:]))
-    one.sender.left = None
     if lost:
         one.forget()
     one.sync(facts=host(pf, *vfs))
@@ -645,10 +633,8 @@ def test_without_the_reshapers_role_no_reservation_is_lost_between_two_writes(tm
     one.sync()
     one.sender.placement = Roleless(one.sender.placement)  # type: ignore[assignment]
 
-    one.sender.left = at
-    with suppress(Cut, Forbidden):
+    with suppress(Cut, Forbidden), one.ending_after(at):
         one.reshape("devices")
-    one.sender.left = None
     with suppress(Forbidden):
         one.reshape("devices")
 

@@ -149,11 +149,10 @@ def test_what_was_cut_off_at_any_write_is_finished_by_the_next_pass(
     for writes in range(12):
         one = a_host(tmp_path / str(writes))
         one.sync(RESHAPE, policy=before)
-        one.sender.left = writes
         try:
-            one.sync(RESHAPE, policy=after)
+            with one.ending_after(writes):
+                one.sync(RESHAPE, policy=after)
         except Cut:
-            one.sender.left = None
             if lost:
                 one.forget()
             one.sync(RESHAPE)
@@ -171,11 +170,10 @@ def test_the_mind_may_change_after_each_write(tmp_path: Path) -> None:
         for writes in range(6):
             one = a_host(tmp_path / f"{where}{writes}")
             one.sync(RESHAPE, policy=before)
-            one.sender.left = writes
             try:
-                one.sync(RESHAPE, policy=after)
+                with one.ending_after(writes):
+                    one.sync(RESHAPE, policy=after)
             except Cut:
-                one.sender.left = None
                 one.sync(RESHAPE, policy=before)
                 assert (rows(one), SHARER in one.traits("")) == ({where: 20}, where == "pool")
                 assert ("DISK_GB" in one.stock()) == (where == "root")
@@ -410,10 +408,8 @@ def test_of_two_reporters_at_once_one_wins_at_each_write(tmp_path: Path) -> None
     for writes in range(8):
         one = OneHost(tmp_path / str(writes), replace(FACTS, disk=VMS), OWN)
         (second,) = pool_nodes(replace(reporter(one), driver=one_of(one, OTHER)))
-        one.sender.left = writes
-        with suppress(Cut):
+        with suppress(Cut), one.ending_after(writes):
             report(one)
-        one.sender.left = None
         with suppress(PolicyError):
             run_pass(second)
         with suppress(PolicyError):
@@ -490,11 +486,10 @@ def test_a_host_cut_off_between_two_pools_goes_back_to_the_first_whole(tmp_path:
         share(one)
         volumes = replace(VMS, pool="volumes")
         report(one, disk=volumes)
-        one.sender.left = writes
         try:
-            one.sync(RESHAPE, facts=with_disk(one, volumes))
+            with one.ending_after(writes):
+                one.sync(RESHAPE, facts=with_disk(one, volumes))
         except Cut:
-            one.sender.left = None
             one.sync(RESHAPE, facts=with_disk(one, VMS))
             assert (writes, rows(one), one.aggregates()) == (writes, {"pool": 20}, {aggregate_of(UUID)})
         else:

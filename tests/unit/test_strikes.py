@@ -70,10 +70,8 @@ def test_a_ratio_that_another_writer_raised_does_not_count_after_a_reservation(t
     if first == "reserved in one request":
         assert one.sync(facts=small).status is Status.UNSAFE
     if first == "cut off":
-        one.sender.left = 0
-        with pytest.raises(Cut):
+        with pytest.raises(Cut), one.ending_after(0):
             one.sync(facts=small)
-        one.sender.left = None
     one.by_hand.change_stock(ROOT, VCPU={"reserved": 1, "allocation_ratio": 16.0})
 
     done = one.sync(facts=whole)
