@@ -27,25 +27,16 @@ class Machine:
     boot: str = ""  # the kernel's boot id (random(4))
     lasting: bool = False  # the product uuid was the same after a boot
 
-    @property
-    def has_product(self) -> bool:
-        """
-        Return whether the product uuid is known to be the mainboard's.
-
-        Where the firmware's uuid is one digit throughout, libvirt makes up another at each of its starts.
-        """
-        return self.lasting or bool(self.product and not _RANDOM.match(self.product))
-
     def unlike(self, before: "Machine") -> str:
         """
         Return what shows that this is another machine than before, as the rest of a sentence; empty: nothing does.
 
-        The mainboard decides where it is known. Within one boot the machine is the same: there libvirt has only been
-        started again.
+        The mainboard decides where it is known. Where the firmware's uuid is one digit throughout, libvirt makes up
+        another at each of its starts. Within one boot the machine is the same: libvirt has only been started again.
         """
         if self.boot and self.boot == before.boot:
             return ""
-        if self.product and before.has_product:
+        if self.product and (before.lasting or (before.product and not _RANDOM.match(before.product))):
             pair, what = (before.product, self.product), "a machine with the product uuid"
         elif self.machine_id and before.machine_id:
             pair, what = (before.machine_id, self.machine_id), "a machine with the machine-id"
