@@ -55,7 +55,7 @@ setup(
         "Jinja2>=3.1.6,<4",  # CVE-2025-27516: code from a template; none of ours is from elsewhere
         "jsonschema>=4.23,<5",
         "keystoneauth1>=5.10,<6",
-        "msgspec>=0.20,<1",
+        "msgspec>=0.23,<1",  # older ones crash where two threads read the first value of a class
         "os-resource-classes>=1.1,<2",
         "os-traits>=3.5,<4",
         "oslo.concurrency>=7.1,<8",

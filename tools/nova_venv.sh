@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # For scripts that need nova: defines nova_venv, which makes the virtual environment $nova in .bench/.
 nova=.bench/nova
-wanted="nova==34.0.0 libvirt-python>=9,<13 sqlalchemy<2.1 msgspec>=0.20,<1"
+wanted="nova==34.0.0 libvirt-python>=9,<13 sqlalchemy<2.1 msgspec>=0.23,<1"
 
 nova_venv() {
   [ "$(cat $nova/wanted 2> /dev/null)" = "$wanted" ] && return
