@@ -164,7 +164,7 @@ class Sriov:
     """What a physical function tells of its VFs, of those that could be made too."""
 
     total: int  # how many it can have
-    step: tuple[int, int] | None = None  # from the PF to its first VF (0: none), and to the next one; None: not known
+    step: tuple[int, int] | None = None  # routing ids to the first VF (0: none), and to the next; None: not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,8 +203,7 @@ class PciFunction:
         """Return whether a VF of this PF is at this place, or would be, as far as the kernel tells it."""
         if not self.sriov or not self.sriov.step or place.domain != self.address.domain:
             return False
-        first, stride = self.sriov.step
-        far = place.routing_id - self.address.routing_id
+        (first, stride), far = self.sriov.step, place.routing_id - self.address.routing_id
         return first > 0 and far in range(first, first + self.sriov.total * stride, stride)
 
     @property

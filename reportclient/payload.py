@@ -273,5 +273,6 @@ def encode_observed(observed: ObservedProvider) -> dict[str, object]:
 
 
 def decode_observed(record: Mapping[str, Any]) -> ObservedProvider:
-    """Return the provider that ``encode_observed`` encoded."""
-    return ObservedProvider(uuid=record["uuid"], generation=record["generation"], provider=decode_as(Provider, record))
+    """Return the provider that ``encode_observed`` encoded; KeyError: it lacks what a provider always has."""
+    provider = decode_as(Provider, {**record, "inventories": record["inventories"]})
+    return ObservedProvider(uuid=record["uuid"], generation=record["generation"], provider=provider)

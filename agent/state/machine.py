@@ -31,8 +31,8 @@ class Machine:
         """
         Return what shows that this is another machine than before, as the rest of a sentence; empty: nothing does.
 
-        The mainboard decides where it is known. Where the firmware's uuid is one digit throughout, libvirt makes up
-        another at each of its starts. Within one boot the machine is the same: libvirt has only been started again.
+        The mainboard decides where it is known. Where the firmware's uuid is one digit throughout, libvirt makes up one
+        at each of its starts: such a uuid counts once it lasted a boot. Within one boot the machine is the same.
         """
         if self.boot and self.boot == before.boot:
             return ""
