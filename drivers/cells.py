@@ -108,18 +108,22 @@ def reserved_mib(
     Return the MiB to keep for the host, by (cell, page size in KiB), and a sentence on each amount that is not there.
 
     These are all of the cells that are reserved whole; of the others the pages that the operator listed, and
-    ``reserved_memory_mib`` of the small pages in cells with CPUs, divided in proportion to each cell's. Where one has
-    less than its part left, the parts are in proportion to what is left. Of pages of which there are fewer, all are
-    kept. ``pools`` is as ``page_mib`` returns it.
+    ``reserved_memory_mib`` of the small pages: what the operator said for a cell, and the rest in the other cells with
+    CPUs, divided in proportion to each cell's. Where one has less than its part left, the parts are in proportion to
+    what is left. Of pages of which there are fewer, all are kept. ``pools`` is as ``page_mib`` returns it.
 
     Raises:
         PolicyError: all memory would be kept and it is not enough, or pages are listed that no cell can have.
     """
     (kept, lacking), whole = _listed_mib(facts, pools, policy.reserved_pages), reserved_cells(facts, policy)
     sizes = {cell.id: small_page_kib(cell) for cell in facts.cells if cell.id not in whole}
-    small = _with_cpus(facts, {id_: pools[id_, size] for id_, size in sizes.items() if (id_, size) in pools})
+    said, fewer = _said_mib(facts, pools, policy.reserved_cell_mib, kept)
+    kept, lacking = kept | said, (*lacking, *fewer)
+    small = {id_: pools[id_, size] for id_, size in sizes.items() if (id_, size) in pools}
+    others = {id_: mib for id_, mib in small.items() if id_ not in policy.reserved_cell_mib}
+    small = _with_cpus(facts, others or small)
     left = {id_: mib - kept.get((id_, sizes[id_]), 0) for id_, mib in small.items()}
-    asked_mib = policy.reserved_memory_mib
+    asked_mib = policy.reserved_memory_mib - sum(policy.reserved_cell_mib.values())
     host_mib = min(asked_mib, sum(left.values()))
     shares = apportion(host_mib, small)
     if any(shares[id_] > left[id_] for id_ in small):
@@ -135,6 +139,42 @@ def reserved_mib(
             raise PolicyError(short)
         lacking = (*lacking, f"{short}. All of them are kept meanwhile")
     return kept, lacking
+
+
+def _said_mib(
+    facts: HostFacts,
+    pools: Mapping[tuple[int, int], int],
+    wishes: Mapping[int, int],
+    kept: Mapping[tuple[int, int], int],
+) -> tuple[dict[tuple[int, int], int], tuple[str, ...]]:
+    """
+    Return ``kept`` of these cells' small pages with what the operator said, and a sentence where a cell has less.
+
+    Raises:
+        PolicyError: this host has no such cell.
+    """
+    sizes = {cell.id: small_page_kib(cell) for cell in facts.cells}
+    said, lacking = dict[tuple[int, int], int](), list[str]()
+    for id_, mib in wishes.items():
+        if id_ not in sizes:
+            raise PolicyError(f"[agent] reserved_cell_memory names cell {id_}, and this host has none: see lscpu")
+        pool = id_, sizes[id_]
+        there = pools.get(pool, 0)
+        said[pool] = min(there, kept.get(pool, 0) + mib)
+        if said[pool] < kept.get(pool, 0) + mib:
+            lacking.append(
+                f"[agent] reserved_cell_memory keeps {mib} MiB in cell {id_}, but that cell has only {there} MiB of "
+                f"small pages: lower that option, or allocate fewer huge pages there. All of them are kept meanwhile"
+            )
+    return said, tuple(lacking)
+
+
+def plain_mib(facts: HostFacts, policy: Policy) -> tuple[int, int]:
+    """Return the MiB that guests and the host have in pages of any size, and in small ones, without reserved cells."""
+    whole, sizes = reserved_cells(facts, policy), {cell.id: small_page_kib(cell) for cell in facts.cells}
+    found = page_mib(facts.cells) if memory_mib(facts.cells) else {}
+    pools = {pool: mib for pool, mib in found.items() if pool[0] not in whole}
+    return sum(pools.values()), sum(mib for (id_, size), mib in pools.items() if size == sizes[id_])
 
 
 def _with_cpus(facts: HostFacts, small: Mapping[int, int]) -> dict[int, int]:

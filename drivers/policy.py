@@ -209,6 +209,7 @@ class Policy:
     reserved_pages: tuple[ReservedPages, ...] = ()
     file_backed_mib: int = 0  # memory of guests that is in files; 0: it is the host's own
     reserved_memory_mib: int = 512
+    reserved_cell_mib: Mapping[int, int] = field(default_factory=dict)  # of these, by cell
     # cells whose memory is kept from guests; None: as drivers/cells.py says for the layout
     reserved_cells: ReservedCells | None = None
     disk: DiskPolicy = field(default_factory=DiskPolicy)

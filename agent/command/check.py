@@ -30,8 +30,10 @@ from agent.sync.journal import tell_approvals
 from agent.sync.node import ComputeNode
 from agent.sync.provider_yaml import unread_keys
 from drivers.base import Driver, Survey
-from drivers.facts import DiskSpace
+from drivers.cells import plain_mib
+from drivers.facts import DiskSpace, HostFacts
 from drivers.libvirt.shape import idle
+from drivers.policy import Policy
 from reportclient.client import PlacementClient
 
 SKEW_LIMIT_S = 10
@@ -174,6 +176,22 @@ def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> Iterator
     if not settings.beside_nova:  # else CPUs and memory are nova's
         yield from (Check("host", False, text) for text in holdings.lacking)
         yield from (Check("memory", True, text) for text in holdings.notes)
+        yield from _check_pages(survey.facts, settings.policy)
+
+
+def _check_pages(facts: HostFacts, policy: Policy) -> Iterator[Check]:
+    """Say what huge pages leave for other guests, in a layout that counts all pages alike."""
+    (whole_mib, small_mib), kept_mib = plain_mib(facts, policy), policy.reserved_memory_mib
+    huge_mib = whole_mib - small_mib
+    if not huge_mib or policy.layout == "numa" or policy.file_backed_mib:
+        return
+    text = f"of {whole_mib} MiB, {huge_mib} are huge pages"
+    if small_mib < kept_mib:
+        wrong = f"the rest is {small_mib} MiB, and [DEFAULT] reserved_host_memory_mb keeps {kept_mib} MiB for the host"
+        yield Check("memory", False, f"{text}: {wrong}. Allocate fewer huge pages, or lower that option")
+        return
+    advice = f"MEMORY_MB in the layout {policy.layout} counts both kinds: keep such guests off, or take the layout numa"
+    yield Check("memory", True, f"{text}: guests without huge pages can have {small_mib - kept_mib} MiB. {advice}")
 
 
 def _check_placement(settings: Settings, choice: Choice, driver: Driver, node: str, survey: Survey) -> Iterator[Check]:

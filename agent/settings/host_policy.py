@@ -33,6 +33,7 @@ from reportclient.reserve import check_length
 
 UNITS_KIB = {"kb": 1, "mb": 1024, "gb": 1024**2}
 PAGES_EXAMPLE = "node:0,size:2048,count:64"
+CELL_EXAMPLE = "cell:0,mb:4096"
 
 
 def build_policy(values: Values) -> Policy:
@@ -47,6 +48,7 @@ def build_policy(values: Values) -> Policy:
         reserved_pages=pages or (),
         reserved_cells=values.parsed("agent", "reserved_cells", parse_reserved_cells),
         reserved_memory_mib=values.value("DEFAULT", "reserved_host_memory_mb"),
+        reserved_cell_mib=_cell_memory(values),
         disk=DiskPolicy(
             reserved_mib=values.value("DEFAULT", "reserved_host_disk_mb"),
             by_pool=values.value("agent", "rbd_capacity") == "pool",
@@ -56,6 +58,17 @@ def build_policy(values: Values) -> Policy:
         ratios=Ratios(cpu=_ratio(values, "cpu"), ram=_ratio(values, "ram"), disk=_ratio(values, "disk")),
         root_traits=frozenset(values.parsed("agent", "root_traits", _trait_names) or ()),
     )
+
+
+def _cell_memory(values: Values) -> dict[int, int]:
+    """Return the MiB that the host keeps in each cell that the operator names, of all that it keeps."""
+    several = (
+        values.parsed("agent", "reserved_cell_memory", lambda records: dict(map(parse_cell_memory, records))) or {}
+    )
+    named, whole = sum(several.values()), values.value("DEFAULT", "reserved_host_memory_mb")
+    text = f"keeps {named} MiB, and [DEFAULT] reserved_host_memory_mb keeps {whole} MiB in all: raise that option"
+    values.problem("agent", "reserved_cell_memory", text, when=named > whole)
+    return several
 
 
 def _file_backed(values: Values) -> int:
@@ -297,6 +310,18 @@ def parse_page(record: Mapping[str, str]) -> ReservedPages:
     if not all(text.isdecimal() for text in (node, digits, count)) or not int(digits):
         raise ValueError(f"has {dict(record)}: whole numbers are needed, for instance {PAGES_EXAMPLE}")
     return ReservedPages(cell=int(node), size_kib=int(digits) * (unit or 1), count=int(count))
+
+
+def parse_cell_memory(record: Mapping[str, str]) -> tuple[int, int]:
+    """
+    Parse one of ``reserved_cell_memory``: ``cell:0,mb:4096``.
+
+    Raises:
+        ValueError: the record is not in this form.
+    """
+    if record.keys() != {"cell", "mb"} or not all(text.strip().isdecimal() for text in record.values()):
+        raise ValueError(f"has {dict(record)}: cell and mb are needed, whole numbers as in {CELL_EXAMPLE}")
+    return int(record["cell"]), int(record["mb"])
 
 
 def _parse_mdev_rule(type_: str, options: Mapping[str, Any]) -> MdevRule:

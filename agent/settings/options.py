@@ -160,6 +160,11 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                         "their memory as such cells; HBM, CXL and persistent memory can be ones too "
                         "(docs/layouts.md). Unset: without_cpus in the layouts cells and numa, and none in flat and "
                         "devices, as nova."),
+        cfg.MultiOpt("reserved_cell_memory", item_type=types.Dict(),
+                     help="MiB of small pages reserved for the host in one NUMA cell, for instance cell:0,mb:4096. "
+                          "They are a part of [DEFAULT] reserved_host_memory_mb; the other cells with CPUs share the "
+                          "rest, in proportion to their memory. Only the layouts cells and numa have memory of cells. "
+                          "May be given several times."),
         cfg.StrOpt("role", choices=("sole", "beside", "audit"),
                    help="What this agent does on a hypervisor. sole: it reports the host. beside: nova-compute reports "
                         "the host and its devices, and this agent reports, below nova's root, the devices that nova "

@@ -117,6 +117,26 @@ def test_memory_of_cells_without_cpus_is_told(
 
 
 @pytest.mark.parametrize(
+    ("layout", "kept_mib", "ok", "told"),
+    [
+        pytest.param("flat", 512, True, "guests without huge pages can have", id="flat"),
+        pytest.param("devices", 512, True, "guests without huge pages can have", id="devices"),
+        pytest.param("cells", 512, True, "guests without huge pages can have", id="cells"),
+        pytest.param("numa", 512, True, "", id="numa has providers of pages"),
+        pytest.param("devices", 240_000, False, "keeps 240000 MiB for the host", id="less than the host keeps"),
+    ],
+)
+def test_what_huge_pages_leave_is_told(write_config: Write, layout: str, kept_mib: int, ok: bool, told: str) -> None:
+    path = write_config(
+        libvirt={"virt_type": "qemu"}, compute={"layout": layout}, DEFAULT={"reserved_host_memory_mb": kept_mib}
+    )
+    asked = argparse.Namespace(config_file=[path], config_dir=[], host=HOSTS / "four-cells/archive")
+
+    found = [one for one in check_host(asked) if one.check == "memory"]
+    assert [(one.ok, told in one.detail) for one in found] == ([(ok, True)] if told else [])
+
+
+@pytest.mark.parametrize(
     ("option", "told"),
     [
         pytest.param({"cpu_dedicated_set": "8-16"}, "cpu_dedicated_set names CPU 16, off", id="dedicated"),

@@ -191,6 +191,10 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
         ),
         pytest.param({"agent": {"reserved_cells": "all"}}, "'all': ids of cells such as 250-255, without", id="cells"),
         pytest.param({"DEFAULT": {"reserved_huge_pages": "node:0"}}, "node, size and count are needed", id="pages"),
+        pytest.param({"agent": {"reserved_cell_memory": "cell:0"}}, "cell and mb are needed", id="a cell's memory"),
+        pytest.param(
+            {"agent": {"reserved_cell_memory": "cell:0,mb:513"}}, "keeps 513 MiB, and [DEFAULT] reserved", id="in all"
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_a_sentence(

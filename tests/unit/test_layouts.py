@@ -212,6 +212,41 @@ def test_what_cannot_be_reserved_is_refused(policy: dict[str, object], message: 
         tree(FACTS, "numa", None, **policy)
 
 
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        pytest.param({}, (301, 300), id="in proportion"),
+        pytest.param({1: 500}, (101, 500), id="one cell said, and the rest in the other"),
+        pytest.param({0: 0}, (0, 601), id="none of one cell"),
+        pytest.param({0: 100, 1: 201}, (250, 351), id="all cells said, and the rest in proportion"),
+    ],
+)
+@pytest.mark.parametrize("layout", OF_CELLS)
+def test_what_the_host_keeps_of_a_cells_memory_can_be_said(
+    layout: Layout, said: dict[int, int], kept: tuple[int, int]
+) -> None:
+    found = memory(tree(FACTS, layout, reserved_memory_mib=601, reserved_cell_mib=said))
+
+    assert (found["NUMA0"][1], found["NUMA1"][1]) == kept
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        pytest.param({0: 1 << 20}, "keeps 1048576 MiB in cell 0, but that cell has only", id="more than there is"),
+        pytest.param({7: 0}, "names cell 7, and this host has none", id="no such cell"),
+    ],
+)
+def test_what_the_host_cannot_keep_of_a_cells_memory_is_told(said: dict[int, int], sentence: str) -> None:
+    policy = Policy(layout="numa", reserved_memory_mib=max(said.values()), reserved_cell_mib=said)
+    if 7 in said:
+        with pytest.raises(PolicyError, match=sentence):
+            shape(FACTS, policy, None)
+        return
+    (told,) = shape(FACTS, policy, None).holdings.lacking
+    assert sentence in told
+
+
 def test_reserved_huge_pages_are_kept_in_their_pool() -> None:
     pages = (MemoryPages(4, 0), MemoryPages(2048, 100))
     facts = replace(FACTS, cells=(replace(FACTS.cells[0], memory_kib=4 << 20, pages=pages),))
