@@ -154,7 +154,9 @@ def open_nodes(settings: Settings, choice: Choice, *, told: OnOperation = untold
     """
     sender, where = _open_service(settings, choice, "ironic", told=lambda *_: told())
     ours = settings.ironic
-    return IronicClient(sender, where, shard=ours.shard, conductor_group=ours.conductor_group)
+    return IronicClient(
+        sender, where, shard=ours.shard, conductor_group=ours.conductor_group, health=ours.reserve_critical
+    )
 
 
 def open_client(

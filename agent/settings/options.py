@@ -205,6 +205,9 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.IntOpt("node_grace", default=60, min=0,
                    help="The provider of a bare-metal node is deleted when the node is missing in two answers of "
                         "Ironic that are at least this many seconds apart."),
+        cfg.BoolOpt("reserve_critical_nodes", default=False,
+                    help="Reserve a bare-metal node while Ironic says that the health of its hardware is Critical. "
+                         "Needs Ironic's API 1.109, and [conductor] enable_health_monitoring there."),
         cfg.IntOpt("interval", default=60, min=1,
                    help="Seconds between two regular passes of the service. Events of the host cause more passes."),
         cfg.IntOpt("full_audit_interval", default=3600, min=1,

@@ -44,6 +44,7 @@ class IronicSettings:
 
     shard: Annotated[str | None, "ironic", "shard"]  # only nodes of this shard; None: of all
     conductor_group: Annotated[str | None, "ironic", "conductor_group"]  # only nodes of it, "": of none; None: of all
+    reserve_critical: Annotated[bool, "agent", "reserve_critical_nodes"]  # nodes whose health is critical
     node_grace_s: Annotated[int, "agent", "node_grace"]  # wait between two answers that lack a node, before it goes
 
 

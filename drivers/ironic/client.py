@@ -10,30 +10,36 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from drivers.errors import DiscoveryError, MalformedFact, Vanished
-from drivers.ironic.shape import CLASS_FIELDS, FIELDS, Misfit, Node, parse_class, parse_node
+from drivers.ironic.shape import CLASS_FIELDS, FIELDS, HEALTH, Misfit, Node, parse_class, parse_node
 from reportclient.keystone import FAILURES, Sender, explain
 
 PAGE = 1000  # nodes for each request; Ironic cuts it down to its own [api] max_limit
 _PAGES = 10_000  # a listing that does not end is no listing of Ironic; its max_limit may be small
 REQUEST_TRIES = 5  # at a request that a busy Ironic refused, and at a listing during which a node went away
 BUSY = (409, 429, *range(500, 600))  # Ironic is busy, or a node is locked: the request is worth another try
-WITH_TRAITS, WITH_GROUPS, WITH_SHARDS = (1, 37), (1, 46), (1, 82)  # Ironic's API versions that introduced them
+# Ironic's API versions that introduced them
+WITH_TRAITS, WITH_GROUPS, WITH_SHARDS, WITH_HEALTH = (1, 37), (1, 46), (1, 82), (1, 109)
+_OPTIONS = {WITH_SHARDS: "[ironic] shard", WITH_HEALTH: "[agent] reserve_critical_nodes"}  # that need them
 
 
 class IronicClient:
     """
     Reads one Ironic, or a part of its nodes.
 
-    ``shard`` and ``conductor_group`` narrow the listing; None means every shard, every group.
+    ``shard`` and ``conductor_group`` narrow the listing; None means every shard, every group. ``health`` is whether the
+    health of nodes is asked for.
     """
 
-    def __init__(self, sender: Sender, where: str, *, shard: str | None, conductor_group: str | None) -> None:
+    def __init__(
+        self, sender: Sender, where: str, *, shard: str | None, conductor_group: str | None, health: bool = False
+    ) -> None:
         self._sender = sender
         self.where = where
         self._filters = {
             name: value for name, value in (("shard", shard), ("conductor_group", conductor_group)) if value is not None
         }
-        needed = [WITH_TRAITS] + [WITH_GROUPS] * ("conductor_group" in self._filters)
+        self._fields = (*FIELDS, HEALTH) if health else FIELDS
+        needed = [WITH_TRAITS] + [WITH_GROUPS] * ("conductor_group" in self._filters) + [WITH_HEALTH] * health
         self._version = max(needed + [WITH_SHARDS] * ("shard" in self._filters))
 
     @property
@@ -87,7 +93,7 @@ class IronicClient:
             Vanished: the node at which a page begins was deleted meanwhile.
             DiscoveryError: Ironic did not answer whole. Never a shorter listing.
         """
-        fields, filters = (CLASS_FIELDS, {}) if everywhere else (FIELDS, self._filters)
+        fields, filters = (CLASS_FIELDS, {}) if everywhere else (self._fields, self._filters)
         query = {"fields": ",".join(fields), "limit": str(PAGE), **filters}
         markers: set[str] = set()
         while len(markers) < _PAGES:
@@ -149,7 +155,7 @@ class IronicClient:
             supported = f"supports API versions up to {newest} only" if newest else "supports only older API versions"
             raise DiscoveryError(
                 f"{self.where} {supported}, and {version} is needed: upgrade Ironic"
-                + (", or remove [ironic] shard from the configuration" if self._version == WITH_SHARDS else "")
+                + (f", or remove {option} from the configuration" if (option := _OPTIONS.get(self._version)) else "")
             )
         text = " ".join(str(answer.text).split())[:200]
         if status == 404 and "faultstring" in str(answer.text):

@@ -50,10 +50,13 @@ class Node:
     power_state: str | None  # None: Ironic has not read it from the node yet
     provision_state: str | None  # None: available, in Ironic before Kilo
     instance_uuid: str | None  # None: no instance
+    health: str | None = None  # that Ironic's driver read from its BMC, for instance "Critical"; None: unknown, unasked
 
 
-FIELDS = tuple(one.name for one in fields(Node))
+HEALTH = "health"  # of ``Node``: asked for only where the operator wants it to count
+FIELDS = tuple(one.name for one in fields(Node) if one.name != HEALTH)
 """The fields that a listing asks for: everything that decides about a node's provider."""
+CRITICAL = "Critical"  # health of a node whose hardware fails (Ironic's health_states)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +248,7 @@ def why_reserved(node: Node) -> str:
     reasons = {
         "in maintenance": node.maintenance,
         f"power state {node.power_state or 'unknown'}": node.power_state in NO_POWER,
+        f"health {node.health}": node.health == CRITICAL,
         f"provision state {node.provision_state}": node.provision_state not in AVAILABLE,
         f"instance {node.instance_uuid}": node.instance_uuid is not None,
     }

@@ -79,6 +79,11 @@ class IronicServer:
                 lambda: self._states(node)["target_provision_state"] is None, PATIENCE_S, lambda: self._states(node)
             )
 
+    def set_health(self, node: str, health: str | None) -> None:
+        """What a conductor that watches hardware would note of a node; no API sets it."""
+        with closing(sqlite3.connect(self.directory / DATABASE, timeout=PATIENCE_S)) as database, database:
+            database.execute("UPDATE nodes SET health = ? WHERE uuid = ?", (health, node))
+
     def _states(self, node: str) -> Any:
         return self.send("GET", f"/v1/nodes/{node}?fields=provision_state,target_provision_state,last_error")
 

@@ -223,6 +223,20 @@ def test_a_listing_of_several_pages_stays_within_its_shard(
     assert [agent.sums() for agent in agents] == [{"unchanged": 4}] * 2
 
 
+def test_a_node_whose_hardware_is_critical_is_reserved_where_the_operator_wants_that(lab: Lab) -> None:
+    ill, _ = lab.enroll(2)
+    lab.server.set_health(ill, "Critical")
+
+    assert lab.agent().sums() == {"created": 2}
+    assert lab.reserved(ill) == {"CUSTOM_GOLD": 0}
+    watching = lab.agent(agent={"reserve_critical_nodes": "true"})
+    assert watching.sums() == {"changed": 1, "unchanged": 1}
+    assert lab.reserved(ill) == {"CUSTOM_GOLD": 1}
+    lab.server.set_health(ill, "OK")
+    assert watching.sums() == {"changed": 1, "unchanged": 1}
+    assert lab.reserved(ill) == {"CUSTOM_GOLD": 0}
+
+
 def test_an_endpoint_override_serves_without_keystone_as_in_novas_configuration(lab: Lab) -> None:
     ours = {"endpoint": None, "endpoint_override": lab.server.url, "shard": lab.shard}
     placed = {"endpoint": None, "endpoint_override": lab.url}

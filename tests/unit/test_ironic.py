@@ -109,6 +109,8 @@ def test_a_class_is_on_offer_in_a_nodes_form_or_where_none_has_it_as_a_single_on
         ({"power_state": None}, "power state unknown"),
         ({"power_state": "error"}, "power state error"),
         ({"provision_state": "cleaning"}, "provision state cleaning"),
+        ({"health": "Critical"}, "health Critical"),
+        ({"health": "Warning"}, ""),
         (
             {"provision_state": "active", "instance_uuid": uuid_of(1)},
             f"provision state active, instance {uuid_of(1)}",
@@ -334,6 +336,17 @@ def test_an_agent_sees_all_nodes_unless_something_narrows_the_listing(
     one = IronicClient(Ironic(), "Ironic", shard=shard, conductor_group=None)
 
     assert (one.lists_all, one.name, one.where) == (lists_all, where, "Ironic")
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_the_health_of_nodes_is_asked_for_only_where_it_counts(asked: bool) -> None:
+    ironic = Ironic({"nodes": [record(**{"health": "Critical"} if asked else {})]})
+    one = IronicClient(ironic, "Ironic", shard="s1", conductor_group=None, health=asked)
+
+    (node,) = one.survey()
+
+    assert isinstance(node, Node)
+    assert (node.health, "Chealth" in ironic.asked[0]) == ("Critical" if asked else None, asked)
 
 
 @pytest.mark.parametrize(("answers", "there"), [((404, {}), True), (({},), True), ((404, 404), False)])
