@@ -297,6 +297,7 @@ class GuestDevices:
     vdpa: frozenset[str] = frozenset()  # paths of the vhost-vdpa devices of its interfaces
     mdevs: frozenset[str] = frozenset()  # uuids of mediated devices
     pmem: frozenset[str] = frozenset()  # paths of namespaces of persistent memory
+    tpm: bool = False  # an emulated TPM
     encryption: str | None = None  # kind of encryption context: "amd_sev", "amd_sev_snp", "intel_tdx"; None: none
 
 

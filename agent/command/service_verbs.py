@@ -9,6 +9,7 @@ from enum import IntEnum
 from agent import VERSION
 from agent.command.check import Check, check_host
 from agent.command.exits import Exit
+from agent.command.novas_start import CHANGE, foretell
 from agent.command.result import Report, choice_of, settings_of
 from agent.command.wording import columns
 from agent.errors import ConfigError, StateError
@@ -27,7 +28,7 @@ class Code(IntEnum):
     FAILURE = 2  # the service would not pass
 
 
-_MILD = frozenset({"clock", "nova", "service", "approval", "devices", "storage", "provider_config"})
+_MILD = frozenset({CHANGE, "clock", "nova", "service", "approval", "devices", "storage", "provider_config"})
 
 
 def run(options: argparse.Namespace) -> None:
@@ -77,7 +78,7 @@ def _status_lines(status: ServiceStatus) -> Iterator[str]:
 
 def upgrade(options: argparse.Namespace) -> Report:
     """Report what a pass of this version would meet on this host; writes nothing."""
-    checks = [*check_host(options), *_running(options)]
+    checks = [*check_host(options), *_running(options), *(foretell(options) if options.nova else ())]
     graded = [(one, _grade(one, options)) for one in checks]
     rows = [(one.check, code.name.lower(), one.detail) for one, code in graded]
     return Report(

@@ -191,7 +191,15 @@ _TABLE = (
         name="upgrade",
         help="upgrade check: whether this host is ready for this version, with the codes of nova-status",
         example="check --config-file /etc/nova/nova.conf",
-        own=(Option("what", "check", choices=("check",), required=True),),
+        own=(
+            Option("what", "check", choices=("check",), required=True),
+            Option(
+                "--nova",
+                "tell too what would stop nova-compute of this release at its next start here, or change in placement",
+                metavar="RELEASE",
+                choices=("34",),
+            ),
+        ),
     ),
     Verb(
         name="adopt",

@@ -69,6 +69,7 @@ def _parse_devices(domain: Element) -> GuestDevices:
         vdpa=_sources(domain, "vdpa"),
         mdevs=frozenset(mdevs),
         pmem=_pmem(domain),
+        tpm=domain.find("devices/tpm/backend[@type='emulator']") is not None,
     )
 
 

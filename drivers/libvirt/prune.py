@@ -24,6 +24,7 @@ _DOMAIN: _Kept = {
     },
     "devices": {
         "memory": None,
+        "tpm": {"backend": {}},
         **{tag: {"source": {"address": {}, "vendor": {}}} for tag in ("hostdev", "disk", "interface")},
     },
 }
