@@ -6,7 +6,7 @@ nova/virt/libvirt/driver.py, ``init_host`` of nova/compute/manager.py, and nova/
 """
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 
 from agent.command.check import Check, tried
@@ -14,16 +14,17 @@ from agent.command.result import choice_of, settings_of
 from agent.connect.choice import Choice, open_client, open_driver, read_host
 from agent.errors import ConfigError
 from agent.settings.read import Settings
-from agent.state.identity import read_identity
+from agent.state.identity import parse_identity, read_identity
 from agent.sync.node import ComputeNode
+from drivers.base import Survey
 from drivers.devices.memory import CONTEXT
 from drivers.facts import Guest, HostFacts
-from drivers.policy import CpuPolicy
+from drivers.policy import CpuPolicy, Policy
 from reportclient.allocations import Allocation
 from reportclient.client import PlacementClient
 from reportclient.errors import few
-from reportclient.ownership import OWNER_NOVA, is_marked
-from reportclient.tree import ObservedProvider
+from reportclient.ownership import MANAGED, OWNER_NOVA, is_marked
+from reportclient.tree import ObservedProvider, ObservedTree
 
 RELEASE = "34"
 START, CHANGE = "nova's start", "nova's tree"  # names of checks: what stops nova-compute, and what it would change
@@ -40,26 +41,42 @@ def foretell(options: argparse.Namespace) -> Iterator[Check]:
 
 
 def _of_host(settings: Settings, choice: Choice) -> Iterator[Check]:
+    policy = settings.policy
     with open_driver(settings, choice) as driver:
         node, survey = read_host(driver, choice)
-        tree, _ = driver.shape(survey, replace(settings.policy, layout="devices"), None)
+        facts, guests = survey.facts, [one for one in survey.facts.guests if one.tenant]
+        tree, _ = driver.shape(survey, replace(policy, layout="devices"), None)
         client, where = open_client(settings, choice)
-        one = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where)
-        uuid, guests = one.known_uuid(survey), [each for each in survey.facts.guests if each.tenant]
-        identity = survey.compute_id if settings.recorded else read_identity(settings.folders.identity)
-        root = client.observe(uuid).root if uuid else None
+        uuid = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where).known_uuid(survey)
+        identity = _read_identity(settings, survey)
+        observed, named = client.observe(uuid) if uuid else ObservedTree(()), client.find(node)
+        kinds = {one.name.removeprefix(f"{facts.hostname}_") for one in tree}
+        kinds |= {"intel_tdx"} if _has_tdx(facts, policy) else set()
         stops = [
-            *_of_versions(survey.facts),
-            *_of_encryption(survey.facts, guests, {provider.name for provider in tree}),
-            *_of_pins(guests, settings.policy.cpus),
-            *(() if settings.policy.guests.tpm else _of_tpms(guests)),
-            *_of_identity(node, identity, root, is_known=bool(guests or client.find(node))),
+            *_of_versions(facts),
+            *_of_encryption(facts, guests, kinds),
+            *_of_pins(facts, guests, policy.cpus),
+            *(() if policy.guests.tpm else _of_tpms(guests)),
+            *_of_identity(node, identity, named, observed.root, is_known=bool(guests or named)),
+            *(() if policy.devices.report else _of_pci(observed)),
         ]
-        yield from (Check(START, False, text) for text in stops)
-        if not stops:
-            yield Check(START, True, f"nothing that was looked for stops nova-compute {RELEASE} on {node}")
-        if root:
-            yield from _of_root(client, root, guests)
+        changes = [*_of_root(observed.root)] if observed.root else []
+        for name, rows in _going(client, observed.root, policy).items():
+            text = f"{name} goes from {node} to providers below it, with {len(rows)} allocations"
+            why = _why_stuck(name, rows, guests, kinds)
+            stops += [f"{text}, and nova {RELEASE} fails on that: {why}"] if why else []
+            changes += [] if why else [Check(CHANGE, True, text)]
+    yield from (Check(START, False, text) for text in stops)
+    if not stops:
+        yield Check(START, True, f"nothing that was looked for stops nova-compute {RELEASE} on {node}")
+    yield from changes
+
+
+def _read_identity(settings: Settings, survey: Survey) -> str | None:
+    """Return the compute_id that nova finds, which does not look into this agent's own folder; None: there is none."""
+    if not settings.recorded:
+        return read_identity(folder for folder in settings.folders.identity if folder != settings.folders.state)
+    return survey.compute_id and parse_identity(survey.compute_id, "compute_id of the host archive")
 
 
 def _of_versions(facts: HostFacts) -> Iterator[str]:
@@ -67,28 +84,39 @@ def _of_versions(facts: HostFacts) -> Iterator[str]:
         yield f"QEMU is {_dotted(found)}, and nova {RELEASE} needs {_dotted(_QEMU)}: upgrade QEMU first"
 
 
-def _of_encryption(facts: HostFacts, guests: Iterable[Guest], offered: set[str]) -> Iterator[str]:
-    """Yield the guests with a kind of encryption that this host does not offer; ``offered``: names of providers."""
-    by_kind: dict[str, list[str]] = {}
+def _has_tdx(facts: HostFacts, policy: Policy) -> bool:
+    """Return whether nova takes Intel TDX for supported, however many guests can have it."""
+    return policy.devices.tdx and any(one.encryption.tdx for one in facts.hypervisor.domain_capabilities)
+
+
+def _of_encryption(facts: HostFacts, guests: Iterable[Guest], kinds: Container[str]) -> Iterator[str]:
+    """Yield the guests with a kind of encryption that this host does not offer; it offers these ``kinds``."""
+    lost: dict[str, list[str]] = {}
     for one in guests:
-        if one.devices.encryption and f"{facts.hostname}_{one.devices.encryption}" not in offered:
-            by_kind.setdefault(one.devices.encryption, []).append(one.uuid)
-    for kind, uuids in sorted(by_kind.items()):
+        if one.devices.encryption and one.devices.encryption not in kinds:
+            lost.setdefault(one.devices.encryption, []).append(one.uuid)
+    for kind, uuids in sorted(lost.items()):
         beside = kind == "amd_sev_es" and facts.cpu.sev and facts.cpu.sev.sev_snp
         why = "beside SEV-SNP, with which the kernel's kvm_amd was loaded" if beside else "on this host as it is"
         yield f"guest {few(uuids)} is encrypted by {kind}, which nova {RELEASE} does not offer {why}: move it first"
 
 
-def _of_pins(guests: Iterable[Guest], cpus: CpuPolicy) -> Iterator[str]:
-    """Yield the guests for which no option sets CPUs aside; one whose CPUs are not understood is left out."""
-    pins = {one.uuid: {len(pin) == 1 for pin in one.vcpus} for one in guests if one.vcpus}
-    floating = [uuid for uuid, kinds in pins.items() if False in kinds]
-    pinned = [uuid for uuid, kinds in pins.items() if True in kinds]
+def _of_pins(facts: HostFacts, guests: Iterable[Guest], cpus: CpuPolicy) -> Iterator[str]:
+    """
+    Yield the guests for which no option sets CPUs aside; one whose CPUs are not understood is left out.
+
+    A guest that may run on all shared CPUs, or on all of a cell, is not pinned, even if that is one.
+    """
+    all_shared = cpus.shared or frozenset()
+    floats = {all_shared, *(all_shared & cell.cpus for cell in facts.cells)}
+    kinds = {one.uuid: {len(pin) == 1 and pin not in floats for pin in one.vcpus} for one in guests if one.vcpus}
+    mixed, floating = ([uuid for uuid, each in kinds.items() if each >= wanted] for wanted in ({True, False}, {False}))
+    pinned = [uuid for uuid, each in kinds.items() if True in each]
     shared = cpus.shared if cpus.shared_option == CpuPolicy().shared_option else None
-    if floating and cpus.dedicated and not shared:
-        yield f"guest {few(floating)} has CPUs that are not pinned: set [compute] cpu_shared_set too"
-    if pinned and shared and not cpus.dedicated:
-        yield f"guest {few(pinned)} has pinned CPUs: set [compute] cpu_dedicated_set too"
+    if not shared and (lacking := floating if cpus.dedicated else mixed):
+        yield f"guest {few(lacking)} has CPUs that are not pinned: set [compute] cpu_shared_set too"
+    if not cpus.dedicated and (lacking := pinned if shared else mixed):
+        yield f"guest {few(lacking)} has pinned CPUs: set [compute] cpu_dedicated_set too"
 
 
 def _of_tpms(guests: Iterable[Guest]) -> Iterator[str]:
@@ -96,39 +124,50 @@ def _of_tpms(guests: Iterable[Guest]) -> Iterator[str]:
         yield f"guest {few(uuids)} has a TPM: set [libvirt] swtpm_enabled = true"
 
 
-def _of_identity(node: str, identity: str | None, root: ObservedProvider | None, *, is_known: bool) -> Iterator[str]:
-    """Yield why nova-compute would take this host for another one, or for one that lost its state."""
+def _of_identity(
+    node: str, identity: str | None, named: str | None, root: ObservedProvider | None, *, is_known: bool
+) -> Iterator[str]:
+    """Yield why nova-compute would take this host for another one; ``named`` is the provider of the host's name."""
     if identity is None and is_known:
-        yield "compute_id is missing, and this is not the first start here: find it by compute-node-agent adopt"
+        yield "nova finds no compute_id, and this is not the first start here: find it by compute-node-agent adopt"
+    if identity and named and identity != named:
+        yield f"placement has {node} as {named}, and compute_id is {identity}: run compute-node-agent adopt {named}"
     if root and root.provider.name != node:
         former = root.provider.name
         yield f"placement has compute_id {root.uuid} as {former}, and this host is {node}: give it its former name back"
 
 
-def _of_root(client: PlacementClient, root: ObservedProvider, guests: Iterable[Guest]) -> Iterator[Check]:
+def _of_pci(observed: ObservedTree) -> Iterator[str]:
+    if names := [seen.name for seen in observed if MANAGED in seen.provider.traits and not is_marked(seen)]:
+        yield f"nova reports {few(names)}, and [pci] report_in_placement is not set: set it, as nova cannot go back"
+
+
+def _of_root(root: ObservedProvider) -> Iterator[Check]:
     """Yield what nova-compute would change on its root."""
     if is_marked(root):
         yield Check(CHANGE, False, f"this agent reports {root.name}, and nova would report it too: run hand-over first")
     if OWNER_NOVA not in root.provider.traits:
         text = f"{root.name} gets OWNER_NOVA: once each nova-compute is {RELEASE}, the scheduler takes no other host"
         yield Check(CHANGE, True, text)
-    going = [name for name in ("VGPU", CONTEXT) if name in root.provider.inventories]
-    rows = client.allocations([root]) if going else ()
-    with_mdevs = {one.uuid for one in guests if one.devices.mdevs}
-    for name in going:
-        yield from _reshape(root.name, name, [one for one in rows if one.resource_class == name], with_mdevs)
 
 
-def _reshape(root: str, name: str, rows: Sequence[Allocation], with_mdevs: set[str]) -> Iterator[Check]:
-    """Yield that a class goes to providers below the root, and whose allocations make that fail."""
-    text = f"{name} goes from {root} to providers below it, with {len(rows)} allocations"
-    yield Check(CHANGE, True, text)
-    lost = sorted({one.consumer for one in rows} - with_mdevs) if name == "VGPU" else []
-    if lost:
-        why = "they have no mediated device here: a migration, or a guest that is gone"
-        yield Check(
-            START, False, f"{text}, and nova {RELEASE} fails on those of {few(lost)}, as {why}. End these first"
-        )
+def _going(client: PlacementClient, root: ObservedProvider | None, policy: Policy) -> dict[str, tuple[Allocation, ...]]:
+    """Return the allocations of the classes that nova takes off its root, by class."""
+    names = [name for name in ("VGPU", CONTEXT) if root and name in root.provider.inventories]
+    going = [name for name in names if name == CONTEXT or policy.devices.mdevs]  # else nova does not look at VGPU
+    rows = client.allocations([root]) if root and going else ()
+    return {name: tuple(one for one in rows if one.resource_class == name) for name in going}
+
+
+def _why_stuck(name: str, rows: Iterable[Allocation], guests: Iterable[Guest], kinds: Container[str]) -> str:
+    """Return why allocations on the root have no place below it; empty: they have one."""
+    consumers = {one.consumer for one in rows}
+    if name == CONTEXT:
+        here = "amd_sev" in kinds or not consumers
+        return "" if here else f"this host offers no amd_sev, and {few(sorted(consumers))} has a context"
+    lost = sorted(consumers - {one.uuid for one in guests if one.devices.mdevs})
+    why = f"{few(lost)} has no mediated device here, as a migration, or a guest that is gone. End it first"
+    return why if lost else ""
 
 
 def _dotted(version: int) -> str:
