@@ -108,26 +108,21 @@ def reserved_mib(
     Return the MiB to keep for the host, by (cell, page size in KiB), and a sentence on each amount that is not there.
 
     These are all of the cells that are reserved whole; of the others the pages that the operator listed, and
-    ``reserved_memory_mib`` of the small pages: what the operator said for a cell, and the rest in the other cells with
-    CPUs, divided in proportion to each cell's. Where one has less than its part left, the parts are in proportion to
-    what is left. Of pages of which there are fewer, all are kept. ``pools`` is as ``page_mib`` returns it.
+    ``reserved_memory_mib`` of the small pages in cells with CPUs: what the operator said for a cell, and the rest in
+    the others, divided in proportion to each cell's. Where one has less than its part left, the parts are in proportion
+    to what is left. Of pages of which there are fewer, all are kept. ``pools`` is as ``page_mib`` returns it.
 
     Raises:
         PolicyError: all memory would be kept and it is not enough, or pages are listed that no cell can have.
     """
     (kept, lacking), whole = _listed_mib(facts, pools, policy.reserved_pages), reserved_cells(facts, policy)
     sizes = {cell.id: small_page_kib(cell) for cell in facts.cells if cell.id not in whole}
-    said, fewer = _said_mib(facts, pools, policy.reserved_cell_mib, kept)
-    kept, lacking = kept | said, (*lacking, *fewer)
-    small = {id_: pools[id_, size] for id_, size in sizes.items() if (id_, size) in pools}
-    others = {id_: mib for id_, mib in small.items() if id_ not in policy.reserved_cell_mib}
-    small = _with_cpus(facts, others or small)
+    small = _with_cpus(facts, {id_: pools[id_, size] for id_, size in sizes.items() if (id_, size) in pools})
     left = {id_: mib - kept.get((id_, sizes[id_]), 0) for id_, mib in small.items()}
-    asked_mib = policy.reserved_memory_mib - sum(policy.reserved_cell_mib.values())
+    asked_mib, said = policy.reserved_memory_mib, policy.reserved_cell_mib
     host_mib = min(asked_mib, sum(left.values()))
-    shares = apportion(host_mib, small)
-    if any(shares[id_] > left[id_] for id_ in small):
-        shares = apportion(host_mib, left)
+    shares = _shares(host_mib, small, left, said)
+    lacking += tuple(_elsewhere(id_, mib, left.get(id_, 0)) for id_, mib in said.items() if mib > left.get(id_, 0))
     kept |= {(id_, sizes[id_]): share + kept.get((id_, sizes[id_]), 0) for id_, share in shares.items()}
     kept |= {pool: mib for pool, mib in pools.items() if pool[0] in whole}
     if host_mib < asked_mib:
@@ -141,32 +136,30 @@ def reserved_mib(
     return kept, lacking
 
 
-def _said_mib(
-    facts: HostFacts,
-    pools: Mapping[tuple[int, int], int],
-    wishes: Mapping[int, int],
-    kept: Mapping[tuple[int, int], int],
-) -> tuple[dict[tuple[int, int], int], tuple[str, ...]]:
+def _shares(amount: int, small: Mapping[int, int], left: Mapping[int, int], said: Mapping[int, int]) -> dict[int, int]:
     """
-    Return ``kept`` of these cells' small pages with what the operator said, and a sentence where a cell has less.
+    Return what each of these cells keeps of an amount, at most what is ``left`` there; ``small`` is all that it has.
 
-    Raises:
-        PolicyError: this host has no such cell.
+    First what is ``said`` for it. The others share the rest, and what does not fit there is in the cells that were
+    named after all.
     """
-    sizes = {cell.id: small_page_kib(cell) for cell in facts.cells}
-    said, lacking = dict[tuple[int, int], int](), list[str]()
-    for id_, mib in wishes.items():
-        if id_ not in sizes:
-            raise PolicyError(f"[agent] reserved_cell_memory names cell {id_}, and this host has none: see lscpu")
-        pool = id_, sizes[id_]
-        there = pools.get(pool, 0)
-        said[pool] = min(there, kept.get(pool, 0) + mib)
-        if said[pool] < kept.get(pool, 0) + mib:
-            lacking.append(
-                f"[agent] reserved_cell_memory keeps {mib} MiB in cell {id_}, but that cell has only {there} MiB of "
-                f"small pages: lower that option, or allocate fewer huge pages there. All of them are kept meanwhile"
-            )
-    return said, tuple(lacking)
+    own = {id_: min(mib, left[id_]) for id_, mib in said.items() if id_ in small}
+    others = {id_: mib for id_, mib in small.items() if id_ not in own}
+    room = {id_: left[id_] for id_ in others}
+    rest = amount - sum(own.values())
+    shares = apportion(min(rest, sum(room.values())), others)
+    if any(shares[id_] > room[id_] for id_ in others):
+        shares = apportion(min(rest, sum(room.values())), room)
+    more = apportion(rest - sum(shares.values()), {id_: left[id_] - mib for id_, mib in own.items()})
+    return shares | {id_: mib + more[id_] for id_, mib in own.items()}
+
+
+def _elsewhere(cell: int, wanted_mib: int, there_mib: int) -> str:
+    return (
+        f"[agent] reserved_cell_memory keeps {wanted_mib} MiB in cell {cell}, where {there_mib} MiB of small pages are "
+        f"left for it (none in a cell without CPUs, or reserved whole). The rest is kept in other cells: "
+        f"name these in that option, or allocate fewer huge pages in cell {cell}"
+    )
 
 
 def plain_mib(facts: HostFacts, policy: Policy) -> tuple[int, int]:

@@ -33,7 +33,7 @@ from drivers.base import Driver, Survey
 from drivers.cells import plain_mib
 from drivers.facts import DiskSpace, HostFacts
 from drivers.libvirt.shape import idle
-from drivers.policy import Policy
+from drivers.policy import OF_CELLS, Policy
 from reportclient.client import PlacementClient
 
 SKEW_LIMIT_S = 10
@@ -181,17 +181,18 @@ def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> Iterator
 
 def _check_pages(facts: HostFacts, policy: Policy) -> Iterator[Check]:
     """Say what huge pages leave for other guests, in a layout that counts all pages alike."""
+    if policy.layout in OF_CELLS or policy.file_backed_mib:
+        return
     (whole_mib, small_mib), kept_mib = plain_mib(facts, policy), policy.reserved_memory_mib
-    huge_mib = whole_mib - small_mib
-    if not huge_mib or policy.layout == "numa" or policy.file_backed_mib:
-        return
-    text = f"of {whole_mib} MiB, {huge_mib} are huge pages"
-    if small_mib < kept_mib:
-        wrong = f"the rest is {small_mib} MiB, and [DEFAULT] reserved_host_memory_mb keeps {kept_mib} MiB for the host"
-        yield Check("memory", False, f"{text}: {wrong}. Allocate fewer huge pages, or lower that option")
-        return
-    advice = f"MEMORY_MB in the layout {policy.layout} counts both kinds: keep such guests off, or take the layout numa"
-    yield Check("memory", True, f"{text}: guests without huge pages can have {small_mib - kept_mib} MiB. {advice}")
+    text = f"{whole_mib - small_mib} of {whole_mib} MiB are huge pages, and {policy.layout} counts all as MEMORY_MB"
+    if small_mib < min(whole_mib, kept_mib):
+        least = (
+            f"the host is to keep {kept_mib} MiB ([DEFAULT] reserved_host_memory_mb), and {small_mib} are left for it"
+        )
+        yield Check("memory", False, f"{text}: {least}. Allocate fewer, unless that option stands for huge pages too")
+    elif small_mib < whole_mib:
+        room = f"guests without huge pages can have {small_mib - kept_mib} MiB"
+        yield Check("memory", True, f"{text}: {room}. The layouts cells and numa count the two apart")
 
 
 def _check_placement(settings: Settings, choice: Choice, driver: Driver, node: str, survey: Survey) -> Iterator[Check]:

@@ -28,7 +28,7 @@ class Code(IntEnum):
     FAILURE = 2  # the service would not pass
 
 
-_MILD = frozenset({CHANGE, "clock", "nova", "service", "approval", "devices", "storage", "provider_config"})
+_MILD = frozenset({CHANGE, "clock", "nova", "service", "approval", "devices", "memory", "storage", "provider_config"})
 
 
 def run(options: argparse.Namespace) -> None:

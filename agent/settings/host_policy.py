@@ -62,9 +62,7 @@ def build_policy(values: Values) -> Policy:
 
 def _cell_memory(values: Values) -> dict[int, int]:
     """Return the MiB that the host keeps in each cell that the operator names, of all that it keeps."""
-    several = (
-        values.parsed("agent", "reserved_cell_memory", lambda records: dict(map(parse_cell_memory, records))) or {}
-    )
+    several = values.parsed("agent", "reserved_cell_memory", parse_cell_memory) or {}
     named, whole = sum(several.values()), values.value("DEFAULT", "reserved_host_memory_mb")
     text = f"keeps {named} MiB, and [DEFAULT] reserved_host_memory_mb keeps {whole} MiB in all: raise that option"
     values.problem("agent", "reserved_cell_memory", text, when=named > whole)
@@ -312,16 +310,22 @@ def parse_page(record: Mapping[str, str]) -> ReservedPages:
     return ReservedPages(cell=int(node), size_kib=int(digits) * (unit or 1), count=int(count))
 
 
-def parse_cell_memory(record: Mapping[str, str]) -> tuple[int, int]:
+def parse_cell_memory(records: Iterable[Mapping[str, str]]) -> dict[int, int]:
     """
-    Parse one of ``reserved_cell_memory``: ``cell:0,mb:4096``.
+    Parse ``reserved_cell_memory``, records as ``cell:0,mb:4096``: MiB by cell.
 
     Raises:
-        ValueError: the record is not in this form.
+        ValueError: a record is not in this form, or a cell is named twice.
     """
-    if record.keys() != {"cell", "mb"} or not all(text.strip().isdecimal() for text in record.values()):
-        raise ValueError(f"has {dict(record)}: cell and mb are needed, whole numbers as in {CELL_EXAMPLE}")
-    return int(record["cell"]), int(record["mb"])
+    found: dict[int, int] = {}
+    for record in records:
+        if record.keys() != {"cell", "mb"} or not all(text.strip().isdecimal() for text in record.values()):
+            raise ValueError(f"has {dict(record)}: cell and mb are needed, whole numbers as in {CELL_EXAMPLE}")
+        cell = int(record["cell"])
+        if cell in found:
+            raise ValueError(f"names cell {cell} twice: name it once")
+        found[cell] = int(record["mb"])
+    return found
 
 
 def _parse_mdev_rule(type_: str, options: Mapping[str, Any]) -> MdevRule:

@@ -218,7 +218,7 @@ def test_what_cannot_be_reserved_is_refused(policy: dict[str, object], message: 
         pytest.param({}, (301, 300), id="in proportion"),
         pytest.param({1: 500}, (101, 500), id="one cell said, and the rest in the other"),
         pytest.param({0: 0}, (0, 601), id="none of one cell"),
-        pytest.param({0: 100, 1: 201}, (250, 351), id="all cells said, and the rest in proportion"),
+        pytest.param({0: 100, 1: 201}, (259, 342), id="all cells said, and the rest in proportion to what is left"),
     ],
 )
 @pytest.mark.parametrize("layout", OF_CELLS)
@@ -230,21 +230,36 @@ def test_what_the_host_keeps_of_a_cells_memory_can_be_said(
     assert (found["NUMA0"][1], found["NUMA1"][1]) == kept
 
 
+HBM = replace(FACTS, cells=(*FACTS.cells, NumaCell(2, 1 << 20, frozenset())))
+
+
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("facts", "more", "said", "kept"),
     [
-        pytest.param({0: 1 << 20}, "keeps 1048576 MiB in cell 0, but that cell has only", id="more than there is"),
-        pytest.param({7: 0}, "names cell 7, and this host has none", id="no such cell"),
+        pytest.param(FACTS, {}, {0: 1500}, (1001, 599), id="more than there is"),
+        pytest.param(FACTS, {}, {7: 300}, (800, 800), id="no such cell"),
+        pytest.param(HBM, {"reserved_cells": frozenset()}, {2: 300}, (800, 800), id="a cell without CPUs"),
+        pytest.param(HBM, {"reserved_cells": frozenset({2})}, {2: 300}, (800, 800), id="a cell reserved whole"),
     ],
 )
-def test_what_the_host_cannot_keep_of_a_cells_memory_is_told(said: dict[int, int], sentence: str) -> None:
-    policy = Policy(layout="numa", reserved_memory_mib=max(said.values()), reserved_cell_mib=said)
-    if 7 in said:
-        with pytest.raises(PolicyError, match=sentence):
-            shape(FACTS, policy, None)
-        return
-    (told,) = shape(FACTS, policy, None).holdings.lacking
-    assert sentence in told
+def test_what_the_host_cannot_keep_of_a_cell_is_kept_in_others_and_told(
+    facts: HostFacts, more: dict[str, Any], said: dict[int, int], kept: tuple[int, int]
+) -> None:
+    shaped = shape(facts, Policy(layout="numa", reserved_memory_mib=1600, reserved_cell_mib=said, **more), None)
+
+    found = memory(shaped.tree)
+    assert (found["NUMA0"][1], found["NUMA1"][1]) == kept
+    assert any("[agent] reserved_cell_memory keeps" in each for each in shaped.holdings.lacking)
+
+
+@pytest.mark.parametrize("layout", OF_CELLS)
+def test_what_is_said_for_a_cell_changes_no_sum(layout: Layout) -> None:
+    """Also where the others have no room for the rest."""
+    pages = (ReservedPages(1, 4, 51_200),)  # 200 MiB
+
+    for said in ({}, {0: 500}, {1: 100}, {0: 1, 1: 1}):
+        found = memory(tree(FACTS, layout, reserved_memory_mib=1700, reserved_pages=pages, reserved_cell_mib=said))
+        assert sum(reserved for _, reserved in found.values()) == 1900, said
 
 
 def test_reserved_huge_pages_are_kept_in_their_pool() -> None:
