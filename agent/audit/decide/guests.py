@@ -7,12 +7,12 @@ explanation is no finding: a guest that migrates, a migration that nova knows or
 for, a consumer that another service owns. A finding about one consumer hides no finding about another one.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from agent.allocations.decide.sets import INSTANCE, added, begin, replace_set, settled
 from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows, of_each_row
-from agent.audit.decide.providers import audit_providers
+from agent.audit.decide.providers import audit_providers, owner_of
 from agent.audit.decide.snapshot import Snapshot
 from agent.audit.decide.unknown_consumers import (
     audit_strangers,
@@ -66,6 +66,7 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     }
     doubt += _UNSEEN if known.flavor_unseen and Kind.WRONG_AMOUNT in kinds.values() else ""
     lost, unsure = _went_too(snapshot, consumer, differences)
+    unsure += _given_by_another(snapshot, consumer, differences.keys())
     differences |= lost
     kinds |= dict.fromkeys(lost, Kind.WRONG_AMOUNT)
     safe = not doubt and differences.keys().isdisjoint(snapshot.disputed)
@@ -92,6 +93,27 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
         for name, places in differences.items()
         for place, (has, booked) in places.items()
     ]
+
+
+def _given_by_another(snapshot: Snapshot, consumer: Consumer, names: Iterable[str]) -> str:
+    """
+    Return which allocation with Cyborg a device may be that differs here, as part of a sentence; empty: none.
+
+    nova makes the mediated devices of Cyborg's requests too, of whatever type (``attach_handle_type`` MDEV), and a
+    domain does not tell for whom.
+    """
+    held = {
+        seen.name: ", ".join(f"{amount} {name}" for name, amount in sorted(consumer.slots[seen.uuid].items()))
+        for seen in snapshot.tree
+        if seen.uuid in consumer.slots and owner_of(seen, snapshot.tree.providers[0].name) in ("OWNER_CYBORG", "Cyborg")
+    }
+    if not held or NO_DEVICES.issuperset(names):
+        return ""
+    found = "; ".join(f"{amounts} of {provider}" for provider, amounts in held.items())
+    return (
+        f", and it has {found}, which Cyborg reports. That may be the same device: a type of mediated devices is for "
+        f"[devices] enabled_mdev_types or for Cyborg, not for both"
+    )
 
 
 _Differences = dict[str, dict[str, tuple[int, int]]]
