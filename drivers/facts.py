@@ -28,6 +28,7 @@ class NumaCell:
     cpus: frozenset[int]  # ids of its logical CPUs; empty for a memory-only cell
     pages: tuple[MemoryPages, ...] = ()  # smallest first; empty where libvirt does not report them
     has_siblings: bool = False  # some of its CPUs are of the same core
+    sockets: frozenset[int] = field(default=frozenset(), compare=False)  # of its CPUs; empty where libvirt tells none
 
 
 @dataclass(frozen=True, slots=True)

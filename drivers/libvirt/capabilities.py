@@ -246,6 +246,7 @@ def _parse_cell(cell: Element) -> NumaCell:
         cpus=frozenset(number(attribute(cpu, "id")) for cpu in cell.iterfind("cpus/cpu")),
         pages=_parse_pages(cell),
         has_siblings=max((len(parse_cpu_set(text)) for text in siblings if text), default=1) > 1,
+        sockets=frozenset(number(one) for cpu in cell.iterfind("cpus/cpu") if (one := cpu.get("socket_id"))),
     )
 
 

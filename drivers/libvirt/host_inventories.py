@@ -5,7 +5,7 @@ In the layouts cells and numa each cell has a provider, with its pools of pages 
 cells the small pages are stock of the cell itself, and only huge pages have providers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from drivers.by_suffix import BySuffix
 from drivers.cells import apportion, cpus_by_cell, page_mib, reserved_cells, reserved_mib, small_page_kib
@@ -187,7 +187,8 @@ def shape_cells(
     kept_mib, whole = reserved_mib(facts, pools, policy)[0], reserved_cells(facts, policy)
     providers: list[Reasoned] = []
     for cell in facts.cells:
-        place = Reason(f"libvirt's capabilities: cell {cell.id}", f"[compute] layout = {policy.layout}")
+        fact = f"libvirt's capabilities: cell {cell.id}{_socket_text(cell, facts.cells)}"
+        place = Reason(fact, f"[compute] layout = {policy.layout}")
         parts = {size: (mib, kept_mib.get((id_, size), 0)) for (id_, size), mib in pools.items() if id_ == cell.id}
         own, pages = _memory_of(cell, parts, root, policy, standing, whole=cell.id in whole)
         stock = {**cpus[cell.id], **own}
@@ -198,6 +199,16 @@ def shape_cells(
     for device in devices:
         providers.append(device_provider(device, root, names.get(device.cell, root)))
     return cpus[None], providers
+
+
+def _socket_text(cell: NumaCell, cells: Iterable[NumaCell]) -> str:
+    """Return the cells of a cell's socket, where it has several (SNC, NPS4); empty: it has one, or several sockets."""
+    alike = format_cpu_set(frozenset(one.id for one in cells if one.sockets == cell.sockets))
+    return (
+        f", of the cells {alike} of socket {min(cell.sockets)}"
+        if len(cell.sockets) == 1 and alike != str(cell.id)
+        else ""
+    )
 
 
 def _memory_of(
