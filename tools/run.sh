@@ -29,6 +29,8 @@ Next, for instance:
   make run                                          again: nothing needs to change
   $sudo$agent discover --config-file .run/agent.conf --format json
   $sudo$agent check --config-file .run/agent.conf --embedded-dir .run
+  $sudo$agent reshape --to numa --config-file .run/agent.conf --embedded-dir .run
+  $sudo$agent audit --config-file .run/agent.conf --embedded-dir .run
   $sudo$agent record my-host --config-file .run/agent.conf
   $sudo$agent discover --host my-host --config-file .run/agent.conf
   $sudo$agent plan --config-file /etc/nova/nova.conf     against your cloud; writes nothing

@@ -83,6 +83,12 @@ def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
         if approval and approval.begun:  # its conversion was done, and cut off before the approval was removed
             with locked(node.settings.folders.state):
                 remove_state(approval_path(node, draft.root_uuid))
+        elif approval:
+            why = (
+                f"the approved plan {approval.digest} is not carried out: with [compute] layout = {draft.layout} no "
+                f"allocation has to move. Set the layout that was approved, or take that back: reshape --withdraw"
+            )
+            return outcome_of(node, draft, Status.OTHER_PLAN, (why,))
         left = ("no allocation has to move: the next pass carries out the plan",) if draft.plan.operations else ()
         return outcome_of(node, draft, Status.UNCHANGED, left)
     if verdict.refused is not Status.RESHAPE_NEEDED:

@@ -131,7 +131,7 @@ def tell_approvals(directory: Path) -> tuple[str, ...]:
     return tuple(
         f"the plan {one.digest} for {one.node}, approved {one.approved}, "
         f"{'was begun and is completed' if one.begun else 'is carried out'} before the service starts the next time "
-        f"with {one.where}: reshape --withdraw takes that back ({path})"
+        f"with {one.where}, if the configuration asks for it then: reshape --withdraw takes that back ({path})"
         for path, one in read
         if one
     )

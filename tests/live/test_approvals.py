@@ -136,6 +136,21 @@ def test_a_start_refuses_another_plan_than_the_approved_one(lab: Upgrade, tmp_pa
     assert len(approvals(tmp_path)) == 1
 
 
+def test_a_start_says_that_an_approved_plan_is_not_carried_out_in_the_layout_that_stands(
+    lab: Upgrade, tmp_path: Path
+) -> None:
+    digest = approve(lab)
+    before = lab.stands()
+    standing = write_config({"compute": {"layout": "flat"}}, tmp_path / "standing.conf")
+
+    started = at_start(lab, "--config-file", standing)
+
+    assert (started.code, started.json["outcome"]) == (4, "other-plan"), started.out + started.err
+    assert f"the approved plan {digest} is not carried out" in started.json["notes"][0]
+    assert lab.stands() == before
+    assert len(approvals(tmp_path)) == 1
+
+
 def test_a_start_converts_whatever_is_right_where_the_configuration_allows_it(lab: Upgrade, tmp_path: Path) -> None:
     allowed = write_config({"agent": {"allow_reshape": True}}, tmp_path / "allowed.conf")
 
