@@ -94,6 +94,11 @@ class Versions:
     type: str = field(default="", compare=False)  # libvirt's name of the hypervisor, for instance "QEMU", for people
 
 
+def dotted(version: int) -> str:
+    """Return a version, as libvirt counts it, for people: 9000000 is "9.0.0"."""
+    return f"{version // 1_000_000}.{version // 1000 % 1000}.{version % 1000}"
+
+
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
     """The file system or the volume group that has the disks of guests."""

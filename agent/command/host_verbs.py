@@ -168,7 +168,8 @@ def reshape(options: argparse.Namespace) -> Report:
             remarks.append(remark)
     against = verdict.refused is not None and not options.approve
     exactly = f"to carry out exactly this, add --apply --digest {draft.plan.digest}"
-    step = approval or (f"{options.verb} --apply would refuse this" if against else exactly)
+    agreed = "a case only shows what would be done" if getattr(options, "case", None) else exactly
+    step = approval or (f"{options.verb} --apply would refuse this" if against else agreed)
     shown = _foreseen(draft, verdict, options, remarks, step)
     answer: Form = {"approval": approval} if approval else {"refused": True} if against else {}
     shown = replace(shown, data={**shown.data, **answer})

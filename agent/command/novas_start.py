@@ -18,7 +18,7 @@ from agent.state.identity import parse_identity, read_identity
 from agent.sync.node import ComputeNode
 from drivers.base import Survey
 from drivers.devices.memory import CONTEXT
-from drivers.facts import Guest, HostFacts
+from drivers.facts import Guest, HostFacts, dotted
 from drivers.policy import CpuPolicy, Policy
 from reportclient.allocations import Allocation
 from reportclient.client import PlacementClient
@@ -81,7 +81,7 @@ def _read_identity(settings: Settings, survey: Survey) -> str | None:
 
 def _of_versions(facts: HostFacts) -> Iterator[str]:
     if (found := facts.hypervisor.versions.hypervisor) < _QEMU:
-        yield f"QEMU is {_dotted(found)}, and nova {RELEASE} needs {_dotted(_QEMU)}: upgrade QEMU first"
+        yield f"QEMU is {dotted(found)}, and nova {RELEASE} needs {dotted(_QEMU)}: upgrade QEMU first"
 
 
 def _has_tdx(facts: HostFacts, policy: Policy) -> bool:
@@ -168,7 +168,3 @@ def _why_stuck(name: str, rows: Iterable[Allocation], guests: Iterable[Guest], k
     lost = sorted(consumers - {one.uuid for one in guests if one.devices.mdevs})
     why = f"{few(lost)} has no mediated device here, as a migration, or a guest that is gone. End it first"
     return why if lost else ""
-
-
-def _dotted(version: int) -> str:
-    return f"{version // 1_000_000}.{version // 1000 % 1000}.{version % 1000}"

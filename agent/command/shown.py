@@ -108,8 +108,9 @@ def outcome_lines(one: Outcome, *, whole: bool = False, with_plan: bool = True) 
     if with_plan and one.plan.operations and one.status not in (Status.FAILED, Status.OTHER_PLAN):
         data = Forecast.of(Plan(one.plan.operations), one.observed, (), None)
         yield from _row_lines(rows(data.before, data.after, with_use=False), "total", whole=whole)
-        names = names_of((move.consumer for move in one.plan.moves), one.survey)
-        yield from _guest_lines(one.plan.moves, names, whole=whole)
+        if one.plan.moves:
+            names = names_of((move.consumer for move in one.plan.moves), one.survey)
+            yield from _guest_lines(one.plan.moves, names, whole=whole)
         yield f"digest {one.plan.digest}"
     sentence = _ENDS.get(one.status, _NOTHING)
     if one.status is Status.UNCHANGED and one.plan.operations:

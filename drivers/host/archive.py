@@ -166,9 +166,11 @@ class HostArchive:
         Refuse an archive that is incomplete or has another format than this version reads.
 
         Raises:
-            DiscoveryError: a recorded file is missing.
+            DiscoveryError: there is no such folder, or a recorded file is missing.
             MalformedFact: another format, or a malformed ``host.json``.
         """
+        if not self.root.is_dir():
+            raise DiscoveryError(f"there is no folder {self.root}: give the one that compute-node-agent record wrote")
         host = self.read_json("host.json")
         if host.get("format") != FORMAT:
             raise MalformedFact(

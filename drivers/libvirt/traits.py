@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from drivers.facts import HostFacts
+from drivers.facts import HostFacts, dotted
 from drivers.policy import GuestPolicy
 from drivers.reasons import Reason
 from reportclient.names import is_standard_trait, standard_traits
@@ -92,7 +92,7 @@ def _of_host(facts: HostFacts, policy: GuestPolicy) -> Iterator[_Ground]:
     known = {name for name, first in SINCE.items() if libvirt >= first[0] and qemu >= first[1]} | OF_ALL_RELEASES
     known |= {VIOMMU_BY_ARCH[one.arch] for one in facts.hypervisor.domain_capabilities if one.arch in VIOMMU_BY_ARCH}
     vifs = {name for name in known if name.startswith(VIFS)} | ({ONLY_QEMU} if policy.virt_type == "qemu" else set())
-    versions = f"libvirt {_version(libvirt)} with QEMU {_version(qemu)}"
+    versions = f"libvirt {dotted(libvirt)} with QEMU {dotted(qemu)}"
     images = _named("COMPUTE_IMAGE_TYPE_", IMAGE_TYPES - policy.excluded_image_types)
     siblings = any(cell.has_siblings for cell in facts.cells)
     yield "this is a compute node", ALWAYS, ["COMPUTE_NODE"]
@@ -169,10 +169,6 @@ def _traits_of(feature: str, features: Collection[str], vendor: str) -> tuple[st
     other = {"AMD": "INTEL_", "Intel": "AMD_"}.get(vendor, " ")
     lacks = "AVX512" if "avx512f" not in features else " "
     return tuple(name for name in CPU_FEATURES.get(feature, ()) if not name.startswith((other, lacks)))
-
-
-def _version(number: int) -> str:
-    return f"{number // 1_000_000}.{number // 1000 % 1000}.{number % 1000}"
 
 
 def _named(prefix: str, names: Iterable[str]) -> list[str]:

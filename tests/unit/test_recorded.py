@@ -152,6 +152,8 @@ def test_an_archive_is_told_from_a_file_that_it_lacks(archive: HostArchive) -> N
         archive.read("lost")
     with pytest.raises(DiscoveryError, match=r"has no host.json: .* give the folder that"):
         HostArchive(archive.root / "nowhere").read("host.json")
+    with pytest.raises(DiscoveryError, match=r"there is no folder .*nowhere: give the one"):
+        HostArchive(archive.root / "nowhere").check()
     with pytest.raises(DiscoveryError, match="is not a regular file"):
         archive.read("libvirt")
     with pytest.raises(DiscoveryError, match="Not a directory"):
