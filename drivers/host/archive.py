@@ -136,8 +136,8 @@ class HostArchive:
         """
         if (found := self.find(name)) is None:
             raise DiscoveryError(
-                f"host archive {self.root} has no {name}: record the host again, and give the folder that "
-                f"compute-node-agent record wrote, or a .tar.gz of it"
+                f"host archive {self.root} has no {name}: give the folder that compute-node-agent record wrote, or "
+                f"a .tar.gz of it; if this is that folder, record the host again"
             )
         return found
 

@@ -148,9 +148,9 @@ def test_a_host_without_a_name_for_its_provider_is_refused(archive: HostArchive,
 
 
 def test_an_archive_is_told_from_a_file_that_it_lacks(archive: HostArchive) -> None:
-    with pytest.raises(DiscoveryError, match="has no lost: record the host again"):
+    with pytest.raises(DiscoveryError, match=r"has no lost: .* record the host again"):
         archive.read("lost")
-    with pytest.raises(DiscoveryError, match=r"has no host.json: .* give the folder that"):
+    with pytest.raises(DiscoveryError, match=r"has no host.json: give the folder that"):
         HostArchive(archive.root / "nowhere").read("host.json")
     with pytest.raises(DiscoveryError, match=r"there is no folder .*nowhere: give the one"):
         HostArchive(archive.root / "nowhere").check()
