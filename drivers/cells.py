@@ -122,7 +122,8 @@ def reserved_mib(
     asked_mib, said = policy.reserved_memory_mib, policy.reserved_cell_mib
     host_mib = min(asked_mib, sum(left.values()))
     shares = _shares(host_mib, small, left, said)
-    lacking += tuple(_elsewhere(id_, mib, left.get(id_, 0)) for id_, mib in said.items() if mib > left.get(id_, 0))
+    others = {id_ for id_, mib in said.items() if id_ not in sizes.keys() | whole or shares.get(id_, 0) != mib}
+    lacking += tuple(_otherwise(id_, said[id_], shares.get(id_, 0)) for id_ in sorted(others))
     kept |= {(id_, sizes[id_]): share + kept.get((id_, sizes[id_]), 0) for id_, share in shares.items()}
     kept |= {pool: mib for pool, mib in pools.items() if pool[0] in whole}
     if host_mib < asked_mib:
@@ -154,11 +155,17 @@ def _shares(amount: int, small: Mapping[int, int], left: Mapping[int, int], said
     return shares | {id_: mib + more[id_] for id_, mib in own.items()}
 
 
-def _elsewhere(cell: int, wanted_mib: int, there_mib: int) -> str:
+def _otherwise(cell: int, wanted_mib: int, kept_mib: int) -> str:
+    """Return what is kept in a cell for which the operator said another amount, and why."""
+    why = (
+        "no other cell takes the rest of [DEFAULT] reserved_host_memory_mb"
+        if kept_mib > wanted_mib
+        else "it has no more small pages for that (none without CPUs, reserved whole, or where there is no such cell), "
+        "and the rest is kept in other cells"
+    )
     return (
-        f"[agent] reserved_cell_memory keeps {wanted_mib} MiB in cell {cell}, where {there_mib} MiB of small pages are "
-        f"left for it (none in a cell without CPUs, or reserved whole). The rest is kept in other cells: "
-        f"name these in that option, or allocate fewer huge pages in cell {cell}"
+        f"[agent] reserved_cell_memory is {wanted_mib} MiB in cell {cell}, and {kept_mib} MiB are kept there: {why}. "
+        f"Correct that option, or allocate fewer huge pages"
     )
 
 

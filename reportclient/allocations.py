@@ -65,6 +65,7 @@ class GuestState:
     named: Mapping[str, int | None] = field(default_factory=dict)
     unread: bool = False  # True: the guest is not understood, so nothing is done by what is known of it
     flavor_unseen: bool = False  # True: a guest of nova's whose metadata does not show what its flavor sets
+    mediated: frozenset[str] = frozenset()  # classes that its mediated devices are offered as
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

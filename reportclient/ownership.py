@@ -18,6 +18,7 @@ SET = f"{MARKER}_SET_"  # followed by a trait of the root that this agent set, a
 OWNER_NOVA = "OWNER_NOVA"  # nova 34 and later put it on the providers that they write
 _NOTHING = Provider(name="")
 OWNERS = ("OWNER_", "CUSTOM_OWNER_")  # prefixes of the traits by which services mark providers as theirs
+CYBORG = "Cyborg"
 _OF_CYBORG = frozenset({"FPGA", "PGPU", "VGPU", "CUSTOM_QAT", "CUSTOM_NIC", "CUSTOM_SSD"})  # cyborg/common/constants.py
 
 
@@ -114,7 +115,13 @@ def unmarked_owner(observed: ObservedProvider, root: str) -> str:
         return "Neutron"
     if observed.name == f"blazar_{root}":
         return "Blazar"
-    return "Cyborg" if observed.provider.inventories.keys() & _OF_CYBORG else ""
+    return CYBORG if observed.provider.inventories.keys() & _OF_CYBORG else ""
+
+
+def is_cyborgs(observed: ObservedProvider, root: str) -> bool:
+    """Return whether Cyborg reports a provider: by its mark, which older ones did not set, or by its class."""
+    unmarked = not others_marks(observed) and not is_novas(observed) and unmarked_owner(observed, root) == CYBORG
+    return "OWNER_CYBORG" in observed.provider.traits or unmarked
 
 
 def is_marked(observed: ObservedProvider) -> bool:

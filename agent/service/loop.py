@@ -191,9 +191,9 @@ def handled(stop: Callable[[], object], reload: Callable[[], object]) -> Iterato
     def end() -> None:
         doing.update({signal.SIGTERM: stop, signal.SIGINT: stop})  # who says it again does not put off the end
         stop()
-        LOG.info("stopping within %d s; a pass that takes longer is cut off, and its threads are shown", STOPPING_S)
         if sys.stderr:
             faulthandler.dump_traceback_later(STOPPING_S, exit=True)
+        LOG.info("stopping within %d s; a pass that takes longer is cut off, and its threads are shown", STOPPING_S)
 
     doing: dict[int, Callable[[], object]] = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: reload}
 

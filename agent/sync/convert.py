@@ -83,10 +83,10 @@ def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
         if approval and approval.begun:  # its conversion was done, and cut off before the approval was removed
             with locked(node.settings.folders.state):
                 remove_state(approval_path(node, draft.root_uuid))
-        elif approval:
+        elif approval and approval.layout not in ("", draft.layout):
             why = (
-                f"the approved plan {approval.digest} is not carried out: with [compute] layout = {draft.layout} no "
-                f"allocation has to move. Set the layout that was approved, or take that back: reshape --withdraw"
+                f"the approved plan {approval.digest} is not carried out: it is for the layout {approval.layout}, and "
+                f"[compute] layout is {draft.layout}. Set that one, or take the approval back: reshape --withdraw"
             )
             return outcome_of(node, draft, Status.OTHER_PLAN, (why,))
         left = ("no allocation has to move: the next pass carries out the plan",) if draft.plan.operations else ()

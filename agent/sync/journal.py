@@ -51,6 +51,7 @@ class Approval:
     digest: str
     approved: str  # the time of the approval, as ISO 8601 in UTC
     outline: Outline  # tells whether a later plan is the rest of this one, after a conversion that was cut off
+    layout: str = ""  # which the plan converts to; empty: an older version of the agent did not write it
     begun: bool = False  # True: the conversion may have been carried out, in part or in full
 
 
@@ -74,6 +75,7 @@ def approve(node: ComputeNode, draft: Draft) -> None:
         digest=draft.plan.digest,
         approved=datetime.now(UTC).isoformat(timespec="seconds"),
         outline=draft.plan.outline,
+        layout=draft.layout,
     )
     _write_approval(approval_path(node, draft.root_uuid), approval)
 

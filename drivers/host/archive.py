@@ -169,7 +169,7 @@ class HostArchive:
             DiscoveryError: there is no such folder, or a recorded file is missing.
             MalformedFact: another format, or a malformed ``host.json``.
         """
-        if not self.root.is_dir():
+        if not os.path.isdir(self.root):
             raise DiscoveryError(f"there is no folder {self.root}: give the one that compute-node-agent record wrote")
         host = self.read_json("host.json")
         if host.get("format") != FORMAT:

@@ -61,7 +61,7 @@ class IronicClient:
         Raises:
             DiscoveryError: Ironic could not be read whole. Never a shorter listing.
         """
-        nodes = enumerate(map(parse_node, self._listed()))
+        nodes = enumerate(parse_node(one, self._fields) for one in self._listed())
         # A listing has a node twice when others are enrolled while it is read.
         return tuple({node.uuid or number: node for number, node in nodes}.values())
 

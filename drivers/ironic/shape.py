@@ -79,11 +79,12 @@ class Share:
     spellings: Mapping[str, str] = field(default_factory=dict)  # resource classes of ``providers``, as Ironic has them
 
 
-def parse_node(record: Any) -> Node | Misfit:
-    """Parse one element of ``nodes`` in a listing; any other content becomes a misfit that says why."""
+def parse_node(record: Any, asked: Iterable[str] = FIELDS) -> Node | Misfit:
+    """Parse one element of ``nodes`` in a listing of these fields; any other content becomes a misfit that says why."""
     uuid = ""
     try:
         uuid = str(UUID(record["uuid"]))
+        record = {name: record[name] for name in asked}
         return replace(decode_as(Node, record), uuid=uuid)
     except KeyError as error:
         return Misfit(uuid, f"Ironic's record of it lacks the field {error.args[0]}")

@@ -54,7 +54,10 @@ def holdings(facts: HostFacts, policy: Policy, devices: tuple[DeviceStock, ...])
         tuple(units),
         tuple(floats),
         known={
-            guest.uuid: _known(guest, of_devices if guest.uuid in undecided else set(), ports[guest.uuid], named)
+            guest.uuid: replace(
+                _known(guest, of_devices if guest.uuid in undecided else set(), ports[guest.uuid], named),
+                mediated=frozenset(one.resource_class for one in owners.units(guest.uuid, guest.devices.mdevs)),
+            )
             for guest in facts.guests
         },
         ports=tuple(one for several in ports.values() for one in several),

@@ -190,7 +190,10 @@ def _named(root: str, suffix: str) -> str:
 
 def idle(facts: HostFacts, policy: Policy) -> tuple[str, ...]:
     """Return one sentence for each part of the policy that matches nothing on this host, or not all that it should."""
-    return (*facts.hypervisor.refusals, *idle_devices(facts, policy.devices), *unknown_cells(facts, policy))
+    found = (*facts.hypervisor.refusals, *idle_devices(facts, policy.devices), *unknown_cells(facts, policy))
+    if policy.reserved_cell_mib and policy.layout not in OF_CELLS:
+        found += (f"[agent] reserved_cell_memory has no effect in the layout {policy.layout}, which has no cells",)
+    return found
 
 
 def unknown_cells(facts: HostFacts, policy: Policy) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.audit.audit import witness
+from agent.audit.decide.findings import Finding
 from beds.one_host import GUEST, OneHost
 from drivers.facts import GuestMemory, Mdev, Tenant
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
@@ -34,20 +35,48 @@ def audited(folder: Path, layout: Layout, *types: str) -> OneHost:
     return one
 
 
+def findings_of(one: OneHost) -> tuple[Finding, ...]:
+    return witness(replace(one.node, settings=replace(one.settings, audit_grace_s=0))).findings
+
+
 @pytest.mark.parametrize("types", [(), ("b",)], ids=["no type", "another type"])
 @pytest.mark.parametrize("layout", ["flat", "devices"])
 def test_a_device_of_cyborgs_alone_is_nobodys_fault(tmp_path: Path, layout: Layout, types: tuple[str, ...]) -> None:
     one = audited(tmp_path, layout, *types)
 
-    assert witness(replace(one.node, settings=replace(one.settings, audit_grace_s=0))).findings == ()
+    assert findings_of(one) == ()
 
 
+@pytest.mark.parametrize("marks", [("OWNER_CYBORG",), ("CUSTOM_OWNER_SITE", "OWNER_CYBORG")], ids=["its mark", "two"])
+@pytest.mark.parametrize(
+    "held", [{"": {"VCPU": 1, "MEMORY_MB": 64}}, {}], ids=["a device lacks", "all of nova's is lost"]
+)
 @pytest.mark.parametrize("layout", ["flat", "devices"])
-def test_a_type_that_both_manage_is_told_with_both_owners_and_never_repaired(tmp_path: Path, layout: Layout) -> None:
+def test_a_type_that_both_manage_is_told_with_both_owners_and_never_repaired(
+    tmp_path: Path, layout: Layout, held: dict[str, dict[str, int]], marks: tuple[str, ...]
+) -> None:
     one = audited(tmp_path, layout, "a")
+    for mark in marks:
+        one.put_trait(CYBORGS, mark)
+    one.claim({CYBORGS: {"VGPU": 1}} | held)
 
-    (found,) = witness(replace(one.node, settings=replace(one.settings, audit_grace_s=0))).findings
+    found = findings_of(one)
 
-    assert (found.resource_class, found.repair, found.safe) == ("VGPU", None, False)
-    assert f"1 VGPU of host_{CYBORGS}, which Cyborg reports" in found.seen
-    assert "[devices] enabled_mdev_types or for Cyborg, not for both" in found.seen
+    assert {"VGPU"} <= {each.resource_class for each in found}
+    for each in found:
+        assert (each.repair, each.safe) == (None, False)
+        assert f"1 VGPU of host_{CYBORGS}, which Cyborg reports" in each.seen
+        assert "[devices] enabled_mdev_types or for Cyborg, not for both" in each.seen
+
+
+@pytest.mark.parametrize("vgpus", [0, 2], ids=["a device lacks", "one too many"])
+def test_a_guest_with_another_accelerator_of_cyborgs_gets_what_it_has(tmp_path: Path, vgpus: int) -> None:
+    one = audited(tmp_path, "flat", "a")
+    one.make_as_nova("cyborg_fpga", "FPGA")
+    one.put_trait("cyborg_fpga", "OWNER_CYBORG")
+    had = {"VCPU": 1, "MEMORY_MB": 64} | ({"VGPU": vgpus} if vgpus else {})
+    one.claim({"": had, "cyborg_fpga": {"FPGA": 1}})
+
+    (found,) = findings_of(one)
+
+    assert (found.resource_class, found.expected, found.safe) == ("VGPU", 1, True)

@@ -237,7 +237,9 @@ HBM = replace(FACTS, cells=(*FACTS.cells, NumaCell(2, 1 << 20, frozenset())))
     ("facts", "more", "said", "kept"),
     [
         pytest.param(FACTS, {}, {0: 1500}, (1001, 599), id="more than there is"),
+        pytest.param(FACTS, {}, {0: 100}, (600, 1000), id="less than the other cells leave for it"),
         pytest.param(FACTS, {}, {7: 300}, (800, 800), id="no such cell"),
+        pytest.param(FACTS, {}, {7: 0}, (800, 800), id="nothing of no such cell"),
         pytest.param(HBM, {"reserved_cells": frozenset()}, {2: 300}, (800, 800), id="a cell without CPUs"),
         pytest.param(HBM, {"reserved_cells": frozenset({2})}, {2: 300}, (800, 800), id="a cell reserved whole"),
     ],
@@ -249,7 +251,16 @@ def test_what_the_host_cannot_keep_of_a_cell_is_kept_in_others_and_told(
 
     found = memory(shaped.tree)
     assert (found["NUMA0"][1], found["NUMA1"][1]) == kept
-    assert any("[agent] reserved_cell_memory keeps" in each for each in shaped.holdings.lacking)
+    ((cell, mib),) = said.items()
+    told = f"[agent] reserved_cell_memory is {mib} MiB in cell {cell}, and {dict(enumerate(kept)).get(cell, 0)} MiB are"
+    assert any(told in each for each in shaped.holdings.lacking), shaped.holdings.lacking
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices", "cells", "numa"])
+def test_what_is_said_for_a_cell_is_told_where_it_has_no_effect(layout: Layout) -> None:
+    found = idle(FACTS, Policy(layout=layout, reserved_memory_mib=100, reserved_cell_mib={0: 50}))
+
+    assert any("[agent] reserved_cell_memory has no effect" in each for each in found) == (layout not in OF_CELLS)
 
 
 @pytest.mark.parametrize("layout", OF_CELLS)

@@ -7,12 +7,12 @@ explanation is no finding: a guest that migrates, a migration that nova knows or
 for, a consumer that another service owns. A finding about one consumer hides no finding about another one.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from agent.allocations.decide.sets import INSTANCE, added, begin, replace_set, settled
 from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows, of_each_row
-from agent.audit.decide.providers import audit_providers, owner_of
+from agent.audit.decide.providers import audit_providers
 from agent.audit.decide.snapshot import Snapshot
 from agent.audit.decide.unknown_consumers import (
     audit_strangers,
@@ -27,6 +27,7 @@ from agent.audit.decide.unknown_consumers import (
 from agent.nova.answers import FINISHED, NovaMigration
 from reportclient.allocations import Consumer, GuestState, usages
 from reportclient.names import NO_DEVICES
+from reportclient.ownership import is_cyborgs
 from reportclient.plan import Rewrite
 
 
@@ -66,7 +67,8 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     }
     doubt += _UNSEEN if known.flavor_unseen and Kind.WRONG_AMOUNT in kinds.values() else ""
     lost, unsure = _went_too(snapshot, consumer, differences)
-    unsure += _given_by_another(snapshot, consumer, differences.keys())
+    more = {name for name, places in differences.items() if sum(has - booked for has, booked in places.values()) > 0}
+    unsure += _given_by_cyborg(snapshot, consumer, more)
     differences |= lost
     kinds |= dict.fromkeys(lost, Kind.WRONG_AMOUNT)
     safe = not doubt and differences.keys().isdisjoint(snapshot.disputed)
@@ -95,21 +97,22 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     ]
 
 
-def _given_by_another(snapshot: Snapshot, consumer: Consumer, names: Iterable[str]) -> str:
+def _given_by_cyborg(snapshot: Snapshot, consumer: Consumer, lacking: Collection[str]) -> str:
     """
-    Return which allocation with Cyborg a device may be that differs here, as part of a sentence; empty: none.
+    Return that a mediated device may be counted as Cyborg's already, as part of a sentence; empty: it is not.
 
-    nova makes the mediated devices of Cyborg's requests too, of whatever type (``attach_handle_type`` MDEV), and a
-    domain does not tell for whom.
+    ``lacking`` are the classes of which the guest has more than is allocated. nova makes the mediated devices of
+    Cyborg's requests too (``attach_handle_type`` MDEV, class VGPU), and a domain does not tell for whom.
     """
+    root = snapshot.tree.providers[0].name
     held = {
-        seen.name: ", ".join(f"{amount} {name}" for name, amount in sorted(consumer.slots[seen.uuid].items()))
+        seen.name: consumer.slots[seen.uuid]["VGPU"]
         for seen in snapshot.tree
-        if seen.uuid in consumer.slots and owner_of(seen, snapshot.tree.providers[0].name) in ("OWNER_CYBORG", "Cyborg")
+        if "VGPU" in consumer.slots.get(seen.uuid, ()) and is_cyborgs(seen, root)
     }
-    if not held or NO_DEVICES.issuperset(names):
+    if not held or snapshot.holdings.known[consumer.uuid].mediated.isdisjoint(lacking):
         return ""
-    found = "; ".join(f"{amounts} of {provider}" for provider, amounts in held.items())
+    found = ", ".join(f"{amount} VGPU of {provider}" for provider, amount in held.items())
     return (
         f", and it has {found}, which Cyborg reports. That may be the same device: a type of mediated devices is for "
         f"[devices] enabled_mdev_types or for Cyborg, not for both"
@@ -189,7 +192,9 @@ def _unallocated(snapshot: Snapshot, uuid: str, rows: Mapping[tuple[str, str], i
     consumer = snapshot.consumers.get(uuid)
     abroad = consumer is not None and bool(snapshot.elsewhere(consumer))
     held = {name for resources in (snapshot.others(consumer) if consumer else {}).values() for name in resources}
-    unsure = _unsure(snapshot, uuid, consumer, {name for _, name in rows}, held)
+    given = {name for _, name in rows}
+    unsure = _unsure(snapshot, uuid, consumer, given, held)
+    unsure += _given_by_cyborg(snapshot, consumer, given) if consumer else ""
     here = "it runs here" if snapshot.is_settled(uuid) else "it is shut off here, and by nova's word this is its host"
     seen = f"{here}, and has no allocations here" + (", only on another host" if abroad else "") + unsure
     return seen, None if unsure else _claim_again(snapshot, uuid, consumer, rows)

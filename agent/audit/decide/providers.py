@@ -31,7 +31,7 @@ def audit_providers(snapshot: Snapshot) -> list[Finding]:
             found.append(_ghost(seen, in_use=name in parents | held))
         if name in providers.foreign and is_novas(seen) and open_stock(seen):
             found.append(Finding(kind=Kind.GHOST, provider=name, seen=advice(seen)))
-        if not owner_of(seen, snapshot.tree.providers[0].name):
+        if not _owner(seen, snapshot.tree.providers[0].name):
             sentence = "it has no trait OWNER_* or CUSTOM_OWNER_*, so its owner is not known"
             found.append(Finding(kind=Kind.OWNERLESS, provider=name, seen=sentence))
     twice = (*_duplicates(snapshot), *_offered_by_two(snapshot), *_twice_on_offer(snapshot))
@@ -96,7 +96,7 @@ def _offered_by_two(snapshot: Snapshot) -> list[Finding]:
         what, too = (
             f"{one}, which libvirt lists as a VF of {cards[one]}," if one in cards else one for one in (address, unit)
         )
-        owner = owner_of(seen, snapshot.tree.providers[0].name) or "nobody"
+        owner = _owner(seen, snapshot.tree.providers[0].name) or "nobody"
         sentence = (
             f"it offers {what} and {units[unit]} of this agent offers {too}: the first is of {owner}: take the device "
             f"out of one service"
@@ -127,7 +127,7 @@ def _over(seen: ObservedProvider, booked: Mapping[tuple[str, str], int]) -> list
     return found
 
 
-def owner_of(seen: ObservedProvider, root: str) -> str:
+def _owner(seen: ObservedProvider, root: str) -> str:
     """Return the owner of a provider: the marks of services, or the service that makes such ones; empty: unknown."""
     marks = ", ".join(sorted(trait for trait in seen.provider.traits if trait.startswith(OWNERS)))
     return marks or ("nova" if is_novas(seen) else unmarked_owner(seen, root))
