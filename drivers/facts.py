@@ -63,8 +63,8 @@ class HostModel:
 class OfferedEncryption:
     """Kinds of memory encryption that guests can have."""
 
-    sev_guests: int = 0  # how many SEV guests can run at a time; 0: SEV is not supported
-    sev_es_guests: int = 0  # how many SEV-ES or SEV-SNP guests can run at a time; 0: neither is supported
+    sev_guests: int = 0  # how many SEV guests can run at a time
+    sev_es_guests: int = 0  # how many SEV-ES or SEV-SNP guests can run at a time
     tdx: bool = False  # guests can have Intel TDX; older releases of libvirt do not tell
     launch_security: frozenset[str] = frozenset()  # for instance "sev-snp"; libvirt before 10.5 reports none
 

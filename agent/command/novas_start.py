@@ -6,28 +6,32 @@ nova/virt/libvirt/driver.py, ``init_host`` of nova/compute/manager.py, and nova/
 """
 
 import argparse
-from collections.abc import Container, Iterable, Iterator
-from dataclasses import replace
+import os
+from collections.abc import Collection, Container, Iterable, Iterator
 
 from agent.command.check import Check, tried
 from agent.command.result import choice_of, settings_of
+from agent.command.verb_options import NOVA
 from agent.connect.choice import Choice, open_client, open_driver, read_host
 from agent.errors import ConfigError
 from agent.settings.read import Settings
-from agent.state.identity import parse_identity, read_identity
+from agent.state.identity import FILE, parse_identity, read_identity
+from agent.sync.decide.additions import COMPUTE_NODE
 from agent.sync.node import ComputeNode
+from agent.sync.provider_yaml import read_additions
+from drivers import INSIDE
 from drivers.base import Survey
-from drivers.devices.memory import CONTEXT
+from drivers.devices.mdev import rule_of
+from drivers.devices.memory import CONTEXT, supported
 from drivers.facts import Guest, HostFacts, dotted
-from drivers.policy import CpuPolicy, Policy
+from drivers.policy import CpuPolicy, DevicePolicy
 from reportclient.allocations import Allocation
-from reportclient.client import PlacementClient
 from reportclient.errors import few
 from reportclient.ownership import MANAGED, OWNER_NOVA, is_marked
 from reportclient.tree import ObservedProvider, ObservedTree
 
-RELEASE = "34"
-START, CHANGE = "nova's start", "nova's tree"  # names of checks: what stops nova-compute, and what it would change
+# names of checks: what stops nova-compute, what it would change, and why either is not known
+START, CHANGE, FORECAST = "nova's start", "nova's tree", "the forecast"
 _QEMU = 6_002_000  # the oldest that it takes, as libvirt counts; its oldest libvirt is older than ours
 
 
@@ -35,62 +39,45 @@ def foretell(options: argparse.Namespace) -> Iterator[Check]:
     """Yield what would stop nova-compute on this host, and what it would change; that nothing stops it, if so."""
     try:
         choice, settings = choice_of(options), settings_of(options)
-    except ConfigError:
-        return  # which is told
-    yield from tried(START, _of_host(settings, choice))
+    except ConfigError:  # the checks of the configuration say so
+        return
+    if settings.hypervisor.driver == INSIDE:
+        yield Check(FORECAST, True, f"nova-compute runs this agent's driver, and {FORECAST} is of nova's own")
+        return
+    found = [*tried(FORECAST, _of_host(settings, choice))]
+    if all(one.ok or one.check == CHANGE for one in found):
+        yield Check(START, True, f"nothing that was looked for stops nova-compute {NOVA} here")
+    yield from found
 
 
 def _of_host(settings: Settings, choice: Choice) -> Iterator[Check]:
-    policy = settings.policy
     with open_driver(settings, choice) as driver:
         node, survey = read_host(driver, choice)
-        facts, guests = survey.facts, [one for one in survey.facts.guests if one.tenant]
-        tree, _ = driver.shape(survey, replace(policy, layout="devices"), None)
-        client, where = open_client(settings, choice)
-        uuid = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where).known_uuid(survey)
-        identity = _read_identity(settings, survey)
-        observed, named = client.observe(uuid) if uuid else ObservedTree(()), client.find(node)
-        kinds = {one.name.removeprefix(f"{facts.hostname}_") for one in tree}
-        kinds |= {"intel_tdx"} if _has_tdx(facts, policy) else set()
-        stops = [
+        facts, policy = survey.facts, settings.policy
+        guests = [one for one in facts.guests if one.tenant]
+        if unread := [one.uuid for one in guests if one.unread]:
+            yield Check(FORECAST, False, f"guest {few(unread)} is not understood (see guests), so not all is known")
+        kinds = supported(facts, policy.devices)
+        for stop in (
             *_of_versions(facts),
             *_of_encryption(facts, guests, kinds),
             *_of_pins(facts, guests, policy.cpus),
             *(() if policy.guests.tpm else _of_tpms(guests)),
-            *_of_identity(node, identity, named, observed.root, is_known=bool(guests or named)),
-            *(() if policy.devices.report else _of_pci(observed)),
-        ]
-        changes = [*_of_root(observed.root)] if observed.root else []
-        for name, rows in _going(client, observed.root, policy).items():
-            text = f"{name} goes from {node} to providers below it, with {len(rows)} allocations"
-            why = _why_stuck(name, rows, guests, kinds)
-            stops += [f"{text}, and nova {RELEASE} fails on that: {why}"] if why else []
-            changes += [] if why else [Check(CHANGE, True, text)]
-    yield from (Check(START, False, text) for text in stops)
-    if not stops:
-        yield Check(START, True, f"nothing that was looked for stops nova-compute {RELEASE} on {node}")
-    yield from changes
-
-
-def _read_identity(settings: Settings, survey: Survey) -> str | None:
-    """Return the compute_id that nova finds, which does not look into this agent's own folder; None: there is none."""
-    if not settings.recorded:
-        return read_identity(folder for folder in settings.folders.identity if folder != settings.folders.state)
-    return survey.compute_id and parse_identity(survey.compute_id, "compute_id of the host archive")
+            *_of_pmem(facts, policy.devices),
+        ):
+            yield Check(START, False, stop)
+        client, where = open_client(settings, choice)
+        one = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where)
+        yield from tried(FORECAST, _of_tree(one, survey, guests, kinds))
 
 
 def _of_versions(facts: HostFacts) -> Iterator[str]:
     if (found := facts.hypervisor.versions.hypervisor) < _QEMU:
-        yield f"QEMU is {dotted(found)}, and nova {RELEASE} needs {dotted(_QEMU)}: upgrade QEMU first"
-
-
-def _has_tdx(facts: HostFacts, policy: Policy) -> bool:
-    """Return whether nova takes Intel TDX for supported, however many guests can have it."""
-    return policy.devices.tdx and any(one.encryption.tdx for one in facts.hypervisor.domain_capabilities)
+        yield f"QEMU is {dotted(found)}, and nova {NOVA} needs {dotted(_QEMU)}: upgrade QEMU first"
 
 
 def _of_encryption(facts: HostFacts, guests: Iterable[Guest], kinds: Container[str]) -> Iterator[str]:
-    """Yield the guests with a kind of encryption that this host does not offer; it offers these ``kinds``."""
+    """Yield the guests with a kind of encryption that this host does not support; it supports these ``kinds``."""
     lost: dict[str, list[str]] = {}
     for one in guests:
         if one.devices.encryption and one.devices.encryption not in kinds:
@@ -98,16 +85,16 @@ def _of_encryption(facts: HostFacts, guests: Iterable[Guest], kinds: Container[s
     for kind, uuids in sorted(lost.items()):
         beside = kind == "amd_sev_es" and facts.cpu.sev and facts.cpu.sev.sev_snp
         why = "beside SEV-SNP, with which the kernel's kvm_amd was loaded" if beside else "on this host as it is"
-        yield f"guest {few(uuids)} is encrypted by {kind}, which nova {RELEASE} does not offer {why}: move it first"
+        yield f"guest {few(uuids)} is encrypted by {kind}, which nova {NOVA} does not support {why}: move it first"
 
 
 def _of_pins(facts: HostFacts, guests: Iterable[Guest], cpus: CpuPolicy) -> Iterator[str]:
     """
-    Yield the guests for which no option sets CPUs aside; one whose CPUs are not understood is left out.
+    Yield the guests for which no option sets CPUs aside, as their domains show; one that is not understood is left out.
 
     A guest that may run on all shared CPUs, or on all of a cell, is not pinned, even if that is one.
     """
-    all_shared = cpus.shared or frozenset()
+    all_shared = cpus.shared or facts.cpu_map.online
     floats = {all_shared, *(all_shared & cell.cpus for cell in facts.cells)}
     kinds = {one.uuid: {len(pin) == 1 and pin not in floats for pin in one.vcpus} for one in guests if one.vcpus}
     mixed, floating = ([uuid for uuid, each in kinds.items() if each >= wanted] for wanted in ({True, False}, {False}))
@@ -124,17 +111,56 @@ def _of_tpms(guests: Iterable[Guest]) -> Iterator[str]:
         yield f"guest {few(uuids)} has a TPM: set [libvirt] swtpm_enabled = true"
 
 
+def _of_pmem(facts: HostFacts, policy: DevicePolicy) -> Iterator[str]:
+    there = {one.name for one in facts.devices.namespaces if one.path}
+    if lacking := sorted(policy.pmem.keys() - there):
+        yield f"[libvirt] pmem_namespaces names {few(lacking)}, which this host does not have: correct the option"
+
+
+def _of_tree(one: ComputeNode, survey: Survey, guests: Collection[Guest], kinds: Container[str]) -> Iterator[Check]:
+    """Yield what placement's tree of this host would stop, and what would change in it."""
+    uuid = one.known_uuid(survey)
+    observed, named = one.client.observe(uuid) if uuid else ObservedTree(()), one.client.find(one.name)
+    identity, root = _read_identity(one.settings, survey), observed.root
+    stops = [*_of_identity(one, identity, named, root, is_known=bool(guests or named))]
+    stops += [] if one.settings.policy.devices.report else _of_pci(observed)
+    yield from (Check(START, False, text) for text in stops)
+    if root is None:
+        return
+    if is_marked(root):
+        yield Check(CHANGE, False, f"this agent reports {root.name}, and nova would report it too: run hand-over first")
+    if OWNER_NOVA not in root.provider.traits:
+        text = f"{root.name} gets OWNER_NOVA: once each nova-compute is {NOVA}, the scheduler takes no other host"
+        yield Check(CHANGE, True, text)
+    ruled = ((card, rule_of(card, one.settings.policy.devices.mdevs)) for card in survey.facts.devices.mdev_parents)
+    moving = {CONTEXT} | {"VGPU" for card, rule in ruled if rule and rule.type in {kind.id for kind in card.types}}
+    rows = one.client.allocations(observed)
+    for name in sorted(root.provider.inventories.keys() - _kept(one, root)):
+        its = [row for row in rows if row.resource_class == name]
+        yield _moved(name, root, its, guests, kinds) if name in moving else _taken(name, root, its)
+
+
+def _read_identity(settings: Settings, survey: Survey) -> str | None:
+    """Return the compute_id that nova finds, which does not look into this agent's own folder; None: there is none."""
+    if not settings.recorded:
+        return read_identity(folder for folder in settings.folders.identity if folder != settings.folders.state)
+    return survey.compute_id and parse_identity(survey.compute_id, "compute_id of the host archive")
+
+
 def _of_identity(
-    node: str, identity: str | None, named: str | None, root: ObservedProvider | None, *, is_known: bool
+    one: ComputeNode, identity: str | None, named: str | None, root: ObservedProvider | None, *, is_known: bool
 ) -> Iterator[str]:
     """Yield why nova-compute would take this host for another one; ``named`` is the provider of the host's name."""
+    own = one.settings.folders.state / FILE
     if identity is None and is_known:
-        yield "nova finds no compute_id, and this is not the first start here: find it by compute-node-agent adopt"
+        where = f"copy {own} there" if os.path.exists(own) else "find it by compute-node-agent adopt"
+        yield f"nova finds no compute_id in its state_path, and this is not the first start here: {where}"
     if identity and named and identity != named:
-        yield f"placement has {node} as {named}, and compute_id is {identity}: run compute-node-agent adopt {named}"
-    if root and root.provider.name != node:
-        former = root.provider.name
-        yield f"placement has compute_id {root.uuid} as {former}, and this host is {node}: give it its former name back"
+        text = f"placement has {one.name} as {named}, and compute_id is {identity}"
+        yield f"{text}: write the first into compute_id, or remove the provider {named} if it is of another host"
+    if root and root.provider.name != one.name:
+        text = f"placement has compute_id {root.uuid} as {root.provider.name}, and this host is {one.name}"
+        yield f"{text}: give it its former name back"
 
 
 def _of_pci(observed: ObservedTree) -> Iterator[str]:
@@ -142,29 +168,44 @@ def _of_pci(observed: ObservedTree) -> Iterator[str]:
         yield f"nova reports {few(names)}, and [pci] report_in_placement is not set: set it, as nova cannot go back"
 
 
-def _of_root(root: ObservedProvider) -> Iterator[Check]:
-    """Yield what nova-compute would change on its root."""
-    if is_marked(root):
-        yield Check(CHANGE, False, f"this agent reports {root.name}, and nova would report it too: run hand-over first")
-    if OWNER_NOVA not in root.provider.traits:
-        text = f"{root.name} gets OWNER_NOVA: once each nova-compute is {RELEASE}, the scheduler takes no other host"
-        yield Check(CHANGE, True, text)
+def _kept(one: ComputeNode, root: ObservedProvider) -> frozenset[str]:
+    """Return the classes that nova writes on its root."""
+    files, policy = one.settings.operator_files, one.settings.policy
+    added = read_additions(files.folder, required=files.named)
+    mine = (each.inventories.keys() for each in added if each.provider in (COMPUTE_NODE, root.uuid, root.name))
+    cpus = {"PCPU"} if policy.cpus.dedicated else {"VCPU"}
+    cpus |= {"VCPU"} if policy.cpus.shared else set()
+    return frozenset({"MEMORY_MB", "DISK_GB"}).union(cpus, policy.devices.pmem.values(), *mine)
 
 
-def _going(client: PlacementClient, root: ObservedProvider | None, policy: Policy) -> dict[str, tuple[Allocation, ...]]:
-    """Return the allocations of the classes that nova takes off its root, by class."""
-    names = [name for name in ("VGPU", CONTEXT) if root and name in root.provider.inventories]
-    going = [name for name in names if name == CONTEXT or policy.devices.mdevs]  # else nova does not look at VGPU
-    rows = client.allocations([root]) if root and going else ()
-    return {name: tuple(one for one in rows if one.resource_class == name) for name in going}
+def _taken(name: str, root: ObservedProvider, rows: Iterable[Allocation]) -> Check:
+    """Return what becomes of a class that nova takes off its root."""
+    text = f"nova {NOVA} takes {name} from {root.name}"
+    if consumers := sorted({row.consumer for row in rows if row.provider == root.name}):
+        return Check(START, False, f"{text}, which placement refuses: {few(consumers)} has some of it")
+    return Check(CHANGE, True, text)
 
 
-def _why_stuck(name: str, rows: Iterable[Allocation], guests: Iterable[Guest], kinds: Container[str]) -> str:
-    """Return why allocations on the root have no place below it; empty: they have one."""
-    consumers = {one.consumer for one in rows}
+def _moved(
+    name: str, root: ObservedProvider, rows: Collection[Allocation], guests: Iterable[Guest], kinds: Container[str]
+) -> Check:
+    """Return what becomes of a class that nova moves from its root to providers below it."""
+    text = f"{name} goes from {root.name} to providers below it, with {len(rows)} allocations"
+    if why := _why_stuck(name, root, rows, guests, kinds):
+        return Check(START, False, f"{text}, and nova {NOVA} fails on that: {why}")
+    return Check(CHANGE, True, text)
+
+
+def _why_stuck(
+    name: str, root: ObservedProvider, rows: Collection[Allocation], guests: Iterable[Guest], kinds: Container[str]
+) -> str:
+    """Return why the allocations of a class cannot move from the root to providers below it; empty: they can."""
+    if below := {row.consumer for row in rows if row.provider != root.name}:
+        return f"{few(sorted(below))} has some of a provider below it already"
+    consumers = {row.consumer for row in rows}
     if name == CONTEXT:
         here = "amd_sev" in kinds or not consumers
-        return "" if here else f"this host offers no amd_sev, and {few(sorted(consumers))} has a context"
+        return "" if here else f"this host has no amd_sev, and {few(sorted(consumers))} has a context"
     lost = sorted(consumers - {one.uuid for one in guests if one.devices.mdevs})
     why = f"{few(lost)} has no mediated device here, as a migration, or a guest that is gone. End it first"
     return why if lost else ""

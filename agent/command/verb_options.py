@@ -127,6 +127,7 @@ PLACEMENT = (
         type=Path,
     ),
 )
+NOVA = "34"  # the release whose start ``upgrade check --nova`` foretells
 HOST = Option(
     "--host", "read the host recorded in this folder (or .tar.gz) instead of the live host", metavar="DIR", type=Path
 )

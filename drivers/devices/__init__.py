@@ -32,7 +32,7 @@ def device_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> 
     whole = pci_stock(facts, policy, standing)
     divided = mdev_stock(facts, policy.mdevs, standing)
     _check_forms(whole, divided)
-    encrypted = (*sev_stock(facts, standing), *tdx_stock(facts, policy, standing))
+    encrypted = (*sev_stock(facts, policy, standing), *tdx_stock(facts, policy, standing))
     return (*whole, *divided, *encrypted, *pmem_stock(facts, policy))
 
 

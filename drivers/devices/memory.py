@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from drivers.by_suffix import BySuffix
 from drivers.devices.inventories import DeviceStock, short
 from drivers.errors import PolicyError
-from drivers.facts import HostFacts, OfferedEncryption
+from drivers.facts import HostFacts, OfferedEncryption, SevKernel
 from drivers.policy import DevicePolicy
 from drivers.reasons import Reason
 from reportclient.tree import Inventory
@@ -15,28 +15,37 @@ QEMU_SEV_ES = 8_000_000
 PMEM = "[libvirt] pmem_namespaces"
 
 
-def sev_stock(facts: HostFacts, standing: BySuffix) -> list[DeviceStock]:
+def supported(facts: HostFacts, policy: DevicePolicy) -> frozenset[str]:
     """
-    Return a provider for each kind of AMD's encryption: libvirt reports how many guests, the kernel which kinds.
+    Return the kinds of encryption that guests can have, as suffixes of providers, however many there can be.
 
-    SEV-ES is not offered together with SEV-SNP, which uses the same slots (as in nova).
+    The kernel tells which kinds of AMD's. SEV-ES is not offered together with SEV-SNP, which uses the same slots. These
+    are the rules of ``supports_amd_sev`` and so on in nova/virt/libvirt/host.py.
     """
-    offers = _offers(facts)
+    offers, kernel = _offers(facts), facts.cpu.sev or SevKernel(sev=True, sev_es=False, sev_snp=False)
+    sev = kernel.sev and any(offer.sev_guests or offer.sev_es_guests for offer in offers)
+    can_es = kernel.sev_es and not kernel.sev_snp and facts.hypervisor.versions.hypervisor >= QEMU_SEV_ES
+    can_snp = kernel.sev_snp and any("sev-snp" in offer.launch_security for offer in offers)
+    kinds = {
+        "amd_sev": sev,
+        "amd_sev_es": sev and can_es,
+        "amd_sev_snp": sev and can_snp,
+        "intel_tdx": policy.tdx and any(offer.tdx for offer in offers),
+    }
+    return frozenset(kind for kind, is_there in kinds.items() if is_there)
+
+
+def sev_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> list[DeviceStock]:
+    """Return a provider for each kind of AMD's encryption: libvirt reports how many guests can have it."""
+    offers, kinds = _offers(facts), supported(facts, policy)
     guests = max((offer.sev_guests for offer in offers), default=0)
-    kernel = facts.cpu.sev
-    if not guests or (kernel is not None and not kernel.sev):
-        return []
-    es_guests = max(offer.sev_es_guests for offer in offers)
-    snp = kernel is not None and kernel.sev_snp
-    can_snp = snp and any("sev-snp" in offer.launch_security for offer in offers)
-    es = kernel is not None and kernel.sev_es and not snp and facts.hypervisor.versions.hypervisor >= QEMU_SEV_ES
-    kinds = (("amd_sev", guests, True), ("amd_sev_es", es_guests, es), ("amd_sev_snp", es_guests, can_snp))
+    es_guests = max((offer.sev_es_guests for offer in offers), default=0)
     reason = "libvirt's domain capabilities: {} guests of {} at a time"
     rule = "kvm_amd was loaded with it, and QEMU and libvirt support it"
     return [
-        _provider(suffix, count, Reason(reason.format(count, suffix), rule), standing)
-        for suffix, count, offered in kinds
-        if offered and count
+        _provider(kind, count, Reason(reason.format(count, kind), rule), standing)
+        for kind, count in (("amd_sev", guests), ("amd_sev_es", es_guests), ("amd_sev_snp", es_guests))
+        if kind in kinds and count
     ]
 
 
@@ -61,7 +70,7 @@ def tdx_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> lis
 
 
 def _wants_tdx(facts: HostFacts, policy: DevicePolicy) -> bool:
-    return policy.tdx and policy.tdx_guests != 0 and any(offer.tdx for offer in _offers(facts))
+    return policy.tdx_guests != 0 and "intel_tdx" in supported(facts, policy)
 
 
 def hidden_stock(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:

@@ -2,153 +2,32 @@
 
 # ruff: noqa: E402 - nova wants its threads chosen before anything else of it is imported
 
-import argparse
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
+import requests
 
 pytest.importorskip("nova.monkey_patch").patch(backend="threading")
 
 import nova.conf
 from nova import exception, objects
 from nova.compute.manager import ComputeManager
-from nova.compute.provider_tree import ProviderTree
+from nova.compute.resource_tracker import ResourceTracker
+from nova.context import RequestContext
 from nova.objects import fields
+from nova.scheduler.client.report import SchedulerReportClient
 from nova.virt import fake
 from nova.virt.libvirt.driver import LibvirtDriver
 
-from agent.command.novas_start import START, foretell
-from agent.command.result import settings_of
-from agent.errors import ConfigError
-from agent.state.identity import FILE
 from beds.memory import MemoryPlacement
 from beds.nova_numbers import Connection
+from beds.nova_starts import GUEST, NODE, ROOT, SCENES, Scene, archive_of, config_of, foretold, placement_of
 from drivers.host.archive import HostArchive
-from reportclient.client import PlacementClient
-from reportclient.transport import Transport
-
-RECORDED = Path(__file__).parents[1] / "hosts/full-guest"
-NODE = "full-guest"
-ROOT = "11111111-1111-1111-1111-111111111111"
-GUEST = "446773c1-567b-485b-9bc7-596961fe33b5"
-OWNER = (
-    "<metadata><nova:instance xmlns:nova='http://openstack.org/xmlns/libvirt/nova/1.1'>"
-    "<nova:flavor><nova:extraSpecs/></nova:flavor>"
-    "<nova:owner><nova:user uuid='u'/><nova:project uuid='p'/></nova:owner></nova:instance></metadata>"
-)
-ES = "<launchSecurity type='sev'><policy>0x7</policy></launchSecurity>"
-SEV = "<sev supported='yes'><cbitpos>47</cbitpos><reducedPhysBits>1</reducedPhysBits><maxGuests>9</maxGuests>"
-SEV += "<maxESGuests>5</maxESGuests></sev>"
-PINNED = "<cputune><vcpupin vcpu='0' cpuset='1'/></cputune>"
-TPM = "<tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm>"
-ENCRYPTED = {"hw:mem_encryption": "true", "hw:mem_encryption_model": "amd-sev-es"}
-
-
-@dataclass(frozen=True)
-class Scene:
-    """A host with one guest: what differs from the recorded one, and what nova's database has of the guest."""
-
-    options: Mapping[str, str] = field(default_factory=dict)
-    kernel: str = ""  # which of kvm_amd's parameters are on
-    guest: str = ""  # in its domain
-    device: str = ""  # among its devices
-    specs: Mapping[str, str] = field(default_factory=dict)  # of its flavor
-    pinned: bool = False
-    qemu: int = 8_002_000
-    compute_id: bool = True
-    name: str = NODE  # in nova's database, and in placement
-    root: str = ""  # a class that an older nova left on the root, of which the guest has one
-    refusal: str = ""  # in nova's words; empty: it starts
-
-
-MDEVS = {"devices.enabled_mdev_types": "mtty-1"}
-SCENES = {
-    "a host as it should be": Scene(),
-    "SEV-ES": Scene(kernel="sev sev_es", guest=ES, specs=ENCRYPTED),
-    "SEV-ES beside SEV-SNP": Scene(
-        kernel="sev sev_es sev_snp", guest=ES, specs=ENCRYPTED, refusal="by amd-sev-es enabled but"
-    ),
-    "memory in files, and some reserved": Scene(
-        options={"libvirt.file_backed_memory": "1024", "DEFAULT.ram_allocation_ratio": "1.0"},
-        refusal="reserved_host_memory_mb' is not compatible with file-backed memory",
-    ),
-    "a pinned guest among shared CPUs": Scene(
-        options={"compute.cpu_shared_set": "0-1"}, guest=PINNED, pinned=True, refusal="has pinned instances"
-    ),
-    "a guest that floats over an only shared CPU": Scene(options={"compute.cpu_shared_set": "1"}, guest=PINNED),
-    "a guest that floats among dedicated CPUs": Scene(
-        options={"compute.cpu_dedicated_set": "0-1"}, refusal="has unpinned instances"
-    ),
-    "a TPM": Scene(device=TPM, specs={"hw:tpm_version": "2.0", "hw:tpm_model": "tpm-crb"}, refusal="vTPM feature"),
-    "an old QEMU": Scene(qemu=6_001_000, refusal="requires QEMU version 6.2.0"),
-    "no compute_id": Scene(compute_id=False, refusal="No local node identity found"),
-    "another name": Scene(name="former", refusal="Possible rename detected"),
-    "a vGPU on the root that no guest has": Scene(options=MDEVS, root="VGPU", refusal="no devices assigned"),
-    "a vGPU on the root, and no type enabled": Scene(root="VGPU"),
-    "encryption on the root, and none here": Scene(
-        root="MEM_ENCRYPTION_CONTEXT", refusal="child resource provider for AMD SEV is not found"
-    ),
-    "encryption on the root": Scene(kernel="sev", root="MEM_ENCRYPTION_CONTEXT"),
-}
-
-
-def archive_of(scene: Scene, folder: Path) -> Path:
-    """The recorded host, with what a scene changes."""
-    archive = folder / "archive"
-    shutil.copytree(RECORDED / "archive", archive)
-    for name in ("sev", "sev_es", "sev_snp"):
-        (archive / f"sys/module/kvm_amd/parameters/{name}").write_text("Y" if name in scene.kernel.split() else "N")
-    domain = archive / f"libvirt/domains/{GUEST}.xml"
-    text = domain.read_text().replace("</name>", f"</name>{OWNER}{scene.guest}", 1)
-    domain.write_text(text.replace("<devices>", f"<devices>{scene.device}", 1))
-    for one in (archive / "libvirt/domcapabilities").iterdir():
-        one.write_text(one.read_text().replace("<sev supported='no'/>", SEV))
-    version = archive / "libvirt/version.json"
-    version.write_text(version.read_text().replace("7002022", str(scene.qemu)))
-    if scene.compute_id:
-        (archive / FILE).write_text(f"{ROOT}\n")
-    return archive
-
-
-def config_of(scene: Scene, folder: Path) -> Path:
-    options = {"libvirt.virt_type": "qemu", "DEFAULT.host": NODE, **scene.options}
-    groups: dict[str, list[str]] = {}
-    for name, value in options.items():
-        group, _, option = name.partition(".")
-        groups.setdefault(group, []).append(f"{option} = {value}\n")
-    path = folder / "nova.conf"
-    path.write_text("".join(f"[{group}]\n{''.join(lines)}" for group, lines in groups.items()))
-    return path
-
-
-def foretold(scene: Scene, archive: Path, config: Path) -> list[str]:
-    """Why nova-compute will not start, as this agent says; its own refusal of the configuration counts."""
-    placement = MemoryPlacement()
-
-    def send(method: str, path: str, body: Any) -> None:
-        assert placement.request(path, method, json=body, microversion="1.39").status_code < 300
-
-    send("POST", "/resource_providers", {"name": scene.name, "uuid": ROOT})
-    stock = {"VCPU": {"total": 8}} | ({scene.root: {"total": 4}} if scene.root else {})
-    send("PUT", f"/resource_providers/{ROOT}/inventories", {"inventories": stock, "resource_provider_generation": 0})
-    if scene.root:
-        body = {"allocations": {ROOT: {"resources": {scene.root: 1}}}, "project_id": "p", "user_id": "u"}
-        send("PUT", f"/allocations/{GUEST}", body | {"consumer_generation": None, "consumer_type": "INSTANCE"})
-    client = PlacementClient(Transport(placement, where="placement"))
-    asked = argparse.Namespace(config_file=[config], config_dir=[], host=archive, nova="34")
-    try:
-        settings_of(asked)
-    except ConfigError as error:
-        return [*error.problems]
-    with mock.patch("agent.command.novas_start.open_client", return_value=(client, "placement")):
-        found = [*foretell(asked)]
-    return [one.detail for one in found if one.check == START and not one.ok]
 
 
 def instance_of(scene: Scene) -> objects.Instance:
@@ -175,13 +54,38 @@ def instance_of(scene: Scene) -> objects.Instance:
     )
 
 
-def begin(scene: Scene, archive: Path, config: Path) -> None:
+class Sender:
+    """What nova's report client needs of an adapter, over a placement in memory."""
+
+    def __init__(self, placement: MemoryPlacement) -> None:
+        self.get, self.put, self.post, self.delete = (
+            partial(self._ask, placement, method) for method in ("GET", "PUT", "POST", "DELETE")
+        )
+
+    @staticmethod
+    def _ask(
+        placement: MemoryPlacement,
+        method: str,
+        url: str,
+        *,
+        json: Any = None,
+        **_: Any,
+    ) -> requests.Response:
+        answer = placement.request(url, method, json=json, microversion="1.37")  # nova says which, up to 1.36
+        found = requests.Response()
+        found.status_code, found._content = answer.status_code, answer.text.encode()
+        found.headers.update(answer.headers)
+        return found
+
+
+def begin(scene: Scene, placement: MemoryPlacement, archive: Path, config: Path) -> None:
     """What nova-compute does at its start, as far as it may refuse; raises what ends it."""
     nova.conf.CONF.clear()
     nova.conf.CONF(["--config-file", str(config)], project="nova", default_config_files=[])
     nova.conf.CONF.set_override("compute_driver", "libvirt.LibvirtDriver")
     objects.register_all()
-    driver = LibvirtDriver(fake.FakeVirtAPI())
+    with mock.patch("nova.privsep.libvirt.get_pmem_namespaces", return_value="[]"):
+        driver = LibvirtDriver(fake.FakeVirtAPI())
     driver._host.get_connection = lambda: Connection(HostArchive(archive))
     parameters = str(archive / "sys/module/kvm_amd/parameters/%s")
     manager = mock.Mock(spec=ComputeManager, host=NODE, driver=driver)
@@ -204,29 +108,32 @@ def begin(scene: Scene, archive: Path, config: Path) -> None:
         ComputeManager._get_nodes(manager, None)
         driver.capabilities["supports_pcpus"] = True
         driver.process_instances_at_startup(None, [instance_of(scene)])
-        if scene.root:
-            move_from_root(driver, scene.root)
+        report_to(placement, driver, scene)
 
 
-def move_from_root(driver: LibvirtDriver, name: str) -> None:
-    tree = ProviderTree()
-    tree.new_root(NODE, ROOT, generation=0)
-    tree.update_inventory(NODE, {name: {"total": 4}})
-    held = {GUEST: {"allocations": {ROOT: {"resources": {name: 1}}}}}
-    inventories = {"pci_0000_84_00_0": {"total": 4, "max_unit": 4}} if nova.conf.CONF.devices.enabled_mdev_types else {}
-    with (
-        mock.patch.object(driver, "_get_gpu_inventories", return_value=inventories),
-        mock.patch.object(driver, "_get_all_assigned_mediated_devices", return_value={}),
-        mock.patch.object(driver, "_get_resource_class_for_device", return_value="VGPU"),
-    ):
-        for update in (
-            driver._update_provider_tree_for_vgpu,
-            driver._update_provider_tree_for_memory_encryption,
-        ):
-            try:  # as nova's resource tracker does, on one tree
-                update(tree, NODE, None)
-            except exception.ReshapeNeeded:
-                update(tree, NODE, held)
+def report_to(placement: MemoryPlacement, driver: LibvirtDriver, scene: Scene) -> None:
+    """What nova-compute writes to placement at its start, where a class that it does not report goes."""
+    client = SchedulerReportClient(adapter=Sender(placement))
+    tracker = ResourceTracker(NODE, driver, reportclient=client)
+    node = objects.ComputeNode(uuid=ROOT, hypervisor_hostname=scene.name)
+    dedicated = {0, 1} if nova.conf.CONF.compute.cpu_dedicated_set else set[int]()
+    cards = {"pci_0000_84_00_0": {"total": 4, "max_unit": 4}} if nova.conf.CONF.devices.enabled_mdev_types else {}
+    told = {
+        "_get_local_gb_info": {"total": 10},
+        "_get_vcpu_available": set(range(8)) - dedicated,
+        "_get_pcpu_available": dedicated,
+        "_get_disk_size_reserved_for_image_cache": 0,
+        "_get_gpu_inventories": cards,
+        "_get_all_assigned_mediated_devices": {},
+        "_get_resource_class_for_device": "VGPU",
+        "_get_traits": [],
+    }
+    with ExitStack() as stack:
+        for name, value in told.items():
+            of = tracker if name == "_get_traits" else driver
+            stack.enter_context(mock.patch.object(of, name, return_value=value))
+        stack.enter_context(mock.patch.object(driver._host, "get_memory_mb_total", return_value=1024))
+        tracker._update_to_placement(RequestContext(), node, startup=True)
 
 
 @pytest.fixture(autouse=True)
@@ -239,9 +146,11 @@ def options_as_before() -> Iterator[None]:
 def test_nova_refuses_to_start_where_that_was_foretold_and_nowhere_else(scene: Scene, tmp_path: Path) -> None:
     archive, config = archive_of(scene, tmp_path), config_of(scene, tmp_path)
 
-    stops, refusal = foretold(scene, archive, config), ""
+    placement = placement_of(scene)
+
+    stops, refusal = foretold(placement, archive, config), ""
     try:
-        begin(scene, archive, config)
+        begin(scene, placement, archive, config)
     except (exception.NovaException, ValueError) as error:
         refusal = str(error)
 

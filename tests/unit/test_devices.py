@@ -632,6 +632,17 @@ def test_memory_encryption_contexts(kernel: SevKernel | None, expected: dict[str
     assert {stock.max_unit for stock in found.values()} <= {1}
 
 
+def test_slots_that_are_all_set_aside_for_sev_es_are_offered() -> None:
+    sev = replace(PC.encryption, sev_es_guests=509)
+    hypervisor = offering(replace(PC, encryption=sev), versions=Versions(10_005_000, 8_002_000))
+    facts = replace(host(), cpu=replace(FACTS.cpu, sev=SevKernel(True, True, False)), hypervisor=hypervisor)
+
+    assert [
+        (one.suffix, one.inventories["MEM_ENCRYPTION_CONTEXT"][0].total)
+        for one in device_stock(facts, DevicePolicy(), NOWHERE)
+    ] == [("amd_sev_es", 509)]
+
+
 @pytest.mark.parametrize(
     ("offered_by_libvirt", "passthrough", "kernel", "configured", "expected"),
     [

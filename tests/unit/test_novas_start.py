@@ -1,4 +1,4 @@
-"""What ``upgrade check --nova`` says of nova's next start; ``tests/inside`` has the same beside nova's own code."""
+"""What ``upgrade check --nova`` says of nova's next start; ``tests/inside`` has the scenes beside nova's own code."""
 
 import argparse
 from collections.abc import Callable
@@ -7,11 +7,21 @@ from typing import Any
 
 import pytest
 
-from agent.command.novas_start import CHANGE, START, foretell
+from agent.command.novas_start import CHANGE, FORECAST, START, foretell
 from agent.command.service_verbs import Code, upgrade
-from beds.golden import HOSTS
 from beds.memory import MemoryPlacement
-from beds.one_host import ROOT
+from beds.nova_starts import (
+    GUEST,
+    RECORDED,
+    ROOT,
+    SCENES,
+    Scene,
+    archive_of,
+    config_of,
+    foretold,
+    placement_of,
+)
+from drivers import INSIDE
 from reportclient.client import PlacementClient
 from reportclient.ownership import MARKER, OWNER_NOVA
 from reportclient.transport import Transport
@@ -29,8 +39,10 @@ def placement(monkeypatch: pytest.MonkeyPatch) -> MemoryPlacement:
     return found
 
 
-def reported(placement: MemoryPlacement, stock: dict[str, Any], *traits: str, name: str = "full-guest") -> None:
-    """A root of this name with such totals and traits, and a consumer with a unit of each class of devices."""
+def reported(
+    placement: MemoryPlacement, stock: dict[str, Any], *traits: str, name: str = "full-guest", held: bool = True
+) -> None:
+    """A root of this name with such totals and traits; ``held``: a consumer has a unit of each class of devices."""
 
     def send(method: str, path: str, body: Any = None) -> None:
         answer = placement.request(path, method, json=body, microversion="1.39")
@@ -47,13 +59,14 @@ def reported(placement: MemoryPlacement, stock: dict[str, Any], *traits: str, na
         if one.startswith("CUSTOM_"):
             send("PUT", f"/traits/{one}")
     send("PUT", f"/resource_providers/{ROOT}/traits", {"traits": list(traits), "resource_provider_generation": 1})
-    if held := {one: 1 for one in stock if one != "VCPU"}:
-        body = {"allocations": {ROOT: {"resources": held}}, "project_id": "p", "user_id": "u"}
+    units = {one: 1 for one in stock if one != "VCPU"}
+    if units and held:
+        body = {"allocations": {ROOT: {"resources": units}}, "project_id": "p", "user_id": "u"}
         send("PUT", f"/allocations/{GONE}", body | {"consumer_generation": None, "consumer_type": "INSTANCE"})
 
 
-def told(path: Path) -> list[tuple[str, bool, str]]:
-    asked = argparse.Namespace(config_file=[path], config_dir=[], host=HOSTS / "full-guest/archive")
+def told(path: Path, archive: Path = RECORDED / "archive") -> list[tuple[str, bool, str]]:
+    asked = argparse.Namespace(config_file=[path], config_dir=[], host=archive)
     return [(one.check, one.ok, one.detail) for one in foretell(asked)]
 
 
@@ -99,17 +112,63 @@ def test_a_host_that_nova_would_not_start_on_fails_the_check(
     reported(placement, {"VCPU": 8}, name="full-guest")
     monkeypatch.setattr("agent.command.service_verbs.check_host", lambda _: [])
     path = write_config(libvirt={"virt_type": "qemu"})
-    asked = argparse.Namespace(config_file=[path], config_dir=[], host=HOSTS / "full-guest/archive", nova="34")
+    asked = argparse.Namespace(config_file=[path], config_dir=[], host=RECORDED / "archive", nova="34")
 
     assert upgrade(asked).exit == Code.FAILURE
     asked.nova = None
     assert upgrade(asked).exit == Code.SUCCESS
 
 
+@pytest.mark.parametrize("scene", [pytest.param(scene, id=name) for name, scene in SCENES.items()])
+def test_what_stops_nova_is_foretold(scene: Scene, tmp_path: Path) -> None:
+    stops = foretold(placement_of(scene), archive_of(scene, tmp_path), config_of(scene, tmp_path))
+
+    assert bool(stops) == bool(scene.refusal), stops
+
+
+def test_what_is_free_goes_from_the_root(placement: MemoryPlacement, write_config: Write) -> None:
+    reported(placement, {"VGPU": 4}, held=False)
+
+    found = told(write_config(libvirt={"virt_type": "qemu"}))
+
+    assert (CHANGE, True, "nova 34 takes VGPU from full-guest") in found
+
+
+def test_a_guest_that_is_not_understood_is_no_guest_that_may_start(
+    placement: MemoryPlacement, write_config: Write, tmp_path: Path
+) -> None:
+    archive = archive_of(Scene(guest="<cputune><vcpupin vcpu='0' cpuset='x'/></cputune>"), tmp_path)
+    config = write_config(libvirt={"virt_type": "qemu"})
+
+    ((check, ok, text), *more) = told(config, archive)
+
+    assert (check, ok, more) == (FORECAST, False, [])
+    assert f"guest {GUEST} is not understood" in text
+
+
+def test_without_placement_the_host_alone_is_told(write_config: Write, tmp_path: Path) -> None:
+    archive = archive_of(SCENES["an old QEMU"], tmp_path)
+    nobody = {"auth_type": "none", "endpoint_override": "http://127.0.0.1:9"}
+
+    found = told(write_config(libvirt={"virt_type": "qemu"}, placement=nobody), archive)
+
+    assert [(check, ok) for check, ok, _ in found] == [(START, False), (FORECAST, False)]
+    assert "QEMU is 6.1.0" in found[0][2]
+    assert "no connection" in found[1][2]
+
+
+def test_nothing_is_foretold_of_a_nova_that_runs_our_driver(write_config: Write) -> None:
+    path = write_config(DEFAULT={"compute_driver": INSIDE}, libvirt={"virt_type": "qemu"}, agent={"role": "audit"})
+
+    ((check, ok, text),) = told(path)
+
+    assert (check, ok, "runs this agent's driver" in text) == (FORECAST, True, True)
+
+
 def test_a_host_that_placement_does_not_have_may_start(placement: MemoryPlacement, write_config: Write) -> None:
     ((check, ok, text),) = told(write_config(libvirt={"virt_type": "qemu"}))
 
-    assert (check, ok, text) == (START, True, "nothing that was looked for stops nova-compute 34 on full-guest")
+    assert (check, ok, text) == (START, True, "nothing that was looked for stops nova-compute 34 here")
 
 
 def test_a_configuration_that_cannot_be_read_foretells_nothing(write_config: Write) -> None:
