@@ -151,6 +151,17 @@ def test_a_start_says_that_an_approved_plan_is_not_carried_out_in_the_layout_tha
     assert len(approvals(tmp_path)) == 1
 
 
+def test_a_start_after_which_no_guest_is_left_to_move_needs_no_approval(lab: Upgrade) -> None:
+    approve(lab)
+    for name in ("one", "two", "none"):
+        lab.placement.send("DELETE", f"/allocations/{identity(name)}")
+
+    started = at_start(lab)
+
+    assert (started.code, started.json["outcome"]) == (0, "unchanged"), started.out + started.err
+    assert "the next pass carries out the plan" in started.json["notes"][0]
+
+
 def test_a_start_converts_whatever_is_right_where_the_configuration_allows_it(lab: Upgrade, tmp_path: Path) -> None:
     allowed = write_config({"agent": {"allow_reshape": True}}, tmp_path / "allowed.conf")
 

@@ -1,6 +1,7 @@
 """The check tells what a pass would be refused for."""
 
 import argparse
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -134,6 +135,21 @@ def test_what_huge_pages_leave_is_told(write_config: Write, layout: str, kept_mi
 
     found = [one for one in check_host(asked) if one.check == "memory"]
     assert [(one.ok, told in one.detail) for one in found] == ([(ok, True)] if told else [])
+
+
+def test_odd_numbers_of_huge_pages_are_no_fault_of_a_layout_that_does_not_need_them(
+    write_config: Write, tmp_path: Path
+) -> None:
+    archive = tmp_path / "archive"
+    shutil.copytree(HOSTS / "four-cells/archive", archive)
+    path = archive / "libvirt/capabilities.xml"
+    path.write_text(path.read_text().replace("size='1048576'>4<", "size='1048576'>4000<"))
+    asked = argparse.Namespace(config_file=[write_config(libvirt={"virt_type": "qemu"})], config_dir=[], host=archive)
+
+    (found,) = (one for one in check_host(asked) if one.check == "memory")
+
+    assert found.ok
+    assert "is not known: libvirt reports more huge pages in cell 0 than the cell has memory" in found.detail
 
 
 @pytest.mark.parametrize(
