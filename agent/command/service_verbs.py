@@ -15,7 +15,7 @@ from agent.command.wording import columns
 from agent.errors import ConfigError, StateError
 from agent.service.cases import case_files
 from agent.service.loop import run_service
-from agent.service.status import WELL, ServiceStatus, read_status, record_of
+from agent.service.status import WELL, ServiceStatus, ago, read_status, record_of
 from agent.sync.journal import tell_approvals
 from agent.sync.outcome import Status
 
@@ -55,24 +55,26 @@ def status(options: argparse.Namespace) -> Report:
 
 def _status_lines(status: ServiceStatus) -> Iterator[str]:
     """Yield what the service last wrote about itself: a sentence, sources with their age, outcomes, its last pass."""
-    now, sentence = time.time(), status.sentence()
+    sentence, ahead_s = status.sentence(), status.written_s - time.time()
     if not status.is_running:
         sentence = f"not running; its last status: {sentence}"
+    elif ahead_s > status.interval_s:
+        sentence = (
+            f"the clock is wrong, or was: status.json was written {ahead_s:.0f} s ahead of it: set it, as by NTP; "
+            f"the last status: {sentence}"
+        )
     elif status.is_late:
         sentence = (
             f"late: status.json is {status.age_s:.0f} s old, as the service hangs or cannot write it: look at its log; "
             f"its last status: {sentence}"
         )
     yield sentence
-    rows = [
-        (name, f"{now - one.ok_s:.0f} s ago" if one.ok_s else "never", one.error or "ok")
-        for name, one in status.sources.items()
-    ]
+    rows = [(name, ago(one.ok_s) if one.ok_s else "never", one.error or "ok") for name, one in status.sources.items()]
     yield from columns(rows, heads=("source", "last answered", "now"))
     yield from (f"{node}: {outcome}" for node, outcome in status.outcomes.items())
     yield from (f"  {note}" for note in status.notes)
     if status.last_pass_s:
-        yield f"last pass {now - status.last_pass_s:.0f} s ago, in {status.took_s:.2f} s"
+        yield f"last pass {ago(status.last_pass_s)}, in {status.took_s:.2f} s"
     yield f"pid {status.process.pid}, version {status.process.version}"
 
 

@@ -84,7 +84,7 @@ class ServiceStatus:
     def sentence(self) -> str:
         """Return one line for people, as ``systemctl status`` shows it."""
         if error := next(iter(self.failed.values()), ""):
-            past = self.last_pass_s and f"last good pass {time.time() - self.last_pass_s:.0f} s ago"
+            past = self.last_pass_s and f"last good pass {ago(self.last_pass_s)}"
             return f"degraded: {error}; {past or 'no pass was done yet'}"
         if self.last_pass_s is None:
             return "starting"
@@ -100,6 +100,12 @@ class ServiceStatus:
         others = {other: source for other, source in self.sources.items() if other != name}
         # The newest error comes first: ``sentence`` shows it rather than an older one, which may be outdated.
         return replace(self, sources={name: after, **others} if error else {**others, name: after})
+
+
+def ago(then_s: float) -> str:
+    """Return how long ago a moment was, for people; the clock may have been set back since."""
+    past_s = time.time() - then_s
+    return f"{past_s:.0f} s ago" if past_s > -1 else f"{-past_s:.0f} s ahead of this clock"
 
 
 def record_of(status: ServiceStatus) -> dict[str, Any]:

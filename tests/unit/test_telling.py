@@ -1,10 +1,12 @@
 """What the service tells: alerts and dashboards speak of metrics that there are, and a status says how it is."""
 
+import argparse
 import json
 import os
 import re
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from agent.command.service_verbs import status
 from agent.errors import StateError
 from agent.service.metrics import Metrics
 from agent.service.reporting import Notifier, Reporter
@@ -53,6 +56,23 @@ def test_a_status_says_how_the_service_is() -> None:
     assert ill.seen("placement", "", 10.0).is_ready
     found = replace(good, outcomes={"host": "unsafe"}, findings={"orphaned": 2})
     assert found.sentence() == "unsafe, 2 passes; findings: 2 orphaned"
+
+
+def test_a_clock_that_was_set_back_is_named_and_no_time_is_negative(
+    tmp_path: Path, write_config: Callable[..., Path]
+) -> None:
+    then_s = time.time() + 3_000
+    found = replace(
+        STATUS, process=ServiceProcess("1", os.getpid(), 0.0), passes=1, last_pass_s=then_s, written_s=then_s
+    )
+    write_status(tmp_path, replace(found, sources={"host": SourceStatus(then_s, "")}))
+    asked = argparse.Namespace(config_file=[write_config(agent={"state_directory": tmp_path})], config_dir=[])
+
+    first, *more = status(asked).lines
+
+    assert first.startswith("the clock is wrong, or was: status.json was written 3000 s ahead of it")
+    assert not any("-" in line or "hangs" in line for line in more)
+    assert any("3000 s ahead of this clock" in line for line in more)
 
 
 @pytest.mark.parametrize(
