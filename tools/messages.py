@@ -29,6 +29,7 @@ AREAS = (  # title, advice, and beginnings of the paths of its files
         (
             "agent/settings",
             "agent/form_errors.py",
+            "agent/misspelt.py",
             "agent/sync/provider_yaml.py",
             "agent/sync/yaml_file.py",
             "agent/connect/made_up.py",

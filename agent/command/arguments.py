@@ -12,6 +12,7 @@ from agent import VERSION
 from agent.command.exits import Exit
 from agent.command.verb_options import COMMON, Option, contradiction
 from agent.command.verbs import VERBS
+from agent.misspelt import nearest
 from agent.records import clean
 from reportclient.errors import printable
 
@@ -36,8 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; return the exit code."""
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - stays open until the process ends
     parser, verbs = parsers()
-    options = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else [*arguments]
+    if given and not given[0].startswith("-") and given[0] not in VERBS:
+        parser.error(f"there is no verb {given[0]}{nearest(given[0], VERBS)} (--help lists all)")
+    options, unknown = parser.parse_known_args(given)
     verb = VERBS[options.verb]
+    if unknown:
+        known = ("--format", "--verbose", *(option.name for option in (*COMMON, *verb.options)))
+        verbs[verb.name].error(f"{verb.name} takes no {unknown[0]}{nearest(unknown[0], known)}")
     if refusal := contradiction(options, verb.options):
         verbs[verb.name].error(refusal)
     if not verb.logs:

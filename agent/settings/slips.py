@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from agent.form_errors import PLAIN, most_alike
+from agent.misspelt import PLAIN, most_alike
 from agent.settings.options import MDEV_OPTIONS, OPTIONS, OWN_GROUPS
 from agent.settings.values import Values, is_registered, mentions, place
 from drivers.rules import TAGS

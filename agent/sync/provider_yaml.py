@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import ConfigError
-from agent.form_errors import form_error, nearest
+from agent.form_errors import form_error
+from agent.misspelt import nearest
 from agent.sync.decide.additions import COMPUTE_NODE, Addition
 from agent.sync.yaml_file import load_once
 from reportclient.names import is_custom, spelled

@@ -6,7 +6,8 @@ import pytest
 
 from agent.audit.heal import SCHEMA, read_policy
 from agent.errors import ConfigError
-from agent.form_errors import form_error, nearest
+from agent.form_errors import form_error
+from agent.misspelt import nearest
 
 
 @pytest.mark.parametrize(

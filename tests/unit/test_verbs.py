@@ -107,6 +107,25 @@ def test_options_that_contradict_each_other_are_a_usage_error(
     assert shown.startswith(f"usage: compute-node-agent {arguments[0]} ")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        pytest.param(("synk",), "there is no verb synk: is sync meant? (--help lists all)", id="a verb"),
+        pytest.param(("what",), "there is no verb what (--help lists all)", id="nothing like a verb"),
+        pytest.param(("sync", "--forse"), "sync takes no --forse: is --force meant?", id="an option"),
+        pytest.param(("sync", "--dry-run", "5"), "sync takes no --dry-run", id="another verb's option"),
+    ],
+)
+def test_what_does_not_exist_is_named_with_what_may_be_meant(
+    arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+
+    assert ended.value.code == Exit.USAGE
+    assert told in capsys.readouterr().err
+
+
 def _paths() -> dict[str, str]:
     """No site packages: what they load at the start of Python is not the command's."""
     return {"PYTHONPATH": str(Path(agent.command.__file__).parents[2])}

@@ -9,7 +9,7 @@ placement has no provider that the entry matches either.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from agent.form_errors import most_alike
+from agent.misspelt import most_alike
 from agent.sync.decide.additions import COMPUTE_NODE, Addition, add, add_to_others, now_named
 from agent.sync.decide.shaped import Shaped, Standing
 from agent.sync.decide.view import Shaper, View
