@@ -248,7 +248,8 @@ def _convert(options: argparse.Namespace) -> Report:
     if options.picture:
         became = Forecast.of(outcome.plan, outcome.observed, outcome.allocations, outcome.survey)
         drawn = [replace(of_conversion(became, () if well else outcome.notes), node=outcome.node)]
-    return replace(report, remarks=_to_configure(options) if well else (), subjects=drawn)
+    back = ["take it back with: compute-node-agent undo"] if outcome.status is Status.CHANGED else []
+    return replace(report, remarks=[*_to_configure(options), *back] if well else (), subjects=drawn)
 
 
 def sync(options: argparse.Namespace) -> Report:

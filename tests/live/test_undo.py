@@ -38,6 +38,7 @@ def test_a_conversion_is_taken_back_whole_or_not_at_all(
         assert lab.stands() == converted
         return
     assert (planned.code, applied.code) == (3, 0), planned.err + applied.out + applied.err
+    assert "take it back with: compute-node-agent undo" in applied.err
     assert told(lab.stands(), story) == told(before, story)
     assert len(lab.run("undo", "--list").json["conversions"]) == 2
 
