@@ -19,7 +19,7 @@ from agent.sync.decide.view import Wishes
 from beds.memory import MemoryPlacement
 from configured import changed
 from drivers.ironic.client import IronicClient
-from drivers.ironic.shape import GAVE, MARKS
+from drivers.ironic.shape import FIELDS, GAVE, MARKS
 from reportclient.client import PlacementClient
 from reportclient.payload import encode_inventory
 from reportclient.transport import Transport
@@ -45,6 +45,7 @@ class Nodes(IronicClient):
     given: dict[int, list[str]] = field(default_factory=dict)  # traits of single nodes, instead of ``traits``
     unlisted: set[int] = field(default_factory=set)  # nodes of another shard
     listings: int = 0  # of all shards
+    _fields = FIELDS
 
     def records(self, *, everywhere: bool = False) -> Iterator[Mapping[str, Any]]:
         self.listings += everywhere
