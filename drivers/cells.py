@@ -1,6 +1,6 @@
 """A host's CPUs and memory divided among its NUMA cells, so that the parts always add up to the whole."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from drivers.errors import MalformedFact, PolicyError
 from drivers.facts import HostFacts, NumaCell
@@ -122,8 +122,11 @@ def reserved_mib(
     asked_mib, said = policy.reserved_memory_mib, policy.reserved_cell_mib
     host_mib = min(asked_mib, sum(left.values()))
     shares = _shares(host_mib, small, left, said)
-    others = {id_ for id_, mib in said.items() if id_ not in sizes.keys() | whole or shares.get(id_, 0) != mib}
-    lacking += tuple(_otherwise(id_, said[id_], shares.get(id_, 0)) for id_ in sorted(others))
+    lacking += tuple(
+        f"[agent] reserved_cell_memory is {mib} MiB in cell {id_}, {why}"
+        for id_, mib in sorted(said.items())
+        if (why := _otherwise(id_, mib, shares.get(id_, 0), sizes.keys(), whole))
+    )
     kept |= {(id_, sizes[id_]): share + kept.get((id_, sizes[id_]), 0) for id_, share in shares.items()}
     kept |= {pool: mib for pool, mib in pools.items() if pool[0] in whole}
     if host_mib < asked_mib:
@@ -155,18 +158,16 @@ def _shares(amount: int, small: Mapping[int, int], left: Mapping[int, int], said
     return shares | {id_: mib + more[id_] for id_, mib in own.items()}
 
 
-def _otherwise(cell: int, wanted_mib: int, kept_mib: int) -> str:
-    """Return what is kept in a cell for which the operator said another amount, and why."""
-    why = (
-        "no other cell takes the rest of [DEFAULT] reserved_host_memory_mb"
-        if kept_mib > wanted_mib
-        else "it has no more small pages for that (none without CPUs, reserved whole, or where there is no such cell), "
-        "and the rest is kept in other cells"
-    )
-    return (
-        f"[agent] reserved_cell_memory is {wanted_mib} MiB in cell {cell}, and {kept_mib} MiB are kept there: {why}. "
-        f"Correct that option, or allocate fewer huge pages"
-    )
+def _otherwise(cell: int, wanted_mib: int, kept_mib: int, cells: Container[int], whole: Container[int]) -> str:
+    """Return what is kept in a cell for which the operator said another amount, and why; empty: it is that amount."""
+    if cell in whole:
+        return "which is reserved whole: remove it from that option"
+    if cell not in cells:
+        return "which this host does not have: remove it from that option"
+    if kept_mib < wanted_mib:
+        return f"and {kept_mib} MiB are kept there, as it has no more small pages for that: allocate fewer huge pages"
+    text = f"and {kept_mib} MiB are kept there, as no other cell takes the rest of [DEFAULT] reserved_host_memory_mb"
+    return text if kept_mib > wanted_mib else ""
 
 
 def plain_mib(facts: HostFacts, policy: Policy) -> tuple[int, int]:

@@ -33,18 +33,24 @@ examples:
 """
 
 
+_WITHOUT_VERB = ("-h", "--help", "--version")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; return the exit code."""
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - stays open until the process ends
     parser, verbs = parsers()
     given = sys.argv[1:] if arguments is None else [*arguments]
-    if given and not given[0].startswith("-") and given[0] not in VERBS:
-        parser.error(f"there is no verb {given[0]}{nearest(given[0], VERBS)} (--help lists all)")
+    if given and given[0] not in (*VERBS, *_WITHOUT_VERB):
+        if not given[0].startswith("-"):
+            parser.error(f"there is no verb {printable(given[0])}{nearest(given[0], VERBS)} (--help lists all)")
+        meant = nearest(given[0], _WITHOUT_VERB)
+        parser.error(f"the verb comes first, and then {printable(given[0])}{meant} (--help lists all verbs)")
     options, unknown = parser.parse_known_args(given)
     verb = VERBS[options.verb]
     if unknown:
         known = ("--format", "--verbose", *(option.name for option in (*COMMON, *verb.options)))
-        verbs[verb.name].error(f"{verb.name} takes no {unknown[0]}{nearest(unknown[0], known)}")
+        verbs[verb.name].error(f"{verb.name} takes no {printable(unknown[0])}{nearest(unknown[0], known)}")
     if refusal := contradiction(options, verb.options):
         verbs[verb.name].error(refusal)
     if not verb.logs:

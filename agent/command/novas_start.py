@@ -7,7 +7,8 @@ nova/virt/libvirt/driver.py, ``init_host`` of nova/compute/manager.py, and nova/
 
 import argparse
 import os
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from agent.command.check import Check, tried
 from agent.command.result import choice_of, settings_of
@@ -16,19 +17,18 @@ from agent.connect.choice import Choice, open_client, open_driver, read_host
 from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.state.identity import FILE, parse_identity, read_identity
-from agent.sync.decide.additions import COMPUTE_NODE
+from agent.sync.decide.additions import entries_on
 from agent.sync.node import ComputeNode
 from agent.sync.provider_yaml import read_additions
 from drivers import INSIDE
 from drivers.base import Survey
-from drivers.devices.mdev import rule_of
 from drivers.devices.memory import CONTEXT, supported
 from drivers.facts import Guest, HostFacts, dotted
 from drivers.policy import CpuPolicy, DevicePolicy
-from reportclient.allocations import Allocation
+from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import few
-from reportclient.ownership import MANAGED, OWNER_NOVA, is_marked
-from reportclient.tree import ObservedProvider, ObservedTree
+from reportclient.ownership import MANAGED, OWNER_NOVA, is_marked, is_novas
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree
 
 # names of checks: what stops nova-compute, what it would change, and why either is not known
 START, CHANGE, FORECAST = "nova's start", "nova's tree", "the forecast"
@@ -57,10 +57,9 @@ def _of_host(settings: Settings, choice: Choice) -> Iterator[Check]:
         guests = [one for one in facts.guests if one.tenant]
         if unread := [one.uuid for one in guests if one.unread]:
             yield Check(FORECAST, False, f"guest {few(unread)} is not understood (see guests), so not all is known")
-        kinds = supported(facts, policy.devices)
         for stop in (
             *_of_versions(facts),
-            *_of_encryption(facts, guests, kinds),
+            *_of_encryption(facts, guests, supported(facts, policy.devices)),
             *_of_pins(facts, guests, policy.cpus),
             *(() if policy.guests.tpm else _of_tpms(guests)),
             *_of_pmem(facts, policy.devices),
@@ -68,7 +67,7 @@ def _of_host(settings: Settings, choice: Choice) -> Iterator[Check]:
             yield Check(START, False, stop)
         client, where = open_client(settings, choice)
         one = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where)
-        yield from tried(FORECAST, _of_tree(one, survey, guests, kinds))
+        yield from tried(FORECAST, _of_tree(one, survey, guests))
 
 
 def _of_versions(facts: HostFacts) -> Iterator[str]:
@@ -92,7 +91,8 @@ def _of_pins(facts: HostFacts, guests: Iterable[Guest], cpus: CpuPolicy) -> Iter
     """
     Yield the guests for which no option sets CPUs aside, as their domains show; one that is not understood is left out.
 
-    A guest that may run on all shared CPUs, or on all of a cell, is not pinned, even if that is one.
+    A guest that may run on all shared CPUs, or on all of a cell, is not pinned, even if that is one. A domain does not
+    tell whether a single CPU is a pin, or all that was shared when the guest was started.
     """
     all_shared = cpus.shared or facts.cpu_map.online
     floats = {all_shared, *(all_shared & cell.cpus for cell in facts.cells)}
@@ -101,9 +101,9 @@ def _of_pins(facts: HostFacts, guests: Iterable[Guest], cpus: CpuPolicy) -> Iter
     pinned = [uuid for uuid, each in kinds.items() if True in each]
     shared = cpus.shared if cpus.shared_option == CpuPolicy().shared_option else None
     if not shared and (lacking := floating if cpus.dedicated else mixed):
-        yield f"guest {few(lacking)} has CPUs that are not pinned: set [compute] cpu_shared_set too"
+        yield f"guest {few(lacking)} seems to have CPUs that are not pinned: set [compute] cpu_shared_set too"
     if not cpus.dedicated and (lacking := pinned if shared else mixed):
-        yield f"guest {few(lacking)} has pinned CPUs: set [compute] cpu_dedicated_set too"
+        yield f"guest {few(lacking)} seems to have pinned CPUs: set [compute] cpu_dedicated_set too"
 
 
 def _of_tpms(guests: Iterable[Guest]) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _of_pmem(facts: HostFacts, policy: DevicePolicy) -> Iterator[str]:
         yield f"[libvirt] pmem_namespaces names {few(lacking)}, which this host does not have: correct the option"
 
 
-def _of_tree(one: ComputeNode, survey: Survey, guests: Collection[Guest], kinds: Container[str]) -> Iterator[Check]:
+def _of_tree(one: ComputeNode, survey: Survey, guests: Collection[Guest]) -> Iterator[Check]:
     """Yield what placement's tree of this host would stop, and what would change in it."""
     uuid = one.known_uuid(survey)
     observed, named = one.client.observe(uuid) if uuid else ObservedTree(()), one.client.find(one.name)
@@ -132,18 +132,35 @@ def _of_tree(one: ComputeNode, survey: Survey, guests: Collection[Guest], kinds:
     if OWNER_NOVA not in root.provider.traits:
         text = f"{root.name} gets OWNER_NOVA: once each nova-compute is {NOVA}, the scheduler takes no other host"
         yield Check(CHANGE, True, text)
-    ruled = ((card, rule_of(card, one.settings.policy.devices.mdevs)) for card in survey.facts.devices.mdev_parents)
-    moving = {CONTEXT} | {"VGPU" for card, rule in ruled if rule and rule.type in {kind.id for kind in card.types}}
+    yield from _of_stock(one, survey, observed, root)
+
+
+def _of_stock(one: ComputeNode, survey: Survey, observed: ObservedTree, root: ObservedProvider) -> Iterator[Check]:
+    """Yield what becomes of the classes that nova does not report where they are."""
+    shaped, _ = one.driver.shape(survey, replace(one.settings.policy, layout="devices"), None)
+    below = {each.name.removeprefix(f"{shaped.root.name}_"): each.inventories for each in shaped if each.parent}
     rows = one.client.allocations(observed)
-    for name in sorted(root.provider.inventories.keys() - _kept(one, root)):
+    yield from _of_children(observed, root, below, rows)
+    cards = sorted({card.name for card in survey.facts.devices.mdev_parents} & below.keys())
+    moving = {CONTEXT: ["amd_sev"] if "amd_sev" in below else []} | ({"VGPU": cards} if cards else {})
+    with_mdevs = {guest.uuid for guest in survey.facts.guests if guest.devices.mdevs}
+    for name in sorted(root.provider.inventories.keys() - _kept(one, observed, root)):
         its = [row for row in rows if row.resource_class == name]
-        yield _moved(name, root, its, guests, kinds) if name in moving else _taken(name, root, its)
+        if name not in moving or not its:
+            yield _taken(name, root, its)
+            continue
+        holders = one.client.consumers(row.consumer for row in its)
+        text = f"{name} goes from {root.name} to providers below it, with {len(its)} allocations"
+        if why := _why_stuck(name, root, holders, with_mdevs, [below[each] for each in moving[name]]):
+            yield Check(START, False, f"{text}, and nova {NOVA} fails on that: {why}")
+        else:
+            yield Check(CHANGE, True, text)
 
 
 def _read_identity(settings: Settings, survey: Survey) -> str | None:
-    """Return the compute_id that nova finds, which does not look into this agent's own folder; None: there is none."""
+    """Return the compute_id that nova finds; None: there is none."""
     if not settings.recorded:
-        return read_identity(folder for folder in settings.folders.identity if folder != settings.folders.state)
+        return read_identity(settings.folders.of_nova)
     return survey.compute_id and parse_identity(survey.compute_id, "compute_id of the host archive")
 
 
@@ -156,7 +173,7 @@ def _of_identity(
         where = f"copy {own} there" if os.path.exists(own) else "find it by compute-node-agent adopt"
         yield f"nova finds no compute_id in its state_path, and this is not the first start here: {where}"
     if identity and named and identity != named:
-        text = f"placement has {one.name} as {named}, and compute_id is {identity}"
+        text = f"placement has {one.name} as {named}, and compute_id is {identity}, so that nova cannot report it"
         yield f"{text}: write the first into compute_id, or remove the provider {named} if it is of another host"
     if root and root.provider.name != one.name:
         text = f"placement has compute_id {root.uuid} as {root.provider.name}, and this host is {one.name}"
@@ -164,18 +181,38 @@ def _of_identity(
 
 
 def _of_pci(observed: ObservedTree) -> Iterator[str]:
-    if names := [seen.name for seen in observed if MANAGED in seen.provider.traits and not is_marked(seen)]:
-        yield f"nova reports {few(names)}, and [pci] report_in_placement is not set: set it, as nova cannot go back"
+    if names := [seen.name for seen in observed if MANAGED in seen.provider.traits]:
+        text = f"{few(names)} has nova's trait of PCI devices, and [pci] report_in_placement is not set"
+        yield f"{text}: set it, as nova cannot go back"
 
 
-def _kept(one: ComputeNode, root: ObservedProvider) -> frozenset[str]:
+def _of_children(
+    observed: ObservedTree,
+    root: ObservedProvider,
+    below: Mapping[str, Mapping[str, Inventory]],
+    rows: Collection[Allocation],
+) -> Iterator[Check]:
+    """Yield what nova takes from its providers of cards and encryption while somebody has some of it."""
+    for seen in observed:
+        if seen is root or MANAGED in seen.provider.traits or is_marked(seen) or not is_novas(seen):
+            continue
+        wanted = below.get(seen.name.removeprefix(f"{root.name}_"), {})
+        lost = {row.resource_class: row.consumer for row in rows if row.provider == seen.name}.keys() - wanted.keys()
+        if lost:
+            how = "does not start" if wanted else "starts, and each of its writes to placement fails from then on"
+            text = f"nova {NOVA} takes {few(sorted(lost))} from {seen.name}, of which somebody has some: it {how}"
+            yield Check(START, False, text)
+
+
+def _kept(one: ComputeNode, observed: ObservedTree, root: ObservedProvider) -> frozenset[str]:
     """Return the classes that nova writes on its root."""
     files, policy = one.settings.operator_files, one.settings.policy
-    added = read_additions(files.folder, required=files.named)
-    mine = (each.inventories.keys() for each in added if each.provider in (COMPUTE_NODE, root.uuid, root.name))
+    entry = entries_on(observed, read_additions(files.folder, required=files.named)).get(root.name)
     cpus = {"PCPU"} if policy.cpus.dedicated else {"VCPU"}
-    cpus |= {"VCPU"} if policy.cpus.shared else set()
-    return frozenset({"MEMORY_MB", "DISK_GB"}).union(cpus, policy.devices.pmem.values(), *mine)
+    becomes_pcpu = "PCPU" not in root.provider.inventories  # which is not judged: nova asks its database who is pinned
+    cpus |= {"VCPU"} if policy.cpus.shared or becomes_pcpu else set()
+    added = entry.inventories if entry else ()
+    return frozenset({"MEMORY_MB", "DISK_GB"}).union(cpus, policy.devices.pmem.values(), added)
 
 
 def _taken(name: str, root: ObservedProvider, rows: Iterable[Allocation]) -> Check:
@@ -186,26 +223,22 @@ def _taken(name: str, root: ObservedProvider, rows: Iterable[Allocation]) -> Che
     return Check(CHANGE, True, text)
 
 
-def _moved(
-    name: str, root: ObservedProvider, rows: Collection[Allocation], guests: Iterable[Guest], kinds: Container[str]
-) -> Check:
-    """Return what becomes of a class that nova moves from its root to providers below it."""
-    text = f"{name} goes from {root.name} to providers below it, with {len(rows)} allocations"
-    if why := _why_stuck(name, root, rows, guests, kinds):
-        return Check(START, False, f"{text}, and nova {NOVA} fails on that: {why}")
-    return Check(CHANGE, True, text)
-
-
 def _why_stuck(
-    name: str, root: ObservedProvider, rows: Collection[Allocation], guests: Iterable[Guest], kinds: Container[str]
+    name: str,
+    root: ObservedProvider,
+    holders: Collection[Consumer],
+    with_mdevs: Container[str],
+    places: Collection[Mapping[str, Inventory]],
 ) -> str:
-    """Return why the allocations of a class cannot move from the root to providers below it; empty: they can."""
-    if below := {row.consumer for row in rows if row.provider != root.name}:
-        return f"{few(sorted(below))} has some of a provider below it already"
-    consumers = {row.consumer for row in rows}
-    if name == CONTEXT:
-        here = "amd_sev" in kinds or not consumers
-        return "" if here else f"this host has no amd_sev, and {few(sorted(consumers))} has a context"
-    lost = sorted(consumers - {one.uuid for one in guests if one.devices.mdevs})
+    """Return why the allocations of a class cannot move from the root to the ``places`` below it; empty: they can."""
+    if beside := [
+        one.uuid for one in holders if any(name in held for at, held in one.slots.items() if at != root.uuid)
+    ]:
+        return f"{few(beside)} has some of another provider too, here or on another host"
+    if any(name not in place for place in places):
+        return f"the cards have another class by [mdev_TYPE] mdev_class, and nova moves {name} as it is"
+    if len(holders) > (room := sum(place[name].total for place in places)):
+        return f"there is room for {room} below it, and {few([one.uuid for one in holders])} has some"
+    lost = [one.uuid for one in holders if one.uuid not in with_mdevs] if name == "VGPU" else []
     why = f"{few(lost)} has no mediated device here, as a migration, or a guest that is gone. End it first"
     return why if lost else ""

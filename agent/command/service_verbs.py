@@ -58,7 +58,7 @@ def _status_lines(status: ServiceStatus) -> Iterator[str]:
     sentence, ahead_s = status.sentence(), status.written_s - time.time()
     if not status.is_running:
         sentence = f"not running; its last status: {sentence}"
-    elif ahead_s > status.interval_s:
+    elif status.is_late and ahead_s > 0:
         sentence = (
             f"the clock is wrong, or was: status.json was written {ahead_s:.0f} s ahead of it: set it, as by NTP; "
             f"the last status: {sentence}"

@@ -104,8 +104,8 @@ class ServiceStatus:
 
 def ago(then_s: float) -> str:
     """Return how long ago a moment was, for people; the clock may have been set back since."""
-    past_s = time.time() - then_s
-    return f"{past_s:.0f} s ago" if past_s > -1 else f"{-past_s:.0f} s ahead of this clock"
+    past_s = round(time.time() - then_s)
+    return f"{max(past_s, 0)} s ago" if past_s > -2 else f"{-past_s} s ahead of this clock"
 
 
 def record_of(status: ServiceStatus) -> dict[str, Any]:

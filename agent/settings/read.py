@@ -56,6 +56,11 @@ class Folders:
     identity: tuple[Path, ...]  # where compute_id is read; a new one is made in the first of them
     option: str = "[agent] state_directory"  # which option names ``state``, for messages
 
+    @property
+    def of_nova(self) -> tuple[Path, ...]:
+        """Where nova reads compute_id: its state_path, and the folders of configuration files."""
+        return self.identity[1:-1]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorFiles:

@@ -19,6 +19,7 @@ from reportclient.transport import Transport
 RECORDED = Path(__file__).parents[1] / "hosts/full-guest"
 NODE = "full-guest"
 ROOT = "11111111-1111-1111-1111-111111111111"
+OTHER = "33333333-3333-3333-3333-333333333333"
 CARD = "22222222-2222-2222-2222-222222222222"
 GUEST = "446773c1-567b-485b-9bc7-596961fe33b5"
 OWNER = (
@@ -27,8 +28,12 @@ OWNER = (
     "<nova:owner><nova:user uuid='u'/><nova:project uuid='p'/></nova:owner></nova:instance></metadata>"
 )
 ES = "<launchSecurity type='sev'><policy>0x7</policy></launchSecurity>"
-SEV = "<sev supported='yes'><cbitpos>47</cbitpos><reducedPhysBits>1</reducedPhysBits><maxGuests>9</maxGuests>"
-SEV += "<maxESGuests>5</maxESGuests></sev>"
+SEV = "<sev supported='yes'><cbitpos>47</cbitpos><reducedPhysBits>1</reducedPhysBits><maxGuests>{}</maxGuests>"
+SEV += "<maxESGuests>{}</maxESGuests></sev>"
+FILE_OF_CLASSES = """\
+meta: {{schema_version: '1.0'}}
+providers: [{{identification: {{uuid: {}}}, inventories: {{additional: [{{{}: {{total: 4}}}}]}}}}]
+"""
 PINNED = "<cputune><vcpupin vcpu='0' cpuset='1'/></cputune>"
 TPM = "<tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm>"
 ENCRYPTED = {"hw:mem_encryption": "true", "hw:mem_encryption_model": "amd-sev-es"}
@@ -50,6 +55,10 @@ class Scene:
     root: str = ""  # a class that an older nova left on the root
     held: bool = True  # the guest has one of it
     card: bool = False  # nova reports a PCI device
+    encrypted: bool = False  # nova reports contexts of SEV below the root, of which the guest has one
+    slots: tuple[int, int] = (9, 5)  # how many guests can have SEV, and SEV-ES
+    elsewhere: bool = False  # the guest has one of the class on another host too
+    files: tuple[str, ...] = ()  # of provider.yaml: a provider's uuid, and a class
     refusal: str = ""  # in nova's words; empty: it starts
 
 
@@ -88,7 +97,19 @@ SCENES = {
     "encryption on the root, and none here": Scene(
         root="MEM_ENCRYPTION_CONTEXT", refusal="child resource provider for AMD SEV is not found"
     ),
+    "encryption below the root, and none here": Scene(encrypted=True, refusal="Failed to synchronize"),
+    "encryption below the root": Scene(kernel="sev", encrypted=True),
     "encryption on the root": Scene(kernel="sev", root="MEM_ENCRYPTION_CONTEXT"),
+    "encryption on the root, and all slots for SEV-ES": Scene(
+        kernel="sev sev_es", root="MEM_ENCRYPTION_CONTEXT", slots=(0, 5), refusal="AMD SEV is not found"
+    ),
+    "encryption on the root, and of another host too": Scene(
+        kernel="sev", root="MEM_ENCRYPTION_CONTEXT", elsewhere=True, refusal="Unexpected MEM_ENCRYPTION_CONTEXT"
+    ),
+    "a class of a file for each root, and a file for this root": Scene(
+        root="CUSTOM_A", files=("$COMPUTE_NODE CUSTOM_A", f"{ROOT} CUSTOM_B"), refusal="in use"
+    ),
+    "a class of a file for each root": Scene(root="CUSTOM_A", files=("$COMPUTE_NODE CUSTOM_A",)),
 }
 
 
@@ -102,7 +123,7 @@ def archive_of(scene: Scene, folder: Path) -> Path:
     text = domain.read_text().replace("</name>", f"</name>{OWNER}{scene.guest}", 1)
     domain.write_text(text.replace("<devices>", f"<devices>{scene.device}", 1))
     for one in (archive / "libvirt/domcapabilities").iterdir():
-        one.write_text(one.read_text().replace("<sev supported='no'/>", SEV))
+        one.write_text(one.read_text().replace("<sev supported='no'/>", SEV.format(*scene.slots)))
     version = archive / "libvirt/version.json"
     version.write_text(version.read_text().replace("7002022", str(scene.qemu)))
     (archive / "ndctl.json").write_text("[]")
@@ -117,6 +138,10 @@ def config_of(scene: Scene, folder: Path) -> Path:
     for name, value in options.items():
         group, _, option = name.partition(".")
         groups.setdefault(group, []).append(f"{option} = {value}\n")
+    for number, file in enumerate(scene.files):
+        groups.setdefault("compute", []).append(f"provider_config_location = {folder}/files\n" if not number else "")
+        (folder / "files").mkdir(exist_ok=True)
+        (folder / f"files/{number}.yaml").write_text(FILE_OF_CLASSES.format(*file.split()))
     path = folder / "nova.conf"
     path.write_text("".join(f"[{group}]\n{''.join(lines)}" for group, lines in groups.items()))
     return path
@@ -129,17 +154,33 @@ def placement_of(scene: Scene) -> MemoryPlacement:
     def send(method: str, path: str, body: Any) -> None:
         assert placement.request(path, method, json=body, microversion="1.39").status_code < 300
 
+    if scene.root.startswith("CUSTOM_"):
+        send("PUT", f"/resource_classes/{scene.root}", None)
     send("POST", "/resource_providers", {"name": scene.name, "uuid": ROOT})
     stock = {"VCPU": {"total": 8}} | ({scene.root: {"total": 4}} if scene.root else {})
     send("PUT", f"/resource_providers/{ROOT}/inventories", {"inventories": stock, "resource_provider_generation": 0})
+    if scene.elsewhere:
+        send("POST", "/resource_providers", {"name": "another host", "uuid": OTHER})
+        there = {"inventories": {scene.root: {"total": 4}}, "resource_provider_generation": 0}
+        send("PUT", f"/resource_providers/{OTHER}/inventories", there)
     if scene.root and scene.held:
-        body = {"allocations": {ROOT: {"resources": {"VCPU": 1, scene.root: 1}}}, "project_id": "p", "user_id": "u"}
+        held = {ROOT: {"resources": {"VCPU": 1, scene.root: 1}}}
+        held |= {OTHER: {"resources": {scene.root: 1}}} if scene.elsewhere else {}
+        body = {"allocations": held, "project_id": "p", "user_id": "u"}
         send("PUT", f"/allocations/{GUEST}", body | {"consumer_generation": None, "consumer_type": "INSTANCE"})
     if scene.card:
         card = {"name": f"{NODE}_0000:81:00.0", "uuid": CARD, "parent_provider_uuid": ROOT}
         send("POST", "/resource_providers", card)
         traits = {"traits": ["COMPUTE_MANAGED_PCI_DEVICE"], "resource_provider_generation": 0}
         send("PUT", f"/resource_providers/{CARD}/traits", traits)
+    if scene.encrypted:
+        below = {"name": f"{NODE}_amd_sev", "uuid": CARD, "parent_provider_uuid": ROOT}
+        send("POST", "/resource_providers", below)
+        there = {"inventories": {"MEM_ENCRYPTION_CONTEXT": {"total": 9}}, "resource_provider_generation": 0}
+        send("PUT", f"/resource_providers/{CARD}/inventories", there)
+        held = {ROOT: {"resources": {"VCPU": 1}}, CARD: {"resources": {"MEM_ENCRYPTION_CONTEXT": 1}}}
+        body = {"allocations": held, "project_id": "p", "user_id": "u"}
+        send("PUT", f"/allocations/{GUEST}", body | {"consumer_generation": None, "consumer_type": "INSTANCE"})
     return placement
 
 

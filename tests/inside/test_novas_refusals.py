@@ -126,7 +126,7 @@ def report_to(placement: MemoryPlacement, driver: LibvirtDriver, scene: Scene) -
         "_get_gpu_inventories": cards,
         "_get_all_assigned_mediated_devices": {},
         "_get_resource_class_for_device": "VGPU",
-        "_get_traits": [],
+        "_get_traits": ["COMPUTE_NODE"],
     }
     with ExitStack() as stack:
         for name, value in told.items():

@@ -12,7 +12,7 @@ from drivers.facts import GuestMemory, Mdev, Tenant
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
 from hardware import gpu, guest_with, host, parent
 
-GPU, CYBORGS = "pci_0000_84_00_0", "cyborg_gpu"
+GPU, OTHER_GPU, CYBORGS = "pci_0000_84_00_0", "pci_0000_85_00_0", "cyborg_gpu"
 MDEV = "0badcafe-0000-4000-8000-000000000099"
 
 
@@ -67,6 +67,26 @@ def test_a_type_that_both_manage_is_told_with_both_owners_and_never_repaired(
         assert (each.repair, each.safe) == (None, False)
         assert f"1 VGPU of host_{CYBORGS}, which Cyborg reports" in each.seen
         assert "[devices] enabled_mdev_types or for Cyborg, not for both" in each.seen
+
+
+def test_a_device_of_cyborgs_is_no_place_to_which_an_allocation_of_novas_goes(tmp_path: Path) -> None:
+    """The guest has a stale row of one card, and Cyborg's device on another card, whose type is enabled too."""
+    cards, types = (gpu(), gpu("0000:85:00.0")), (("a", "0000:84:00.0"), ("b", "0000:85:00.0"))
+    guest = guest_with(GUEST, Tenant("p", "u", 0, {}), mdevs=frozenset({MDEV}))
+    facts = host(*cards, parents=(parent(cards[0], a=4), parent(cards[1], b=4)), mdevs=(Mdev(MDEV, "b", OTHER_GPU),))
+    guests = (replace(guest, vcpus=(frozenset(),), memory=(GuestMemory(64),)),)
+    rules = tuple(MdevRule(type=one, addresses=frozenset({address})) for one, address in types)
+    policy = Policy(layout="devices", devices=DevicePolicy(mdevs=rules))
+    one = OneHost(tmp_path, replace(facts, guests=guests), policy)
+    one.sync()
+    one.make_as_nova(CYBORGS, "VGPU")
+    one.put_trait(CYBORGS, "OWNER_CYBORG")
+    one.claim({"": {"VCPU": 1, "MEMORY_MB": 64}, GPU: {"VGPU": 1}, CYBORGS: {"VGPU": 1}})
+
+    found = findings_of(one)
+
+    assert {each.provider for each in found} == {f"host_{GPU}", f"host_{OTHER_GPU}"}
+    assert [(each.repair, each.safe) for each in found] == [(None, False)] * 2
 
 
 @pytest.mark.parametrize("vgpus", [0, 2], ids=["a device lacks", "one too many"])

@@ -86,7 +86,12 @@ def test_a_host_that_lost_its_compute_id_is_told(placement: MemoryPlacement, wri
         pytest.param({"VCPU": 8}, (MARKER,), CHANGE, False, "run hand-over first", id="ours"),
         pytest.param({"VGPU": 4}, (), START, False, f"{GONE} has no mediated device here", id="vGPUs of nobody here"),
         pytest.param(
-            {"MEM_ENCRYPTION_CONTEXT": 4}, (), START, False, f"no amd_sev, and {GONE} has a context", id="encryption"
+            {"MEM_ENCRYPTION_CONTEXT": 4},
+            (),
+            START,
+            False,
+            f"room for 0 below it, and {GONE} has some",
+            id="encryption",
         ),
     ],
 )
@@ -132,6 +137,23 @@ def test_what_is_free_goes_from_the_root(placement: MemoryPlacement, write_confi
     found = told(write_config(libvirt={"virt_type": "qemu"}))
 
     assert (CHANGE, True, "nova 34 takes VGPU from full-guest") in found
+
+
+def test_vgpus_do_not_move_to_cards_with_a_class_of_their_own(placement: MemoryPlacement, write_config: Write) -> None:
+    reported(placement, {"VGPU": 4})
+    types = {"devices": {"enabled_mdev_types": "mtty-1"}, "mdev_mtty-1": {"mdev_class": "CUSTOM_X"}}
+
+    found = told(write_config(libvirt={"virt_type": "qemu"}, **types))
+
+    assert any(not ok and "the cards have another class by [mdev_TYPE] mdev_class" in text for _, ok, text in found)
+
+
+def test_vcpu_that_may_become_pcpu_is_not_foretold(placement: MemoryPlacement, write_config: Write) -> None:
+    reported(placement, {"VCPU": 8})
+
+    found = told(write_config(libvirt={"virt_type": "qemu"}, compute={"cpu_dedicated_set": "0-1"}))
+
+    assert not any("VCPU" in text for _, _, text in found)
 
 
 def test_a_guest_that_is_not_understood_is_no_guest_that_may_start(

@@ -67,7 +67,7 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     }
     doubt += _UNSEEN if known.flavor_unseen and Kind.WRONG_AMOUNT in kinds.values() else ""
     lost, unsure = _went_too(snapshot, consumer, differences)
-    more = {name for name, places in differences.items() if sum(has - booked for has, booked in places.values()) > 0}
+    more = {name for name, places in differences.items() if any(has > booked for has, booked in places.values())}
     unsure += _given_by_cyborg(snapshot, consumer, more)
     differences |= lost
     kinds |= dict.fromkeys(lost, Kind.WRONG_AMOUNT)
