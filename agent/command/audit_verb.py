@@ -1,12 +1,12 @@
 """The verb ``audit``: report findings with their repairs, and with --heal carry repairs out."""
 
 import argparse
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
 from agent.audit.audit import AuditResult, witness
+from agent.audit.decide.findings import counts
 from agent.audit.heal import UNASKED, UNLISTED, Healed, HealPolicy, RepairOutcome, heal, read_policy
 from agent.command.exits import Exit
 from agent.command.picture.subjects import of_standing
@@ -32,6 +32,7 @@ def audit(options: argparse.Namespace) -> Report:
     with open_host(options) as node:
         result, outcomes, remark = _audit_one(node, policy, options)
     findings = [_encode(result, outcome) for outcome in outcomes]
+    sums = counts(outcome.finding for outcome in outcomes)
     names = {one["consumer"]: result.names[one["consumer"]] for one in findings if one["consumer"] in result.names}
     healed = {outcome.finding.consumer for outcome in outcomes if outcome.healed is Healed.HEALED}
     young = [uuid for uuid in result.young if uuid not in healed]
@@ -42,13 +43,14 @@ def audit(options: argparse.Namespace) -> Report:
     tree = Observed(result.tree, result.memory.allocations)
     return Report(
         data={
-            "findings": findings,
+            "findings": findings,  # one for each class: of one kind about one consumer or provider they count as one
+            "counts": sums,
             "young": young,  # consumers that changed too lately to be judged
             "light": options.light,
             "nova": result.silence,  # why nova's answer is missing, and what to do; empty: it is not, or not needed
             "names": names,
         },
-        lines=_lines(findings, names) if findings else [_nothing(young, light=options.light)],
+        lines=_lines(sums, findings, names) if findings else [_nothing(young, light=options.light)],
         exit=Exit.ERROR if failed else Exit.DIFFERENCES if left else Exit.DONE,
         remarks=[*filter(None, (remark, silence, waiting if young else ""))],
         subjects=[of_standing(tree, result.names, [one.finding for one in outcomes])],
@@ -61,17 +63,16 @@ def _nothing(young: Sequence[str], *, light: bool) -> str:
     return f"nothing found: placement's allocations agree with the guests that the hypervisor runs{but}{depth}"
 
 
-def _lines(findings: Sequence[Form], names: Mapping[str, str]) -> Iterator[str]:
+def _lines(sums: Mapping[str, int], findings: Sequence[Form], names: Mapping[str, str]) -> Iterator[str]:
     """Yield how many findings of which kinds there are, and those about one consumer or provider together."""
     subjects: dict[str, dict[str, list[Form]]] = {}
     for one in findings:
         about = one["consumer"] or one["provider"] or ""
         subjects.setdefault(about, {}).setdefault(one["kind"], []).append(one)
-    kinds = Counter(kind for by_kind in subjects.values() for kind in by_kind)
-    total = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+    total = ", ".join(f"{number} {kind}" for kind, number in sorted(sums.items()))
     consumers = {one["consumer"] for one in findings if one["consumer"]}
-    sums = (counted(len(consumers), "consumer"), counted(len(subjects) - len(consumers), "provider"))
-    yield f"{total}: about {' and '.join(one for one in sums if not one.startswith('0'))}"
+    both = (counted(len(consumers), "consumer"), counted(len(subjects) - len(consumers), "provider"))
+    yield f"{total}: about {' and '.join(one for one in both if not one.startswith('0'))}"
     for subject, by_kind in subjects.items():
         yield guest(subject, names)
         for kind, several in by_kind.items():

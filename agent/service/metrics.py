@@ -30,7 +30,7 @@ MOST_ASKING = 16  # connections at a time
 _GAUGES: Mapping[str, tuple[str, ...]] = {  # what each says, and its labels
     f"{NAME}_source_up": ("Whether a source answered at the last attempt.", "source"),
     f"{NAME}_source_last_success_timestamp_seconds": ("Time at which a source last answered without error.", "source"),
-    f"{NAME}_findings": ("Findings of the last audit.", "kind"),
+    f"{NAME}_findings": ("Findings of the last audit, one of a kind for each consumer or provider.", "kind"),
     f"{NAME}_conditions": ("What the last pass said of its hosts, as status shows it.", "kind", "text"),
     f"{NAME}_last_pass_timestamp_seconds": ("Time at which the last pass ended that no error stopped.",),
     # with the names of openstack-exporter, for its dashboards

@@ -6,13 +6,12 @@ host or placement fails, the pass ends and changes nothing more.
 """
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from agent.audit.audit import AuditResult, witness
-from agent.audit.decide.findings import Finding
+from agent.audit.decide.findings import Finding, counts
 from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal, read_policy
 from agent.bare_metal.node_pass import NodesOutcome, run_nodes
 from agent.connect.choice import Choice, lists_nodes, open_bare_metal, open_client, open_driver, open_nova
@@ -228,7 +227,7 @@ def result_of(passes: Sequence[tuple[Outcome, AuditResult | None]]) -> RoundResu
         outcomes={one.node: one.status.value for one in outcomes},
         notes={one.node: one.notes for one in outcomes},
         conditions={one.node: one.conditions for one in outcomes if one.survey},
-        findings=Counter(finding.kind.value for one in audits for finding in one.findings),
+        findings=counts(finding for one in audits for finding in one.findings),
         stocks={
             (seen.name, name): stock
             for one in audits

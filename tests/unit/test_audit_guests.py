@@ -5,12 +5,14 @@ from dataclasses import replace
 import pytest
 
 from agent.audit.audit import AuditResult
-from agent.audit.decide.findings import Finding, Kind
+from agent.audit.decide.findings import Finding, Kind, counts
 from agent.audit.decide.guests import find_all
 from agent.audit.decide.snapshot import Providers, Snapshot, kin, suspects
 from agent.audit.heal import Healed, HealPolicy, heal
+from agent.service.rounds import result_of
 from agent.state.audit_memory import AuditMemory, Sighting
 from agent.state.clock import StoppedClock
+from agent.sync.outcome import Outcome, Status
 from reportclient.allocations import Allocation, Consumer, Float, GuestState, Holdings, Slots
 from reportclient.ownership import MARKER
 from reportclient.plan import Rewrite
@@ -165,6 +167,14 @@ def test_a_guest_without_allocations_gets_what_it_has_and_its_disk() -> None:
     claim = rewrites(found[0])["guest"]
     assert (claim.generation, claim.project, claim.user, claim.kind) == (None, "p", "u", "INSTANCE")
     assert claim.after == {ROOT: SET}
+
+
+def test_a_guest_without_allocations_is_one_finding_for_the_service_too() -> None:
+    result = audit(*find_all(snapshot()))
+    taken = result_of([(Outcome(node="host", status=Status.UNCHANGED), result)])
+
+    assert len(result.findings) == 3
+    assert counts(result.findings) == taken.findings == {"missing": 1}
 
 
 @pytest.mark.parametrize("kept", [{}, {"VCPU": 2}], ids=["all that it has", "a class"])

@@ -198,7 +198,7 @@ def test_findings_begin_with_their_sums_and_end_with_the_command_that_mends_them
         "why": UNASKED,
     }
 
-    lines = [line.strip() for line in _lines([finding], {GUEST: "web-1"})]
+    lines = [line.strip() for line in _lines({"missing": 1}, [finding], {GUEST: "web-1"})]
 
     assert lines[:2] == ["1 missing: about 1 consumer", f"web-1 {GUEST}"]
     assert "VCPU on host: 0, should be 2" in lines

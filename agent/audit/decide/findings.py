@@ -1,6 +1,7 @@
 """Findings of an audit: what is wrong between placement and a host, and the repair of each."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -69,6 +70,11 @@ class Finding:
         """Key that is stable across audits."""
         about = (self.kind.value, self.consumer, self.provider, self.resource_class)
         return "/".join(map(str, (*about, "nova") if self.by_nova else about))
+
+
+def counts(findings: Iterable[Finding]) -> Counter[str]:
+    """Return how many findings each kind has, by its name: about one consumer or provider there is one of a kind."""
+    return Counter(kind for kind, _ in {(one.kind.value, one.consumer or one.provider) for one in findings})
 
 
 def of_each_row(finding: Finding, rows: Mapping[tuple[str, str], tuple[int | None, int | None]]) -> list[Finding]:
