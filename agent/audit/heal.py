@@ -46,6 +46,7 @@ class HealPolicy:
     untyped: bool = False  # True: consumers without a type are nova's, as no other service claims here
     at_once: bool = False  # True: misplaced rows of a guest go to where it is without any of these waiting times
     limit: int = 5  # repairs in one audit
+    agreed: frozenset[str] | None = None  # digests of the only repairs that a person agreed to; None: nobody was asked
 
 
 class Healed(Enum):
@@ -134,6 +135,8 @@ def _against(finding: Finding, result: AuditResult, policy: HealPolicy, now: flo
         return UNLISTED
     if finding.untyped and not policy.untyped:
         return "its consumer has no type, and the policy does not say untyped: true"
+    if policy.agreed is not None and finding.repair.digest not in policy.agreed:
+        return "nobody agreed to it"
     if policy.at_once and finding.repair.misplaced:
         return ""
     sighting = result.memory.sightings.get(finding.key)

@@ -14,7 +14,7 @@ from agent.allocations.decide.in_use import in_use, uncovered
 from agent.allocations.decide.sets import added
 from agent.allocations.operations import Ending, Operations, Result
 from agent.command.exits import Exit
-from agent.command.result import Report, open_host, placement_of, settings_of
+from agent.command.result import Report, agreed, asks, open_host, placement_of, settings_of
 from agent.command.wording import written_amounts
 from agent.connect.choice import lists_nodes
 from agent.errors import ConfigError
@@ -63,6 +63,8 @@ def release(options: argparse.Namespace) -> Report:
     operations, used, uuid = Operations(client), _uses_of(options), options.consumer
     if used and not options.force:
         return _refused(client, uuid, f"{used}: stop the guest first, or run release {uuid} --force")
+    if asks(options) and (now := client.consumer(uuid)) and not agreed(_held(now.slots), f"remove this from {uuid}?"):
+        return _report(Ending(told=Result.REFUSED, consumer=uuid, held=now.slots, note="nothing was written"))
     ending = operations.release_forced(uuid) if options.force else operations.release(uuid)
     return _report(ending, used, well=(Result.DONE, Result.ABSENT))
 
@@ -92,7 +94,7 @@ def _report(ending: Ending, used: str = "", well: Collection[Result] = (Result.D
         ending = replace(ending, note=used)
     good = ending.told in well
     remarks = [ending.note] if ending.note and (not good or ending.told is Result.DONE) else ()
-    held = [f"  {written_amounts(amounts)} on {uuid}" for uuid, amounts in sorted(ending.held.items())]
+    held = _held(ending.held)
     return Report(
         data={
             "outcome": ending.told,
@@ -104,6 +106,10 @@ def _report(ending: Ending, used: str = "", well: Collection[Result] = (Result.D
         exit=Exit.DONE if good else Exit.REFUSED if ending.told is Result.REFUSED else Exit.ERROR,
         remarks=remarks,
     )
+
+
+def _held(slots: Slots) -> list[str]:
+    return [f"  {written_amounts(amounts)} on {uuid}" for uuid, amounts in sorted(slots.items())]
 
 
 def _place(options: argparse.Namespace, act: Callable[[Operations, list[AllocationRequest]], Ending]) -> Report:

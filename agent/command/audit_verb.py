@@ -2,15 +2,16 @@
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
 from agent.audit.audit import AuditResult, witness
-from agent.audit.decide.findings import counts
+from agent.audit.decide.findings import Kind, counts
 from agent.audit.heal import UNASKED, UNLISTED, Healed, HealPolicy, RepairOutcome, heal, read_policy
 from agent.command.exits import Exit
 from agent.command.picture.subjects import of_standing
-from agent.command.result import Report, open_host, settings_of
+from agent.command.result import Report, agreed, can_ask, open_host, settings_of
 from agent.command.wording import counted, guest, written_amounts
 from agent.errors import StateError
 from agent.state.audit_memory import read_memory, write_memory
@@ -24,10 +25,16 @@ from agent.sync.run import foresee
 from reportclient.allocations import Observed
 from reportclient.errors import TreeMismatch, few
 
+_BY_HAND = HealPolicy(kinds=frozenset(Kind), untyped=True, limit=1_000_000)
+"""What a person may agree to on a terminal: the waiting times stay those of a policy."""
+
 
 def audit(options: argparse.Namespace) -> Report:
     """Report the findings of this host; with --heal carry out the repairs that the policy allows."""
-    policy = read_policy(options.policy) if options.policy else HealPolicy()
+    if options.heal and not options.policy and not can_ask():
+        asked = "--heal needs --policy FILE, or a terminal, on which it shows the repairs and asks"
+        return Report(data={}, lines=(), exit=Exit.USAGE, remarks=[asked])
+    policy = read_policy(options.policy) if options.policy else _BY_HAND if options.heal else HealPolicy()
     settings = settings_of(options)
     with open_host(options) as node:
         result, outcomes, remark = _audit_one(node, policy, options)
@@ -100,7 +107,8 @@ def _lines_of_kind(several: Sequence[Form]) -> Iterator[str]:
         yield f"it writes: {consumer} ({owner}) has {', '.join(kept) or 'nothing'}"
     if first["safe"] and why in (UNASKED, UNLISTED):
         untyped = " and untyped: true" if first["untyped"] else ""
-        yield f"to mend it: compute-node-agent audit --heal --policy FILE, with heal: [{first['kind']}]{untyped}"
+        by_file = f"with --policy FILE and heal: [{first['kind']}]{untyped} in it"
+        yield f"to mend it: compute-node-agent audit --heal, which asks, or without a question {by_file}"
 
 
 def _audit_one(
@@ -109,6 +117,8 @@ def _audit_one(
     """Audit one node; without --heal it is only a remark when the audit cannot be remembered."""
     look, folder = partial(witness, node, light=options.light), node.settings.folders.state
     if options.heal:
+        if not options.policy:
+            policy = replace(policy, agreed=_agreed(look(), policy))
         with locked(folder):
             result = look()
             write_memory(folder, result.root_uuid, result.memory)
@@ -127,6 +137,15 @@ def _audit_one(
         remark = f"the result of this audit could not be saved for the next audit: {error}"
     outcomes = heal(None, result, policy)
     return result, tuple(RepairOutcome(one.finding, Healed.REPORTED, _why(one, options)) for one in outcomes), remark
+
+
+def _agreed(result: AuditResult, policy: HealPolicy) -> frozenset[str]:
+    """Show the repairs that can be made now, and return the digests of those that a person agrees to: all or none."""
+    now = [one for one in heal(None, result, policy) if not one.why]
+    digests = frozenset(one.finding.repair.digest for one in now if one.finding.repair)
+    shown = [_encode(result, replace(one, healed=Healed.REPORTED, why="if you agree")) for one in now]
+    lines = _lines(counts(one.finding for one in now), shown, result.names) if now else ()
+    return digests if now and agreed(lines, f"carry out {counted(len(digests), 'repair')}?") else frozenset()
 
 
 def _refusal(node: ComputeNode) -> str:

@@ -13,6 +13,8 @@ from agent.command.picture.subjects import of_conversion, of_standing
 from agent.command.result import (
     ENDINGS,
     Report,
+    agreed,
+    asks,
     choice_of,
     configured_layout,
     open_host,
@@ -294,21 +296,28 @@ def undo(options: argparse.Namespace) -> Report:
 
 def retire(options: argparse.Namespace) -> Report:
     """Remove this host's tree from placement."""
-    return _leaving(options, partial(retire_node, dry=options.dry_run))
+    return _leaving(options, retire_node, "remove all this from placement?")
 
 
 def hand_over(options: argparse.Namespace) -> Report:
     """Remove the agent's marks from this host's tree."""
-    return _leaving(options, partial(hand_over_node, dry=options.dry_run, force=options.force))
+    return _leaving(options, partial(hand_over_node, force=options.force), "hand this host over?")
 
 
-def _leaving(options: argparse.Namespace, leave: Callable[[ComputeNode], Outcome]) -> Report:
+def _leaving(options: argparse.Namespace, leave: Callable[..., Outcome], question: str) -> Report:
+    """End a host under this agent, or show how; on a terminal only after a yes to what was shown."""
     with open_host(options, writes=True) as one:
-        outcome = leave(one)
-    report = _ended(outcome, options)
-    planned = options.dry_run and outcome.plan.operations and report.exit is Exit.DONE
-    data = {**report.data, "dry_run": options.dry_run}
-    return replace(report, data=data, exit=Exit.DIFFERENCES if planned else report.exit)
+        shown = leave(one, dry=True) if options.dry_run or asks(options) else None
+        writes = shown and shown.plan.operations and ENDINGS[shown.status] is Exit.DONE
+        no = bool(shown and writes and not options.dry_run and not agreed(outcome_lines(shown), question))
+        done = shown if options.dry_run or no else None
+        report = _ended(done or leave(one, agreed=shown.plan.digest if shown and writes else None), options)
+    return replace(
+        report,
+        data={**report.data, "dry_run": options.dry_run},
+        exit=Exit.DIFFERENCES if done and writes else report.exit,
+        remarks=["nothing was written: --yes does it without this question"] if no else (),
+    )
 
 
 def _look(

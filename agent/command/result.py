@@ -46,9 +46,19 @@ def whole(options: argparse.Namespace) -> bool:
     return getattr(options, "all", False) or getattr(options, "picture", None) is not None
 
 
+def can_ask() -> bool:
+    """Return whether somebody is there to be asked: a terminal for the question, and one for the answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def asks(options: argparse.Namespace) -> bool:
+    """Return whether a verb asks before it takes something away: on a terminal, without --yes."""
+    return can_ask() and not options.yes
+
+
 def agreed(lines: Iterable[str], question: str) -> bool:
     """Show what it is about and ask, and return whether the answer begins with y; without a terminal nobody agrees."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not can_ask():
         return False
     print("\033[K", end="", file=sys.stderr)  # in place of the line that shows what is done
     print(*map(printable, lines), f"{printable(question)} [y/N] ", sep="\n", end="", file=sys.stderr, flush=True)

@@ -143,6 +143,7 @@ PICTURE = Option(
 )
 ALL = Option("--all", "leave nothing out of the tables, and fold nothing that is alike")
 DRY_RUN = Option("--dry-run", "only show what would be done")
+YES = Option("--yes", "do it without the question that a terminal gets first")
 CASE = Option(
     "--save",
     "save in this .tar.gz file all data that the verb reads, for a bug report or plan --replay: options, host, "

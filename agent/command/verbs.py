@@ -21,6 +21,7 @@ from agent.command.verb_options import (
     RENAME,
     REQUESTS,
     TAKE_OVER,
+    YES,
     Option,
     parse_consumer_type,
     parse_uuid,
@@ -304,6 +305,7 @@ _TABLE = (
         own=(
             CONSUMER,
             Option("--force", "even if the guest runs here, or another service changes it at the same time"),
+            YES,
         ),
     ),
     Verb(
@@ -311,7 +313,9 @@ _TABLE = (
         help="compare the allocations in placement with the guests that really run here",
         own=(
             Option("--light", "read only providers whose generation changed since the last audit"),
-            Option("--heal", "carry out the repairs that the policy allows", needs=("--policy",)),
+            Option(
+                "--heal", "carry out the repairs that the policy allows; without one, on a terminal, those agreed to"
+            ),
             Option(
                 "--policy",
                 "YAML file that says what may be healed, without --heal a dry run of that; its keys are heal (kinds of "
@@ -330,7 +334,7 @@ _TABLE = (
         name="retire",
         help="remove this host's tree from placement; refused while anything in it is allocated",
         example="--dry-run --config-file /etc/nova/nova.conf",
-        own=(DRY_RUN,),
+        own=(DRY_RUN, YES),
     ),
     Verb(
         name="hand-over",
@@ -338,6 +342,7 @@ _TABLE = (
         example="--dry-run --config-file /etc/nova/nova.conf",
         own=(
             DRY_RUN,
+            YES,
             Option("--force", "hand over even if nova would not maintain some providers, or its driver there was ours"),
         ),
     ),

@@ -27,6 +27,7 @@ from reportclient.reserve import given_back, is_mark, with_marks_of, with_reserv
 from reportclient.tree import ObservedTree, same_stock
 
 _STOPPED = "leave the service stopped, because it reports this host again when it starts"
+_OTHER = "the tree changed since it was shown: run this again"
 _BESIDE = "start nova-compute now, and then this service"
 _SHARING = (
     "this host shares the storage of its guests' disks, and nova would report that storage on the root again: set "
@@ -38,12 +39,12 @@ _AWAITING = (
 )
 
 
-def retire_node(node: ComputeNode, *, dry: bool = False) -> Outcome:
+def retire_node(node: ComputeNode, *, dry: bool = False, agreed: str | None = None) -> Outcome:
     """
     Remove this host's tree from placement; compute_id stays, so that the host is the same one if it comes back.
 
     All stock goes in one request, which placement refuses if a consumer holds any of it; then the providers go. In the
-    role beside only this agent's children go.
+    role beside only this agent's children go. Another plan than that of the digest ``agreed`` is not carried out.
 
     Raises:
         as ``ComputeNode.draft``; StateError: the service runs. Conflict: others wrote first at each of several
@@ -55,18 +56,18 @@ def retire_node(node: ComputeNode, *, dry: bool = False) -> Outcome:
         held = _held(node, draft)
         refused = node.against_writing(draft) or against_retirement(draft, held)
         given = _given(node, draft.observed, draft.meanwhile, held)  # a lost memory does not know what files add
-        return _leave(node, draft, plan_retirement(_leaving(draft)), given, refused, dry=dry)
+        return _leave(node, draft, plan_retirement(_leaving(draft)), given, refused, dry=dry, agreed=agreed)
 
     return _until_done(node, attempt, dry=dry)
 
 
-def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False) -> Outcome:
+def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False, agreed: str | None = None) -> Outcome:
     """
     Remove our marks and reservations from this host's tree and leave the rest, for nova-compute to go on with.
 
     With ``force`` also where there are providers that nova would not maintain, where devices are awaited after a boot,
     and where nova-compute reported the root with our driver. In the role beside this agent's own providers keep their
-    marks and reservations, as it maintains them.
+    marks and reservations, as it maintains them. ``agreed`` as ``retire_node``.
 
     Raises:
         as ``retire_node``.
@@ -80,7 +81,7 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False)
         said = with_reservations(with_marks_of(view.observed, view.memory.observed), files)
         plan = plan_hand_over(said, view.memory.configured, kept=kept)
         then = _BESIDE if beside else _STOPPED
-        return _leave(node, view, plan, given, against(view), dry=dry, then=then)
+        return _leave(node, view, plan, given, against(view), dry=dry, agreed=agreed, then=then)
 
     def against(view: View) -> tuple[str, ...]:
         root = view.observed.root
@@ -234,12 +235,15 @@ def _leave(
     refused: tuple[str, ...],
     *,
     dry: bool,
+    agreed: str | None,
     then: str = _STOPPED,
 ) -> Outcome:
     """Carry out a plan, unless that is ``refused`` or no law allows it; ``then`` is what a person must do after it."""
     observed = seen.observed
     if why := refused or sentences(breaches(plan, given)):
         return Outcome(node=node.name, status=Status.UNSAFE, plan=plan, observed=observed, reasons=why)
+    if agreed not in (None, plan.digest):
+        return Outcome(node=node.name, status=Status.OTHER_PLAN, plan=plan, observed=observed, reasons=(_OTHER,))
     if not dry and observed.root is None and not seen.memory.elsewhere:  # nothing is left that the memory is about
         node.state_file(seen.root_uuid).forget()
     if dry or not plan.operations:
