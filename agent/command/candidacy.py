@@ -99,6 +99,9 @@ def missing(ask: Callable[[Sequence[Wish]], str | None], givers: Givers, wishes:
     """
     Return the wishes without which the host is a candidate; it is none with any one of them.
 
+    Placement does not judge the traits and aggregates of a group that gets no class here: those that no provider has
+    are missing too.
+
     ``ask`` returns None where placement has the host as a candidate for some of the wishes, else why it was not
     searched, or an empty text.
     """
@@ -115,7 +118,18 @@ def missing(ask: Callable[[Sequence[Wish]], str | None], givers: Givers, wishes:
                 kept.append(wish)
                 left.remove(wish)
                 found = True
-    return tuple(Missing(one, refusals.get(one) or _why(givers, kept, one)) for one in left)
+    gets = {one.group for one in kept if one.kind == RESOURCES}
+    barren = {one.group for one in left if one.kind == RESOURCES} - gets
+    unjudged = [one for one in kept if one.group in barren and one.kind in (REQUIRED, MEMBER_OF) and not one.unwanted]
+    left += [one for one in unjudged if not _having(givers, one)]
+    return tuple(
+        Missing(one, refusals.get(one) or _why(givers, kept, one)) for one in sorted(left, key=[*wishes].index)
+    )
+
+
+def _having(givers: Givers, wish: Wish) -> list[ObservedProvider]:
+    """Return the providers that have what a wish names, or any of it."""
+    return [one for one in givers.every if wish.names & (one.provider.traits | one.provider.aggregates | {one.uuid})]
 
 
 def _fits(one: ObservedProvider, wish: Wish) -> bool:
@@ -137,7 +151,7 @@ def _why(givers: Givers, kept: Sequence[Wish], wish: Wish) -> str:
         case "group_policy":
             return "the groups find no providers of their own: at least two need the same one"
     verb = {REQUIRED: "has", MEMBER_OF: "is in"}.get(wish.kind, "is")
-    having = [one for one in givers.every if wish.names & (one.provider.traits | one.provider.aggregates | {one.uuid})]
+    having = _having(givers, wish)
     if not having:
         return f"no provider of this host {verb} {'any of them' if len(wish.names) > 1 else 'it'}"
     lacks = {one.name: "" if wish.unwanted else f", but {_lacks(one, givers, kept, wish.group)}" for one in having}

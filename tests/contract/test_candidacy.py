@@ -16,7 +16,7 @@ from agent.command.explain import ExplainedRequest, explain_request
 from beds.by_hand import ByHand
 from beds.requests import adds_up_wrongly
 from reportclient.client import PlacementClient
-from reportclient.request import Wish, format_request, parse_request
+from reportclient.request import RESOURCES, Wish, format_request, parse_request
 from reportclient.transport import Transport
 from reportclient.tree import Inventory
 
@@ -125,6 +125,10 @@ def requests(draw: st.DrawFn, tree: Sequence[Giver]) -> tuple[Wish, ...]:
     return wishes
 
 
+def nobody_has(tree: Sequence[Giver], wish: Wish) -> bool:
+    return all(wish.names.isdisjoint(one.traits | one.aggregates) for one in tree)
+
+
 def names_of(names: Sequence[str]) -> st.SearchStrategy[str]:
     return st.sets(st.sampled_from(names), min_size=1, max_size=2).map(lambda chosen: ",".join(sorted(chosen)))
 
@@ -188,7 +192,9 @@ def test_placement_has_the_tree_among_all_candidates_and_misses_what_is_missing(
             left = [one for one in wishes if one not in missing]
             assert world.offers(tree, left)
             for one in (each.wish for each in found.missing if each.why != explaining.UNTOLD):
-                assert not world.offers(tree, [each for each in wishes if each in left or each == one]), one
+                beside = [each for each in wishes if each in left or each == one]
+                unjudged = one.group not in {each.group for each in beside if each.kind == RESOURCES}
+                assert (unjudged and nobody_has(tree, one)) or not world.offers(tree, beside), one
     event(f"{found.candidate}, missing: {', '.join(sorted({one.kind for one in missing})) or 'nothing'}")
 
 
@@ -306,8 +312,20 @@ def test_what_placement_would_search_for_long_is_not_asked(ask: Any, monkeypatch
     found = ask(f"{groups}&group_policy=none")
 
     whys = {str(one.wish): one.why for one in found.missing}
-    assert whys.keys() == {f"required_A={SSD}", f"required_B={SSD}", "resources_C=SRIOV_NET_VF:1"}
+    assert whys.keys() == {*(f"required_{one}={SSD}" for one in "ABC"), "resources_C=SRIOV_NET_VF:1"}
     assert "not asked for beside the rest, as placement would compare 8 comb" in whys["resources_C=SRIOV_NET_VF:1"]
+
+
+def test_a_trait_that_nobody_has_is_missing_beside_a_class_that_nobody_has(ask: Any) -> None:
+    found = ask(
+        f"resources=VCPU:1&resources_A=FPGA:1&required_A={SSD}&required_B={NET1}&resources_B=VGPU:1&group_policy=none"
+    )
+
+    assert [f"{one.wish}: {one.why}" for one in found.missing] == [
+        "resources_A=FPGA:1: no provider of this host has FPGA",
+        f"required_A={SSD}: no provider of this host has it",
+        "resources_B=VGPU:1: no provider of this host has VGPU",
+    ]
 
 
 @pytest.mark.parametrize(
