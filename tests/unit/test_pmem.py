@@ -194,5 +194,5 @@ def test_a_recorded_host_has_what_ndctl_answered(tmp_path: Path) -> None:
     policy = Policy(guests=GuestPolicy(virt_type="qemu"), devices=DevicePolicy(pmem={"ns": "CUSTOM_PMEM_NAMESPACE_A"}))
     driver = LibvirtDriver(RecordedConnection(archive), policy, InstancesFolder(instances=tmp_path))
 
-    with pytest.raises(DiscoveryError, match=r"has no ndctl\.json: record the host again"):
+    with pytest.raises(DiscoveryError, match=r"has no ndctl\.json: .* record the host again"):
         driver.survey("four-cells")
