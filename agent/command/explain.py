@@ -23,11 +23,13 @@ from agent.sync.outcome import Condition
 from agent.sync.provider_yaml import read_additions
 from drivers.devices.inventories import libvirt_name
 from drivers.devices.odd import odd_sentence
+from drivers.facts import HostFacts
+from drivers.libvirt.absent import why_absent
 from drivers.libvirt.shape import shape, without_undecided
 from drivers.reasons import Explained, Reason, Reasoned
 from reportclient.allocations import usages
 from reportclient.client import PlacementClient
-from reportclient.errors import Forbidden, Rejected, mask, shorten
+from reportclient.errors import Forbidden, Rejected, few, mask, shorten
 from reportclient.names import spelled
 from reportclient.ownership import Names, set_on
 from reportclient.request import RESOURCES, Wish, format_request, parse_request
@@ -75,12 +77,7 @@ def _explain_provider(options: argparse.Namespace) -> Report:
         given = set_on(stands) if stands else frozenset[str]()
         found = explain_stock(provider, added.get(provider.name, Names()), given, what)
         if not found:
-            hint = f"see compute-node-agent explain {provider.name}"
-            if what == DISK and provider.parent is None and settings.policy.disk.shared:
-                hint = "by [agent] shared_disk the storage's own provider has it: openstack resource provider list"
-            elif what == DISK and survey.facts.disk_unread:
-                hint = survey.facts.disk_unread[0]
-            raise ConfigError(f"{provider.name} has no {what}: {hint}")
+            raise ConfigError(f"{provider.name} has no {what}: {_why_none(settings, shaped, facts, what)}")
         data: Form = {
             "provider": provider.name,
             "parent": provider.parent,  # None for a root
@@ -92,6 +89,18 @@ def _explain_provider(options: argparse.Namespace) -> Report:
             ],
         }
     return Report(data=data, lines=_lines(data), remarks=() if provider.parent else survey.facts.disk_unread)
+
+
+def _why_none(settings: Settings, shaped: Explained, facts: HostFacts, what: str) -> str:
+    """Return why a provider lacks a class or a trait: another has it, or what it would come from is missing."""
+    every = (*shaped.providers, *shaped.counted_in)
+    if having := [one.name for one in every if what in one.inventories or what in one.traits]:
+        return f"it is on {few(having)}"
+    if what == DISK and settings.policy.disk.shared:
+        return "by [agent] shared_disk the storage's own provider has it: openstack resource provider list"
+    if what == DISK and facts.disk_unread:
+        return facts.disk_unread[0]
+    return why_absent(facts, settings.policy, what)
 
 
 def _lines(data: Form) -> Iterator[str]:
