@@ -28,6 +28,11 @@ RESERVE_OPTIONS = {
     "MEMORY_MB": "[DEFAULT] reserved_host_memory_mb",
     "DISK_GB": "[DEFAULT] reserved_host_disk_mb",
 }
+RATIO_OPTIONS = {
+    "VCPU": "cpu_allocation_ratio",
+    "MEMORY_MB": "ram_allocation_ratio",
+    "DISK_GB": "disk_allocation_ratio",
+}
 
 Entry = tuple[Inventory, Reason]
 
@@ -100,10 +105,14 @@ def one_class(
         return {}
     if reserved > total:
         _refuse_reserve(name, total, reserved)
-    chosen = ratio.configured
+    chosen, option = ratio.configured, RATIO_OPTIONS.get(name, "")
+    source = f"by [DEFAULT] {option}"
     if chosen is None:
         stands = standing.ratio(name, *suffixes)
         chosen = ratio.initial if stands is None else stands
+        source = f"by [DEFAULT] initial_{option}" if stands is None else "as in placement"
+    if option:
+        reason = Reason(reason.fact, f"{reason.rule}; ratio {source}")
     try:
         stock = Inventory(total=total, reserved=reserved, max_unit=total, step_size=step, allocation_ratio=chosen)
     except ValueError as error:

@@ -126,9 +126,11 @@ def test_the_reason_of_disk_gb_names_the_place_of_the_disks_and_the_image_cache(
 ) -> None:
     stock, reason = shape(replace(FACTS, disk=disk), Policy(), None).providers[0].inventories["DISK_GB"]
 
-    assert reason == Reason(
-        f"{place} has {10 * GIB} bytes", f"0 MiB kept for the host by [DEFAULT] reserved_host_disk_mb{more}"
+    kept, ratio = (
+        "0 MiB kept for the host by [DEFAULT] reserved_host_disk_mb",
+        "[DEFAULT] initial_disk_allocation_ratio",
     )
+    assert reason == Reason(f"{place} has {10 * GIB} bytes", f"{kept}{more}; ratio by {ratio}")
     assert stock.reserved == bool(more)
 
 
@@ -142,21 +144,23 @@ def test_more_reserved_than_there_is_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ratio", "standing", "expected"),
+    ("ratio", "standing", "expected", "source"),
     [
-        pytest.param(Ratio(4.0), None, 4.0, id="new: initial"),
-        pytest.param(Ratio(4.0), 2.5, 2.5, id="standing: kept"),
-        pytest.param(Ratio(4.0, 8.0), 2.5, 8.0, id="configured: wins"),
+        pytest.param(Ratio(4.0), None, 4.0, "by [DEFAULT] initial_cpu_allocation_ratio", id="new: initial"),
+        pytest.param(Ratio(4.0), 2.5, 2.5, "as in placement", id="standing: kept"),
+        pytest.param(Ratio(4.0, 8.0), 2.5, 8.0, "by [DEFAULT] cpu_allocation_ratio", id="configured: wins"),
     ],
 )
 def test_ratios_are_configured_else_placements_else_initial(
-    ratio: Ratio, standing: float | None, expected: float
+    ratio: Ratio, standing: float | None, expected: float, source: str
 ) -> None:
-    stock = {"VCPU": Inventory(total=4, allocation_ratio=standing)} if standing else {}
-    root = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=stock))
+    stands = {"VCPU": Inventory(total=4, allocation_ratio=standing)} if standing else {}
+    seen = ObservedProvider(uuid="r", generation=1, provider=Provider(name="host", inventories=stands))
 
-    found = inventories(Policy(ratios=Ratios(cpu=ratio)), FACTS, ObservedTree((root,)))
-    assert found["VCPU"].allocation_ratio == expected
+    root = shape(FACTS, Policy(ratios=Ratios(cpu=ratio)), ObservedTree((seen,))).providers[0]
+    stock, reason = root.inventories["VCPU"]
+    assert stock.allocation_ratio == expected
+    assert reason.rule.endswith(f"; ratio {source}")
 
 
 def test_traits_come_from_cpu_emulators_and_versions() -> None:
