@@ -33,6 +33,7 @@ from drivers.base import Driver, Survey
 from drivers.cells import plain_mib
 from drivers.errors import MalformedFact
 from drivers.facts import DiskSpace, HostFacts
+from drivers.libvirt.absent import why_absent
 from drivers.libvirt.shape import idle
 from drivers.policy import OF_CELLS, Policy
 from reportclient.client import PlacementClient
@@ -175,6 +176,9 @@ def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> Iterator
     yield from (Check("devices", False, text) for text in holdings.backing.odd.sentences.values())
     yield from (Check("guests", False, text) for text in holdings.of_guests)
     if not settings.beside_nova:  # else CPUs and memory are nova's
+        if "VCPU" not in totals:
+            why = why_absent(survey.facts, settings.policy, "VCPU")
+            yield Check("cpus", True, f"no guest without pinned CPUs comes here, as there is no VCPU: {why}")
         yield from (Check("host", False, text) for text in holdings.lacking)
         yield from (Check("memory", True, text) for text in holdings.notes)
         yield from _check_pages(survey.facts, settings.policy)

@@ -170,6 +170,23 @@ def test_a_cpu_of_a_set_that_is_off_is_a_finding(write_config: Write, option: di
     assert all(told in each for each in wrong)
 
 
+@pytest.mark.parametrize(
+    ("sets", "told"),
+    [
+        pytest.param({"cpu_dedicated_set": "0-15"}, ["[compute] cpu_shared_set is not: no CPU is shared"], id="none"),
+        pytest.param({"cpu_dedicated_set": "0-7", "cpu_shared_set": "8-15"}, [], id="both sets"),
+    ],
+)
+def test_a_host_without_vcpu_is_told(write_config: Write, sets: dict[str, str], told: list[str]) -> None:
+    path = write_config(libvirt={"virt_type": "qemu"}, compute=sets)
+    asked = argparse.Namespace(config_file=[path], config_dir=[], host=HOSTS / "gpu-memory/archive")
+
+    found = [one for one in check_host(asked) if one.check == "cpus"]
+
+    assert [one.ok for one in found] == [True] * len(told)
+    assert all(text in one.detail for text, one in zip(told, found, strict=True))
+
+
 @pytest.mark.parametrize("layout", ["flat", "devices", "cells", "numa"])
 def test_a_host_is_told_with_the_sums_of_its_tree_although_the_state_directory_is_below_a_file(
     layout: str, write_config: Write, tmp_path: Path
