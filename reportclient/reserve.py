@@ -17,6 +17,7 @@ from reportclient.tree import MAX_INT, Inventory, ObservedProvider, ObservedTree
 UNHEALTHY = "CUSTOM_DEVICE_UNHEALTHY"  # some of the provider's devices are unhealthy
 HELD = "CUSTOM_DEVICE_HELD"  # fewer devices are left than guests hold or an operator reserved
 RESERVED = "CUSTOM_OWNER_COMPUTE_NODE_AGENT_RESERVED"  # a feature of a pass keeps them from new guests
+HOLD = "CUSTOM_OWNER_COMPUTE_NODE_AGENT_HOLD_"  # followed by what a person takes off offer
 MARKS = frozenset({UNHEALTHY, HELD, RESERVED})
 KEEP = f"{UNHEALTHY}_KEEP_"  # followed by the amount that an operator reserved, "_", and the class
 LEFT = f"{UNHEALTHY}_LEFT_"  # followed by the amount that we left reserved, "_", and the class
@@ -40,8 +41,8 @@ def check_length(name: str) -> str:
 
 
 def is_mark(trait: str) -> bool:
-    """Return whether a trait is one of ours that say who reserved: of ``MARKS``, or one with KEEP or LEFT."""
-    return trait in MARKS or trait.startswith((KEEP, LEFT))
+    """Return whether a trait is one of ours that say who reserved: of ``MARKS``, or one with KEEP, LEFT or HOLD."""
+    return trait in MARKS or trait.startswith((KEEP, LEFT, HOLD))
 
 
 def tells_left(trait: str) -> bool:

@@ -44,7 +44,7 @@ from drivers.reasons import Explained, Reason, Reasoned
 from reportclient.allocations import Backing, Holdings, OddStock
 from reportclient.names import BANDWIDTH, CELL, OF_PAGES, device_address
 from reportclient.ownership import MARKER, SET, Names
-from reportclient.reserve import KEEP, LEFT, MARKS
+from reportclient.reserve import HOLD, KEEP, LEFT, MARKS
 from reportclient.tree import MAX_INT, Inventory, ObservedTree
 
 LONGEST_NAME = 200  # characters of a provider's name, in placement's schema
@@ -52,7 +52,9 @@ ROOT_CLASSES = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})
 FLAT_CLASSES = BANDWIDTH | {"VGPU", "MEM_ENCRYPTION_CONTEXT", "SRIOV_NET_VF"}  # of a flat root, by the agent or nova
 
 BELOW = Names(traits=OF_DEVICES | {CELL}, prefixes=OF_PAGES)  # on a root they are an operator's
-EMITTED = Names(ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | MARKS | {MARKER, SHARER}, (KEEP, LEFT, SET), BELOW)
+EMITTED = Names(
+    ROOT_CLASSES | FLAT_CLASSES, emitted_traits() | MARKS | {MARKER, SHARER}, (KEEP, LEFT, HOLD, SET), BELOW
+)
 
 
 def shape(facts: HostFacts, policy: Policy, observed: ObservedTree | None) -> Explained:

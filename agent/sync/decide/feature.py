@@ -100,6 +100,14 @@ class Feature:
         """
         return ()
 
+    def marks(self, tree: ProviderTree) -> Mapping[str, frozenset[str]]:
+        """
+        Return the traits by which placement remembers this feature, by provider, on a tree as that of ``reserve``.
+
+        They are marks (``reportclient.reserve.is_mark``), which go once no feature returns them.
+        """
+        return {}
+
     def root_traits(self) -> frozenset[str]:
         """
         Return the traits that the root is to have because of this feature; they go with it, and wait for no plan.

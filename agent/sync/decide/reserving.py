@@ -14,7 +14,7 @@ from agent.sync.decide.additions import Addition, entries_on
 from agent.sync.decide.feature import Feature, Reservation
 from agent.sync.decide.shaped import Shaped, Standing, missing_of, recast, sides_of, unexplained, with_stock
 from agent.sync.decide.view import View
-from agent.sync.decide.way import reservations, with_reserved
+from agent.sync.decide.way import reservations, with_marks, with_reserved
 from reportclient.forecast import stock_after
 from reportclient.names import CPUS, NO_DEVICES, ONE_TIME
 from reportclient.ownership import MARKER, SET, is_marked, set_on
@@ -61,7 +61,7 @@ def reserved_tree(view: View, shaped: Shaped, features: Sequence[Feature]) -> Pr
     wished = (*gone, *reservations(after, features))
     names = {one.provider for one in wished}
     rows = view.rows_on((seen.uuid for seen in ours if seen.name in names), standing.observed) if wished else ()
-    return with_reserved(after, wished, files, rows)
+    return with_marks(with_reserved(after, wished, files, rows), features)
 
 
 def _gone(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from agent.nova.answers import NovaRecord
 from agent.settings.read import ChangeSettings
@@ -38,6 +38,7 @@ class Wishes:
     reshape: bool = False  # True: guests' allocations may be moved
     agreed: str | None = None  # the digest of the plan that a person read; None: no plan was agreed on
     undone: Conversion | None = None  # to be taken back; None: none
+    asked: Mapping[str, Any] = field(default_factory=dict)  # what a person asks of features, by keys of their own
     configured: str | None = None  # with ``undone``: what the next pass makes of a tree without allocations
 
 

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from agent.allocations.decide.sets import INSTANCE
@@ -22,7 +23,7 @@ from reportclient.hold import hold
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import joined
 from reportclient.plan import Plan
-from reportclient.reserve import with_least, with_left
+from reportclient.reserve import HOLD, with_least, with_left
 from reportclient.tree import ObservedTree, ProviderTree, total_of
 
 
@@ -231,12 +232,29 @@ def _hold(
     )
     files = {name: each.classes for name, each in joined(shaped.standing.named, wanted.added).items()}
     held = (Condition(kind="held", text=text, provider=name) for name, text in notes)
-    return with_reserved(tree, reservations(tree, features), files, after.allocations), tuple(held)
+    reserved = with_reserved(tree, reservations(tree, features), files, after.allocations)
+    return with_marks(reserved, features), tuple(held)
 
 
 def reservations(tree: ProviderTree, features: Iterable[Feature]) -> tuple[Reservation, ...]:
     """Return what features take off offer of a finished tree."""
     return tuple(one for feature in features for one in feature.reserve(tree))
+
+
+def with_marks(tree: ProviderTree, features: Iterable[Feature]) -> ProviderTree:
+    """Return a finished tree with the marks of features, and without earlier ones."""
+    found = [one.marks(tree) for one in features]
+    return ProviderTree(
+        tuple(
+            replace(
+                one,
+                traits=frozenset(name for name in one.traits if not name.startswith(HOLD)).union(
+                    *(marks.get(one.name, ()) for marks in found)
+                ),
+            )
+            for one in tree
+        )
+    )
 
 
 def with_reserved(

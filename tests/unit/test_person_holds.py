@@ -1,0 +1,213 @@
+"""What a person holds goes off offer, and comes back exactly once a person or a time gives it back."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.errors import ConfigError
+from agent.sync.decide.features.hold import BODY, HOST, HoldWish, held_in
+from agent.sync.decide.view import Wishes
+from agent.sync.outcome import Outcome, Status
+from beds.one_host import GUEST, OneHost
+from drivers.facts import ServiceSigns
+from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
+from hardware import card, gpu, host, parent
+
+NIC, GPU, VF = "0000:81:00.0", "pci_0000_84_00_0", "SRIOV_NET_VF"
+DISABLED = "COMPUTE_STATUS_DISABLED"
+NOTE = {"by": "jo", "since": "2026-11-29T18:00+00:00", "why": "RMA 4711"}
+FACTS = host(*card(NIC, 4), gpu(), parents=(parent(gpu(), a=8),))
+ALL = DevicePolicy(discover_all=True, mdevs=(MdevRule(type="a"),))
+
+
+def hold(one: OneHost, what: str, until_s: int = 0) -> Outcome:
+    return one.sync(Wishes(asked={BODY: HoldWish(what=what, until_s=until_s, note=NOTE)}))
+
+
+def give_back(one: OneHost, what: str) -> Outcome:
+    return one.sync(Wishes(asked={BODY: HoldWish(what=what, gives_back=True)}))
+
+
+def providers(one: OneHost) -> dict[str, Any]:
+    return {seen.name: seen.provider for seen in one.tree()}
+
+
+def free(one: OneHost) -> dict[str, float]:
+    """Class -> what placement can still give, over all providers."""
+    found: dict[str, float] = {}
+    for seen in one.tree():
+        for name, stock in seen.provider.inventories.items():
+            found[name] = found.get(name, 0) + stock.capacity
+    return found
+
+
+@pytest.fixture(params=["flat", "devices", "cells", "numa"])
+def one(request: pytest.FixtureRequest, tmp_path: Path) -> OneHost:
+    layout: Layout = request.param
+    found = OneHost(tmp_path, FACTS, Policy(layout=layout, devices=ALL))
+    assert found.sync().status is Status.CHANGED
+    return found
+
+
+@pytest.mark.parametrize("what", [NIC, "pci_0000_81_00_0", "host_0000:81:00.0"])
+def test_a_device_goes_off_offer_and_comes_back_as_it_was(one: OneHost, what: str) -> None:
+    before = providers(one)
+
+    done = hold(one, what)
+    assert (done.status, free(one)[VF], free(one)["VGPU"]) == (Status.CHANGED, 0, 8)
+    assert any(f"{NIC} is held since 2026-11-29T18:00+00:00 by jo: RMA 4711" in note for note in done.notes)
+    assert one.sync().status is Status.UNCHANGED
+    back = give_back(one, NIC)
+
+    assert (back.status, back.notes, providers(one)) == (Status.CHANGED, (), before)
+
+
+def test_a_host_that_is_held_gets_no_new_guests_and_comes_back_as_it_was(one: OneHost) -> None:
+    before = providers(one)
+
+    done = hold(one, HOST)
+    assert set(free(one).values()) == {0}
+    assert DISABLED in one.traits()
+    assert any(note.startswith("this host is held") for note in done.notes)
+    give_back(one, HOST)
+
+    assert providers(one) == before
+
+
+def test_a_hold_outlasts_a_lost_state_without_its_reason(one: OneHost) -> None:
+    before = providers(one)
+    hold(one, NIC)
+    held = providers(one)
+    one.forget()
+
+    done = one.sync()
+
+    assert providers(one) == held
+    assert any(f"{NIC} is held, and the saved state that knew why is lost" in note for note in done.notes)
+    give_back(one, NIC)
+    assert providers(one) == before
+
+
+def test_a_hold_outlasts_conversions_there_and_back(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout="flat", devices=ALL))
+    one.sync()
+    before = providers(one)
+    hold(one, NIC)
+    hold(one, GPU)
+
+    for layout in ("numa", "cells", "devices", "flat"):
+        assert one.reshape(layout).status is Status.CHANGED
+        assert (free(one)[VF], free(one)["VGPU"]) == (0, 0), layout
+    give_back(one, NIC)
+    give_back(one, GPU)
+
+    assert providers(one) == before
+
+
+def test_what_an_operator_reserved_before_and_meanwhile_stays(one: OneHost) -> None:
+    suffix = "" if one.policy.layout == "flat" else NIC
+    one.set_by_hand(suffix, VF, reserved=1)
+    hold(one, NIC)
+    assert one.stock(suffix)[VF] == (4, 4)
+    give_back(one, NIC)
+    assert one.stock(suffix)[VF] == (4, 1)
+
+    hold(one, NIC)
+    one.set_by_hand(suffix, VF, reserved=2)
+    one.sync()
+    give_back(one, NIC)
+
+    assert one.stock(suffix)[VF] == (4, 2)
+
+
+def test_what_a_guest_has_stays_its_own_and_goes_off_offer_once_it_left(one: OneHost) -> None:
+    suffix = "" if one.policy.layout == "flat" else NIC
+    one.claim({suffix: {VF: 1}})
+    hold(one, NIC)
+    assert one.stock(suffix)[VF] == (4, 3)
+    one.claim({}, GUEST)
+
+    one.sync()
+
+    assert one.stock(suffix)[VF] == (4, 4)
+
+
+def test_a_hold_ends_at_its_time_also_after_a_lost_state(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = providers(one)
+    hold(one, NIC, until_s=4_000_000_000)
+    one.forget()
+    assert (one.sync().status, free(one)[VF]) == (Status.UNCHANGED, 0)
+
+    monkeypatch.setattr("time.time", lambda: 4_000_000_001.0)
+
+    assert (one.sync().status, providers(one)) == (Status.CHANGED, before)
+
+
+def test_a_hold_that_a_hand_took_the_marks_from_stays(one: OneHost) -> None:
+    suffix = "" if one.policy.layout == "flat" else NIC
+    hold(one, NIC)
+    held = providers(one)
+    one.remove_traits(suffix, *(name for name in one.traits(suffix) if name.startswith("CUSTOM_")))
+
+    one.sync()
+
+    assert (free(one)[VF], held_in(one.tree())) == (0, {"0000_81_00_0": 0})
+    assert providers(one) == held
+
+
+def test_a_card_that_is_exchanged_stays_held(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL))
+    one.sync()
+    hold(one, NIC)
+    one.sync(Wishes(force=True), facts=host(gpu(), parents=(parent(gpu(), a=8),)))
+    assert NIC not in " ".join(providers(one))
+
+    done = one.sync(facts=FACTS)
+
+    assert (done.status, free(one)[VF]) == (Status.CHANGED, 0)
+    assert any(f"{NIC} is held since" in note for note in done.notes)
+
+
+def test_a_hold_is_carried_out_although_the_rest_is_refused(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL))
+    one.sync()
+    one.claim({"": {"VCPU": 1, "MEMORY_MB": 512}})
+    one.policy = replace(one.policy, layout="numa")
+
+    done = hold(one, NIC)
+    assert (done.status, free(one)[VF]) == (Status.RESHAPE_NEEDED, 0)
+    assert one.sync().status is Status.RESHAPE_NEEDED
+    assert free(one)[VF] == 0
+    give_back(one, NIC)
+
+    assert free(one)[VF] == 4
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("0000:81:10.2", "0000:81:10.2 is a part of 0000:81:00.0"),
+        ("0000:99:00.0", "this host offers no device 0000:99:00.0: it offers 0000:81:00.0, pci_0000_84_00_0"),
+        ("NUMA0", "this host offers no device NUMA0"),
+    ],
+)
+def test_what_is_no_device_is_told_with_those_that_there_are(one: OneHost, what: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        hold(one, what)
+
+
+def test_what_is_not_held_cannot_be_given_back(one: OneHost) -> None:
+    with pytest.raises(ConfigError, match="is not held: see compute-node-agent hold --list"):
+        give_back(one, NIC)
+
+
+def test_beside_nova_the_host_is_novas_to_hold(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL), signs=ServiceSigns())
+    one.sync()
+    one.give_to_nova()
+    one.role = "beside"
+
+    with pytest.raises(ConfigError, match="openstack compute service set --disable"):
+        hold(one, HOST)
