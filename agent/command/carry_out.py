@@ -18,6 +18,7 @@ from agent.command import (
     audit_verb,
     check,
     explain,
+    hold_verbs,
     host_verbs,
     node_verbs,
     record,
@@ -58,6 +59,8 @@ ACTS: Mapping[str, Act] = {
     "status": service_verbs.status,
     "retire": host_verbs.retire,
     "hand-over": host_verbs.hand_over,
+    "hold": hold_verbs.hold,
+    "release-hold": hold_verbs.release_hold,
     "check": check.check,
 }
 OF_NODES: Mapping[str, Act] = {

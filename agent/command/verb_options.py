@@ -3,8 +3,10 @@
 import argparse
 import os.path
 import re
+import time
 import uuid
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -87,6 +89,18 @@ def parse_digest(text: str) -> str:
     return text
 
 
+def parse_time(text: str) -> int:
+    """Parse a moment, as a time or as minutes, hours or days from now, into seconds since the epoch."""
+    try:
+        if after := re.fullmatch("([0-9]{1,6})([mhd])", text):
+            return int(time.time()) + int(after[1]) * {"m": 60, "h": 3600, "d": 86400}[after[2]]
+        return int(datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError, OSError):
+        raise argparse.ArgumentTypeError(
+            f"{text[:40]!r} is no time: give one as 2026-12-24T18:00, or 90m, 12h or 7d from now"
+        ) from None
+
+
 def parse_new_file(text: str, example: str = "case.tar.gz") -> Path:
     """Parse the name of a file to write in a folder that is there: free, or of a regular file, which is replaced."""
     path = Path(text)
@@ -143,6 +157,11 @@ PICTURE = Option(
 )
 ALL = Option("--all", "leave nothing out of the tables, and fold nothing that is alike")
 DRY_RUN = Option("--dry-run", "only show what would be done")
+WHAT = Option(
+    "what",
+    "a device, by the address of its card, or the word host: all of this host, which gets no new guests then",
+    metavar="WHAT",
+)
 YES = Option("--yes", "do it without the question that a terminal gets first")
 CASE = Option(
     "--save",

@@ -21,9 +21,11 @@ from agent.command.verb_options import (
     RENAME,
     REQUESTS,
     TAKE_OVER,
+    WHAT,
     YES,
     Option,
     parse_consumer_type,
+    parse_time,
     parse_uuid,
 )
 
@@ -345,6 +347,30 @@ _TABLE = (
             YES,
             Option("--force", "hand over even if nova would not maintain some providers, or its driver there was ours"),
         ),
+    ),
+    Verb(
+        name="hold",
+        help="take a device, or this host, off offer with a reason; what guests have stays theirs",
+        example='0000:81:00.0 --reason "RMA 4711" --until 7d',
+        own=(
+            WHAT._replace(needs=("--reason",), excludes=("--list",)),
+            Option("--reason", "why, for those who look later", metavar="TEXT", needs=("what",)),
+            Option(
+                "--until",
+                "give it back then: a time as 2026-12-24T18:00, of this host's zone, or after so many minutes, hours "
+                "or days, as 90m, 12h or 7d; default: when a person gives it back",
+                metavar="TIME",
+                type=parse_time,
+                needs=("what",),
+            ),
+            Option("--list", "list what is held, and do nothing; so does this verb without options"),
+        ),
+    ),
+    Verb(
+        name="release-hold",
+        help="give back what is held, with what operators reserved of it before and meanwhile",
+        example="0000:81:00.0",
+        own=(WHAT._replace(required=True),),
     ),
     Verb(name="check", help="try everything that a pass needs; writes nothing"),
 )
