@@ -261,7 +261,9 @@ class World:
         before = getattr(self.setup, what)
         self.change(**{what: (*before[:number], value, *before[number + 1 :])})
 
-    def take(self, *, reshape: bool = True, force: bool = False, crash: tuple[int, bool] | None = None) -> None:
+    def take(
+        self, *, reshape: bool = True, force: bool = False, crash: tuple[int, bool] | None = None, **asked: Any
+    ) -> None:
         """
         One pass, which a person's ``--rename-from`` helps on where the host has another name now.
 
@@ -277,7 +279,7 @@ class World:
         old = stands if stands not in (None, self.setup.name) else None
         self.outcome, self.why = None, ""
         try:
-            wishes = Wishes(reshape=reshape, force=force, rename_from=old)
+            wishes = Wishes(reshape=reshape, force=force, rename_from=old, asked=asked)
             self.outcome = run_pass(self.node(), wishes)
         except Crash:
             self.why = "cut off"
@@ -521,6 +523,15 @@ class World:
         """What a guest has by the name of the provider."""
         names = self._names()
         return {names[key]: dict(held) for key, held in self.memory.snapshot()[1].get(uuid, {}).items()}
+
+    def free_on(self, suffix: str = "") -> dict[tuple[str, str], float]:
+        """What no guest has and is not reserved, in units of the host, of the host's providers whose names end so."""
+        return {
+            (self._names()[uuid], name): one["total"] - one["reserved"] - self._used(uuid).get(name, 0)
+            for uuid, stock in self._stock().items()
+            for name, one in stock.items()
+            if self._names()[uuid].startswith(self.setup.name) and self._names()[uuid].endswith(suffix)
+        }
 
     def card_of(self, provider: str) -> Card | None:
         """The card that a provider stands for, by its name."""

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, seed, settings
 from hypothesis import strategies as st
 
+from agent.sync.decide.features.hold import HoldWish
 from beds.worlds import CARDS, NAMES, ROOT, STYLES, World, worlds
 from drivers.policy import OF_CELLS, Layout
 from drivers.pools import POOLS
@@ -268,6 +269,64 @@ def test_what_a_boot_takes_away_is_never_on_offer_meanwhile_and_comes_back_as_it
         world.take()
     assert world.is_well, world.told
     assert (world.providers(), world.traits()) == (before, traits)
+
+
+@LONG
+@given(
+    beginnings,
+    st.lists(spawns, max_size=3),
+    st.lists(settings_by_hand, max_size=1),
+    st.one_of(st.just("HOST"), st.sampled_from([one.address for one in CARDS])),
+    turns,
+    st.booleans(),
+)
+def test_what_a_person_holds_is_not_on_offer_meanwhile_and_comes_back_as_it_was(
+    make: Any,
+    beginning: dict[str, Any],
+    guests: list[Any],
+    by_hand: list[Any],
+    what: str,
+    turns: list[Any],
+    forgets: bool,
+) -> None:
+    """The state may be lost after each turn. Then a class that was taken off meanwhile is not ours any more."""
+    world = begin(make, beginning, guests)
+    for one in by_hand[0] if by_hand else ():
+        set_by_hand(world, *one)
+    world.take()
+    assert world.is_well, world.told
+    origin, before, traits = world.setup, world.providers(), world.traits()
+    residents = set(world.guests)
+    reserved = frozenset(how[0] for each in by_hand for name, *how in each if name == "reserved")
+    world.take(holds=HoldWish(what=what))
+    if not world.is_well:
+        assert "this host offers no device" in world.told
+        return
+    for _ in play(world, turns, but=reserved):
+        if forgets:
+            world.remembered = ""
+        world.take()
+        assert f"{'this host' if what == 'HOST' else what} is held" in world.told or not world.outcome, world.told
+        if world.is_well and (what == "HOST" or world.setup.layout != "flat"):
+            suffixes = (
+                [""] if what == "HOST" else [f"_{end}" for one in CARDS if one.address == what for end in one.suffixes]
+            )
+            found = {slot: free for end in suffixes for slot, free in world.free_on(end).items() if free >= 1}
+            assert not found, (found, world.told)
+    for uuid in set(world.guests) - residents:
+        world.end(sorted(world.guests).index(uuid))
+    world.setup = origin
+    world.clock.now += 10_000
+    for _ in range(10):
+        world.take()
+    world.take(holds=HoldWish(what=what, gives_back=True))
+    for _ in range(3):
+        world.take()
+    if not world.is_well:
+        assert any(way in world.told for way in ("by hand", "cpu_dedicated_set: put them back")) or forgets, world.told
+    elif residents <= set(world.guests) and not forgets:
+        assert of_the_host(world.providers()) == before
+        assert of_the_host(world.traits()) == traits
 
 
 foreigners = st.lists(

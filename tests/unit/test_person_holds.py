@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agent.errors import ConfigError
+from agent.settings.read import Role
 from agent.sync.decide.features.hold import BODY, HOST, HoldWish, held_in
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
@@ -203,11 +204,38 @@ def test_what_is_not_held_cannot_be_given_back(one: OneHost) -> None:
         give_back(one, NIC)
 
 
-def test_beside_nova_the_host_is_novas_to_hold(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("role", "what", "told"),
+    [
+        ("beside", HOST, "openstack compute service set --disable --disable-reason REASON host nova-compute"),
+        ("beside", GPU, "nova-compute reports 0000:84:00.0: take it out of nova's"),
+        ("audit", HOST, "openstack compute service set --disable"),
+        ("audit", NIC, "nova-compute reports 0000:81:00.0: take it out of nova's"),
+    ],
+)
+def test_what_nova_reports_is_novas_to_hold(tmp_path: Path, role: Role, what: str, told: str) -> None:
     one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL), signs=ServiceSigns())
     one.sync()
     one.give_to_nova()
-    one.role = "beside"
+    one.role = role
 
-    with pytest.raises(ConfigError, match="openstack compute service set --disable"):
-        hold(one, HOST)
+    with pytest.raises(ConfigError, match=told):
+        hold(one, what)
+
+
+def test_beside_nova_a_device_of_this_agents_is_held(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout="devices"), signs=ServiceSigns())
+    one.sync()
+    one.give_to_nova()
+    one.role = "beside"
+    one.sync(policy=Policy(layout="devices", devices=ALL))
+    before = providers(one)
+
+    hold(one, NIC)
+    assert one.stock(NIC)[VF] == (4, 4)
+    one.forget()
+    one.sync()
+    assert one.stock(NIC)[VF] == (4, 4)
+    give_back(one, NIC)
+
+    assert providers(one) == before

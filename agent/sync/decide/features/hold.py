@@ -64,8 +64,8 @@ class Hold(Feature):
         holds = {what: int(note[_LOST]) for what, note in notes.items() if _LOST in note} | held_in(shaped.stands)
         if wish := view.wishes.asked.get(BODY):
             what = HOST if wish.what == HOST else _find(wish, shaped, holds)
-            if what == HOST and view.beside:
-                raise ConfigError(_NOVAS)
+            if why := _novas(what, view, shaped):
+                raise ConfigError(why)
             if wish.gives_back:
                 if holds.pop(what, None) is None:
                     raise ConfigError(f"{wish.what} is not held: see compute-node-agent hold --list")
@@ -103,7 +103,7 @@ class Hold(Feature):
         end = f", until {datetime.fromtimestamp(until, UTC).isoformat(timespec='minutes')}" if until else ""
         flat = ", by its number: in the layout flat a guest may still get it for another" if what in self.totals else ""
         name = spoken(what)
-        back = "--host" if what == HOST else name
+        back = "host" if what == HOST else name
         return f"{name} is held{since}{lost}{end}{flat}. To give it back: compute-node-agent release-hold {back}"
 
     def marks(self, tree: ProviderTree) -> Mapping[str, frozenset[str]]:
@@ -129,10 +129,17 @@ class Hold(Feature):
         return {BODY: {what: {k: v for k, v in note.items() if k != _LOST} for what, note in notes.items()}}
 
 
-_NOVAS = (
-    "nova-compute reports this host, so nova holds it: openstack compute service set --disable --disable-reason REASON "
-    "HOST nova-compute"
-)
+def _novas(what: str, view: View, shaped: Shaped) -> str:
+    """Return how nova holds what it reports itself; empty: this agent reports it."""
+    novas = {key_of(name, view.node) for name in shaped.holdings.backing.novas}
+    if not (view.terms.audits_only or (view.beside and what in {HOST, *novas})):
+        return ""
+    if what == HOST:
+        return (
+            f"nova-compute reports this host, and holds it: openstack compute service set --disable --disable-reason "
+            f"REASON {view.node} nova-compute"
+        )
+    return f"nova-compute reports {spoken(what)}: take it out of nova's [pci] device_spec, and restart nova-compute"
 
 
 def key_of(text: str, root: str = "") -> str:
