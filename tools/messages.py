@@ -52,7 +52,8 @@ AREAS = (  # title, advice, and beginnings of the paths of its files
     ),
     (
         "Placement and Keystone",
-        "Placement did not answer, or refused a request. Each request is carried out or not; after some of a pass, providers without stock may stand until the next pass ends it.",
+        "Placement did not answer, or refused a request. Each request is carried out or not: after a part of a pass, "
+        "providers without stock may stand until the next pass goes on.",
         ("reportclient", "agent/connect"),
     ),
     (
