@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 
 from agent.command.changes import Forecast, names_of
@@ -54,6 +55,7 @@ from agent.sync.outcome import Condition, Outcome, Status
 from agent.sync.pool_node import pool_nodes
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee, run_pass
+from agent.sync.unconfirmed import confirm, find_unconfirmed
 from drivers.errors import DiscoveryError
 from reportclient.allocations import Observed
 from reportclient.recording import Unrecorded
@@ -155,6 +157,8 @@ def reshape(options: argparse.Namespace) -> Report:
     """Report the plan of a conversion; with --apply carry it out, with --approve approve it, or withdraw approvals."""
     if options.withdraw:
         return _withdraw(options)
+    if options.confirm:
+        return _confirm(options)
     if options.apply:
         return _convert(options)
     wishes = replace(wishes_of(options), reshape=True)
@@ -227,6 +231,18 @@ def _withdraw(options: argparse.Namespace) -> Report:
     )
 
 
+def _confirm(options: argparse.Namespace) -> Report:
+    """Let the last conversion of this host stand."""
+    settings = settings_of(options)
+    with open_host(options) as one, locked(settings.folders.state):
+        root_uuid = one.known_uuid(one.survey())
+        waiting = find_unconfirmed(one, root_uuid) if root_uuid else None
+        if root_uuid and waiting:
+            confirm(one, root_uuid)
+    what = f"confirmed: the conversion of {waiting.began} stands" if waiting else "no conversion waits to be confirmed"
+    return Report(data={"confirmed": waiting.began if waiting else None}, lines=[what])
+
+
 def _refused_by_api(options: argparse.Namespace) -> str:
     """Return why the database of --database must not be written, as its API may run; empty: it may be."""
     if options.database is None:
@@ -241,6 +257,10 @@ def _convert(options: argparse.Namespace) -> Report:
             refused = Outcome(node=driver.name(), status=Status.UNSAFE, reasons=(api,))
         return _ended(refused, options, with_plan=False)
     wishes = replace(wishes_of(options), reshape=not options.approved, agreed=options.digest)
+    if wishes.confirm_by_s and settings_of(options).changes.allow_reshape:
+        raise ConfigError(
+            "[agent] allow_reshape is true, so the service would convert this host again: set it to false"
+        )
     act = convert_approved if options.approved else convert
     with open_host(options, writes=True) as one:
         outcome = act(one, wishes)
@@ -251,6 +271,9 @@ def _convert(options: argparse.Namespace) -> Report:
         became = Forecast.of(outcome.plan, outcome.observed, outcome.allocations, outcome.survey)
         drawn = [replace(of_conversion(became, () if well else outcome.notes), node=outcome.node)]
     back = ["take it back with: compute-node-agent undo"] if outcome.status is Status.CHANGED else []
+    if back and wishes.confirm_by_s:
+        end = datetime.fromtimestamp(wishes.confirm_by_s, UTC).isoformat(timespec="seconds")
+        back.append(f"the service takes it back at {end}: compute-node-agent reshape --confirm keeps it")
     return replace(report, remarks=[*_to_configure(options), *back] if well else (), subjects=drawn)
 
 

@@ -89,6 +89,7 @@ def wishes_of(options: argparse.Namespace) -> Wishes:
         take_over=getattr(options, "take_over", False),
         rename_from=getattr(options, "rename_from", None),
         deep=getattr(options, "deep", None),
+        confirm_by_s=getattr(options, "confirm_within", None) or 0.0,
         undone=getattr(options, "undone", None),
         configured=getattr(options, "configured", None),
     )

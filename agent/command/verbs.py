@@ -147,6 +147,20 @@ _TABLE = (
                 type=int,
             ),
             Option(
+                "--confirm-within",
+                "with --apply: the service takes the conversion back, exactly, unless --confirm comes by then: a time, "
+                "or 90m, 12h, 7d",
+                metavar="TIME",
+                type=parse_time,
+                needs=("--apply",),
+                excludes=("--approved", "--database"),
+            ),
+            Option(
+                "--confirm",
+                "the last conversion stands, and is not taken back",
+                excludes=("--apply", "--approve", "--withdraw"),
+            ),
+            Option(
                 "--to",
                 "plan this layout instead of that of [compute] layout",
                 choices=("flat", "devices", "cells", "numa"),

@@ -21,12 +21,15 @@ from agent.service.cases import KeptCases
 from agent.service.status import WELL
 from agent.settings.read import Settings
 from agent.state.audit_memory import write_memory
+from agent.state.identity import read_identity
 from agent.state.locks import locked
+from agent.sync.convert import take_back_unconfirmed
 from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Condition, Outcome, Status
 from agent.sync.pool_node import pool_nodes
 from agent.sync.run import run_pass
+from agent.sync.unconfirmed import find_unconfirmed
 from drivers.base import Driver, Event, OnOperation, Survey
 from drivers.facts import DiskUnread, PoolSpace
 from drivers.host.services import probe_service
@@ -162,7 +165,9 @@ class Rounds:
             try:
                 with locked(self._settings.folders.state):  # no other process writes between pass and audit
                     self._cases.keep_state()
+                    said = _waiting(node) if node is host else ()
                     outcome = run_pass(node, wishes, is_locked=True)
+                    outcome = replace(outcome, conditions=(*outcome.conditions, *said))
                     taken.append((outcome, self._end(node, outcome, deep)))
             except USER_ERRORS as error:
                 self._cases.keep(node.name, str(error), deep=deep)
@@ -216,6 +221,20 @@ class Rounds:
         if well:
             self._cases.well()  # only after the audit, which may fail at each pass
         return audited
+
+
+def _waiting(node: ComputeNode) -> tuple[Condition, ...]:
+    """Take back a conversion that nobody confirmed in time; return what a person should know of one that waits."""
+    root_uuid = None if node.settings.recorded else read_identity(node.settings.folders.identity)
+    if root_uuid is None or find_unconfirmed(node, root_uuid) is None:
+        return ()
+    back = take_back_unconfirmed(node, root_uuid)
+    waiting = find_unconfirmed(node, root_uuid)
+    if waiting is None:
+        return ()
+    why = f", and that is refused: {'; '.join(back.notes)}" if back else ""
+    text = f"the last conversion is taken back at {waiting.by}, unless reshape --confirm comes{why}"
+    return (Condition(kind="unconfirmed", text=text),)
 
 
 def result_of(passes: Sequence[tuple[Outcome, AuditResult | None]]) -> RoundResult:

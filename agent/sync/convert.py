@@ -6,17 +6,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 from agent.state.files import remove_state
 from agent.state.locks import locked
 from agent.sync.decide.checks import judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.owner import only_audits
+from agent.sync.decide.undoing import DONE
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import approval_path, find_approval
+from agent.sync.journal import approval_path, find_approval, kept_conversions, read_journal
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import foresee, outcome_of, run_pass
+from agent.sync.unconfirmed import confirm, find_unconfirmed
+from drivers.policy import Layout
 from reportclient.errors import Conflict, Unavailable
 from reportclient.plan import Outline
 
@@ -73,6 +77,35 @@ def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
     if node.settings.changes.allow_reshape:
         return convert(node, wishes)
     return _patiently(node, partial(_try_approved, node, wishes))
+
+
+def take_back_unconfirmed(node: ComputeNode, root_uuid: str) -> Outcome | None:
+    """
+    Take the last conversion back if its time to be confirmed is over; None: nothing is to be taken back now.
+
+    The caller holds the lock (``locked``). What cannot be taken back exactly stays, and is tried again.
+
+    Raises:
+        as ``run_pass``; StateError: the journal cannot be read.
+    """
+    waiting = find_unconfirmed(node, root_uuid)
+    if waiting is None or time.time() < waiting.by_s:
+        return None
+    entries = kept_conversions(read_journal(node.settings.folders.state, node.where))
+    last = entries[-1] if entries else None
+    if last is None or last.began != waiting.began:  # another came since: this one is no longer there to be taken back
+        confirm(node, root_uuid)
+        return None
+    policy = replace(node.settings.policy, layout=cast(Layout, last.layout))
+    back = replace(node, settings=replace(node.settings, policy=policy))
+    # One that was cut off left guests where they were, so no pass goes on with it unasked.
+    configured = node.settings.policy.layout if last.outcome == DONE else last.layout
+    wishes = Wishes(reshape=True, undone=last, configured=configured)
+    outcome = run_pass(back, wishes, is_locked=True)
+    if outcome.status in (Status.CHANGED, Status.UNCHANGED):
+        LOG.warning("a conversion that nobody confirmed is taken back node=%s began=%s", node.name, last.began)
+        confirm(node, root_uuid)
+    return outcome
 
 
 def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:

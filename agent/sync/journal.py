@@ -32,6 +32,7 @@ from agent.sync.decide.feature import Draft
 from agent.sync.decide.undoing import DONE, Conversion
 from agent.sync.json_form import encode, encode_observed_tree, encode_plan
 from agent.sync.node import ComputeNode
+from agent.sync.unconfirmed import await_confirmation, find_unconfirmed
 from reportclient.errors import PlacementError
 from reportclient.forecast import forecast
 from reportclient.json_text import decode_as
@@ -153,6 +154,8 @@ def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
     if approval and not approval.begun and approval.digest == draft.plan.digest:
         _write_approval(approval_path(node, draft.root_uuid), replace(approval, begun=True))
     began, wishes = datetime.now(UTC), draft.view.wishes
+    if wishes.confirm_by_s and not find_unconfirmed(node, draft.root_uuid):
+        await_confirmation(node, draft.root_uuid, began.isoformat(), wishes.confirm_by_s)
     folder = node.settings.folders.state / _JOURNAL
     path = folder / f"{began:%Y%m%dT%H%M%S.%fZ}-{draft.root_uuid}.json"
     entry: dict[str, object] = {

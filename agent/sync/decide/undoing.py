@@ -9,7 +9,7 @@ from reportclient.allocations import Allocation
 from reportclient.forecast import forecast
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA
 from reportclient.plan import Plan
-from reportclient.reserve import is_mark
+from reportclient.reserve import HOLD, is_mark
 from reportclient.tree import ObservedTree
 
 DONE = "done"
@@ -91,11 +91,13 @@ def _changed(was: Form, now: Form) -> Iterator[str]:
             yield f"provider {name} is {'new' if name in now else 'gone'}"
             continue
         before, after = was[name]["inventories"], now[name]["inventories"]
+        # What a person holds now, or held then, is reserved or not whatever the layout is.
+        held = any(trait.startswith(HOLD) for trait in (*was[name]["traits"], *now[name]["traits"]))
         for kind in sorted(before.keys() ^ after.keys()):
             yield f"{kind} on {name} is {'new' if kind in after else 'gone'}"
         for kind in sorted(before.keys() & after.keys()):
             for key, value in before[kind].items():
-                if value != after[kind][key]:
+                if value != after[kind][key] and not (held and key == "reserved"):
                     yield f"{key} of {kind} on {name} {value} -> {after[kind][key]}"
         if was[name]["parent"] != now[name]["parent"]:
             yield f"parent of {name} {was[name]['parent']} -> {now[name]['parent']}"

@@ -36,6 +36,7 @@ class Wishes:
     deep: bool | None = None  # True: a full pass of the service; False: one between full passes; None: any other pass
     counts: bool = True  # True: counts for the passes in a row that must want the same smaller host
     reshape: bool = False  # True: guests' allocations may be moved
+    confirm_by_s: float = 0.0  # seconds since the epoch: a conversion is taken back then, unless confirmed; 0: never
     agreed: str | None = None  # the digest of the plan that a person read; None: no plan was agreed on
     undone: Conversion | None = None  # to be taken back; None: none
     asked: Mapping[str, Any] = field(default_factory=dict)  # what a person asks of features, by keys of their own
