@@ -235,10 +235,8 @@ def _confirm(options: argparse.Namespace) -> Report:
     """Let the last conversion of this host stand."""
     settings = settings_of(options)
     with open_host(options) as one, locked(settings.folders.state):
-        root_uuid = one.known_uuid(one.survey())
-        waiting = find_unconfirmed(one, root_uuid) if root_uuid else None
-        if root_uuid and waiting:
-            confirm(one, root_uuid)
+        if waiting := find_unconfirmed(one):
+            confirm(one, waiting)
     what = f"confirmed: the conversion of {waiting.began} stands" if waiting else "no conversion waits to be confirmed"
     return Report(data={"confirmed": waiting.began if waiting else None}, lines=[what])
 

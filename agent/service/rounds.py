@@ -21,7 +21,6 @@ from agent.service.cases import KeptCases
 from agent.service.status import WELL
 from agent.settings.read import Settings
 from agent.state.audit_memory import write_memory
-from agent.state.identity import read_identity
 from agent.state.locks import locked
 from agent.sync.convert import take_back_unconfirmed
 from agent.sync.decide.view import Wishes
@@ -225,11 +224,10 @@ class Rounds:
 
 def _waiting(node: ComputeNode) -> tuple[Condition, ...]:
     """Take back a conversion that nobody confirmed in time; return what a person should know of one that waits."""
-    root_uuid = None if node.settings.recorded else read_identity(node.settings.folders.identity)
-    if root_uuid is None or find_unconfirmed(node, root_uuid) is None:
+    if find_unconfirmed(node) is None:
         return ()
-    back = take_back_unconfirmed(node, root_uuid)
-    waiting = find_unconfirmed(node, root_uuid)
+    back = take_back_unconfirmed(node)
+    waiting = find_unconfirmed(node)
     if waiting is None:
         return ()
     why = f", and that is refused: {'; '.join(back.notes)}" if back else ""

@@ -79,7 +79,7 @@ def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
     return _patiently(node, partial(_try_approved, node, wishes))
 
 
-def take_back_unconfirmed(node: ComputeNode, root_uuid: str) -> Outcome | None:
+def take_back_unconfirmed(node: ComputeNode) -> Outcome | None:
     """
     Take the last conversion back if its time to be confirmed is over; None: nothing is to be taken back now.
 
@@ -88,13 +88,13 @@ def take_back_unconfirmed(node: ComputeNode, root_uuid: str) -> Outcome | None:
     Raises:
         as ``run_pass``; StateError: the journal cannot be read.
     """
-    waiting = find_unconfirmed(node, root_uuid)
+    waiting = find_unconfirmed(node)
     if waiting is None or time.time() < waiting.by_s:
         return None
     entries = kept_conversions(read_journal(node.settings.folders.state, node.where))
     last = entries[-1] if entries else None
     if last is None or last.began != waiting.began:  # another came since: this one is no longer there to be taken back
-        confirm(node, root_uuid)
+        confirm(node, waiting)
         return None
     policy = replace(node.settings.policy, layout=cast(Layout, last.layout))
     back = replace(node, settings=replace(node.settings, policy=policy))
@@ -104,7 +104,7 @@ def take_back_unconfirmed(node: ComputeNode, root_uuid: str) -> Outcome | None:
     outcome = run_pass(back, wishes, is_locked=True)
     if outcome.status in (Status.CHANGED, Status.UNCHANGED):
         LOG.warning("a conversion that nobody confirmed is taken back node=%s began=%s", node.name, last.began)
-        confirm(node, root_uuid)
+        confirm(node, waiting)
     return outcome
 
 

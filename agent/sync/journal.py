@@ -154,7 +154,7 @@ def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
     if approval and not approval.begun and approval.digest == draft.plan.digest:
         _write_approval(approval_path(node, draft.root_uuid), replace(approval, begun=True))
     began, wishes = datetime.now(UTC), draft.view.wishes
-    if wishes.confirm_by_s and not find_unconfirmed(node, draft.root_uuid):
+    if wishes.confirm_by_s and not find_unconfirmed(node):
         await_confirmation(node, draft.root_uuid, began.isoformat(), wishes.confirm_by_s)
     folder = node.settings.folders.state / _JOURNAL
     path = folder / f"{began:%Y%m%dT%H%M%S.%fZ}-{draft.root_uuid}.json"

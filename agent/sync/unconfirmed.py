@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agent.state.files import read_trusted, remove_state, seal, unseal, write_state
+from agent.state.files import read_trusted, remove_state, seal, state_files, unseal, write_state
 from agent.state.memory import same_place
 from agent.sync.json_form import encode
 from agent.sync.node import ComputeNode
@@ -23,6 +23,7 @@ class Unconfirmed:
     """A conversion that waits for a person."""
 
     node: str
+    root_uuid: str
     where: str  # the placement's name
     began: str  # of its first attempt, as the journal has it
     by_s: float  # seconds since the epoch: when it is taken back
@@ -39,29 +40,32 @@ def await_confirmation(node: ComputeNode, root_uuid: str, began: str, by_s: floa
     Raises:
         StateError: that cannot be written.
     """
-    waiting = Unconfirmed(node=node.name, where=node.where, began=began, by_s=by_s)
+    waiting = Unconfirmed(node=node.name, root_uuid=root_uuid, where=node.where, began=began, by_s=by_s)
     write_state(_path(node.settings.folders.state, root_uuid), seal(encode(waiting), form=_FORMAT, indent=1))
 
 
-def find_unconfirmed(node: ComputeNode, root_uuid: str) -> Unconfirmed | None:
+def find_unconfirmed(node: ComputeNode) -> Unconfirmed | None:
     """
     Return what waits on a node in this placement; None where nothing does, or the file is damaged, which is logged.
 
     Raises:
         StateError: it cannot be read.
     """
-    found = read_trusted(
-        _path(node.settings.folders.state, root_uuid),
-        lambda text: decode_as(Unconfirmed, unseal(text, form=_FORMAT)),
-        None,
-        "what says until when a conversion is to be confirmed is not valid: it is not taken back",
-    )
-    return found if found and found.node == node.name and same_place(found.where, node.where) else None
+    for path in state_files(node.settings.folders.state / _FOLDER, ".json"):
+        found = read_trusted(
+            path,
+            lambda text: decode_as(Unconfirmed, unseal(text, form=_FORMAT)),
+            None,
+            "what says until when a conversion is to be confirmed is not valid: it is not taken back",
+        )
+        if found and found.node == node.name and same_place(found.where, node.where):
+            return found
+    return None
 
 
-def confirm(node: ComputeNode, root_uuid: str) -> None:
+def confirm(node: ComputeNode, waiting: Unconfirmed) -> None:
     """Let what waits stand; StateError: the file cannot be removed."""
-    remove_state(_path(node.settings.folders.state, root_uuid))
+    remove_state(_path(node.settings.folders.state, waiting.root_uuid))
 
 
 def _path(directory: Path, root_uuid: str) -> Path:

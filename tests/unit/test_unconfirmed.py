@@ -10,7 +10,7 @@ from agent.state.locks import locked
 from agent.sync.convert import take_back_unconfirmed
 from agent.sync.outcome import Outcome, Status
 from agent.sync.unconfirmed import confirm, find_unconfirmed
-from beds.one_host import GUEST, RESHAPE, ROOT, Cut, OneHost
+from beds.one_host import GUEST, RESHAPE, Cut, OneHost
 from drivers.policy import DevicePolicy, Policy
 from hardware import card, guest_with, host
 
@@ -35,7 +35,7 @@ def convert(one: OneHost) -> Outcome:
 
 def wait(one: OneHost) -> Outcome | None:
     with locked(one.settings.folders.state):
-        return take_back_unconfirmed(one.node, ROOT)
+        return take_back_unconfirmed(one.node)
 
 
 @pytest.fixture
@@ -57,14 +57,16 @@ def test_a_conversion_is_taken_back_once_its_time_is_over(one: OneHost, monkeypa
     done = wait(one)
 
     assert done
-    assert (done.status, stands(one), find_unconfirmed(one.node, ROOT)) == (Status.CHANGED, before, None)
+    assert (done.status, stands(one), find_unconfirmed(one.node)) == (Status.CHANGED, before, None)
     assert wait(one) is None
 
 
 def test_a_confirmed_conversion_stands(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
     convert(one)
     after = stands(one)
-    confirm(one.node, ROOT)
+    waiting = find_unconfirmed(one.node)
+    assert waiting
+    confirm(one.node, waiting)
 
     monkeypatch.setattr("time.time", lambda: BY_S + 1)
 
@@ -85,7 +87,7 @@ def test_a_conversion_that_was_cut_off_at_any_write_is_taken_back_whole(
     wait(one)
     one.sync(policy=replace(one.policy, layout="flat"))
 
-    assert (stands(one), find_unconfirmed(one.node, ROOT)) == (before, None)
+    assert (stands(one), find_unconfirmed(one.node)) == (before, None)
 
 
 def test_taking_it_back_may_be_cut_off_too(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +104,7 @@ def test_taking_it_back_may_be_cut_off_too(one: OneHost, monkeypatch: pytest.Mon
             one.sender.left = cuts
 
     assert cuts
-    assert (stands(one), find_unconfirmed(one.node, ROOT)) == (before, None)
+    assert (stands(one), find_unconfirmed(one.node)) == (before, None)
 
 
 def test_what_was_converted_again_since_is_not_taken_back(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +114,7 @@ def test_what_was_converted_again_since_is_not_taken_back(one: OneHost, monkeypa
 
     monkeypatch.setattr("time.time", lambda: BY_S + 1)
 
-    assert (wait(one), stands(one), find_unconfirmed(one.node, ROOT)) == (None, after, None)
+    assert (wait(one), stands(one), find_unconfirmed(one.node)) == (None, after, None)
 
 
 def test_what_cannot_be_taken_back_exactly_stays_until_it_can(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +126,7 @@ def test_what_cannot_be_taken_back_exactly_stays_until_it_can(one: OneHost, monk
     refused = wait(one)
     assert refused
     assert refused.status is Status.UNSAFE
-    assert find_unconfirmed(one.node, ROOT)
+    assert find_unconfirmed(one.node)
     one.set_by_hand(NIC, VF, max_unit=4)
 
     assert wait(one)
