@@ -135,8 +135,6 @@ def _against(finding: Finding, result: AuditResult, policy: HealPolicy, now: flo
         return UNLISTED
     if finding.untyped and not policy.untyped:
         return "its consumer has no type, and the policy does not say untyped: true"
-    if policy.agreed is not None and finding.repair.digest not in policy.agreed:
-        return "nobody agreed to it"
     if policy.at_once and finding.repair.misplaced:
         return ""
     sighting = result.memory.sightings.get(finding.key)
@@ -151,6 +149,8 @@ def _against(finding: Finding, result: AuditResult, policy: HealPolicy, now: flo
     if age_s < patience_s:
         way = ", as a guest may be on its way" if finding.arriving else ""
         return f"it has been so for {age_s:.0f} s, and the policy waits for {patience_s:g} s{way}"
+    if policy.agreed is not None and finding.repair.digest not in policy.agreed:
+        return "nobody agreed to it"
     return ""
 
 

@@ -63,8 +63,11 @@ def release(options: argparse.Namespace) -> Report:
     operations, used, uuid = Operations(client), _uses_of(options), options.consumer
     if used and not options.force:
         return _refused(client, uuid, f"{used}: stop the guest first, or run release {uuid} --force")
-    if asks(options) and (now := client.consumer(uuid)) and not agreed(_held(now.slots), f"remove this from {uuid}?"):
-        return _report(Ending(told=Result.REFUSED, consumer=uuid, held=now.slots, note="nothing was written"))
+    if asks(options) and (now := client.consumer(uuid)):
+        if not agreed(_held(now.slots), f"remove this from {uuid}?"):
+            return replace(_refused(client, uuid, "nothing was written"), exit=Exit.DIFFERENCES)
+        if (then := client.consumer(uuid)) is None or then.generation != now.generation:
+            return _refused(client, uuid, "its allocations changed since they were shown: run this again")
     ending = operations.release_forced(uuid) if options.force else operations.release(uuid)
     return _report(ending, used, well=(Result.DONE, Result.ABSENT))
 

@@ -97,10 +97,10 @@ def combinations(wishes: Sequence[Wish], givers: Givers) -> int:
 
 def missing(ask: Callable[[Sequence[Wish]], str | None], givers: Givers, wishes: Sequence[Wish]) -> tuple[Missing, ...]:
     """
-    Return the wishes without which the host is a candidate; it is none with any one of them.
+    Return the wishes without which the host is a candidate.
 
-    Placement does not judge the traits and aggregates of a group that gets no class here: those that no provider has
-    are missing too.
+    It is none with any one of them, or placement does not judge that one: traits and aggregates of a group that gets no
+    class here are missing where no provider has them.
 
     ``ask`` returns None where placement has the host as a candidate for some of the wishes, else why it was not
     searched, or an empty text.

@@ -11,89 +11,127 @@ from agent.command.shown import encode_outcome, outcome_lines
 from agent.command.wording import columns
 from agent.errors import ConfigError
 from agent.state.identity import read_identity
+from agent.state.memory import NodeState
 from agent.state.node_file import StateFile
-from agent.sync.decide.features.hold import BODY, HOST, HoldWish, held_in, key_of, spoken
+from agent.sync.decide.features.hold import (
+    BODY,
+    ENDLESS,
+    HOST,
+    HoldWish,
+    Note,
+    held,
+    held_in,
+    key_of,
+    moment,
+    spoken,
+)
 from agent.sync.decide.view import Wishes
 from agent.sync.hold_unseen import hold_unseen
-from agent.sync.json_form import Form
 from agent.sync.outcome import Outcome
 from agent.sync.run import run_pass
 from drivers.errors import DiscoveryError
 from drivers.libvirt.shape import EMITTED
+from reportclient.tree import ObservedTree
+
+_KEYS = ("what", "since", "by", "until", "why")
 
 
 def hold(options: argparse.Namespace) -> Report:
     """Hold what the options name, or list what is held."""
     if not options.what:
         return _listed(options)
-    now = datetime.now(UTC)
+    now, why = datetime.now(UTC), " ".join((options.reason or "").split())
+    if not why:
+        raise ConfigError("--reason is empty: say why, for those who look later")
     if options.until and options.until <= now.timestamp():
         raise ConfigError("--until is a time that is over: give a later one")
-    note = {"by": _who(), "since": now.isoformat(timespec="seconds"), "why": " ".join(options.reason.split())}
-    wish = HoldWish(what=_what(options), until_s=options.until or 0, note=note)
-    return _report(options, _asked(options, wish), held=True)
+    note = Note(until_s=options.until or ENDLESS, by=_who(), since=now.isoformat(timespec="seconds"), why=why)
+    return _report(options, _asked(options, HoldWish(what=_what(options), note=note)), note.until_s)
 
 
 def release_hold(options: argparse.Namespace) -> Report:
     """Give back what is held."""
-    return _report(options, _asked(options, HoldWish(what=_what(options), gives_back=True)), held=False)
+    holds, node = _held(options)
+    if _key(options, node) not in holds:
+        raise ConfigError(f"{options.what} is not held: see compute-node-agent hold --list")
+    return _report(options, _asked(options, HoldWish(what=_what(options))), 0)
 
 
 def _what(options: argparse.Namespace) -> str:
     return HOST if options.what.lower() == "host" else str(options.what)
 
 
+def _key(options: argparse.Namespace, node: str) -> str:
+    return HOST if _what(options) == HOST else key_of(options.what, node)
+
+
 def _who() -> str:
     """Return who runs this command, also behind sudo."""
-    return os.environ.get("SUDO_USER") or pwd.getpwuid(os.getuid()).pw_name
+    try:
+        return os.environ.get("SUDO_USER") or pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # as in a container
+        return f"user {os.getuid()}"
 
 
 def _asked(options: argparse.Namespace, wish: HoldWish) -> Outcome:
     """Run a pass that holds, or gives back; without a look at the host it only holds."""
     try:
         with open_host(options, writes=True) as one:
-            return run_pass(one, Wishes(asked={BODY: wish}))
+            return run_pass(one, Wishes(asked={BODY: wish}, counts=False))
     except DiscoveryError as error:
         settings, (client, where) = settings_of(options), placement_of(options, writes=True)
         try:
-            done = hold_unseen(client, settings, where, wish, EMITTED)
+            return hold_unseen(client, settings, where, wish, EMITTED)
         except ConfigError as why:
             error.add_note(str(why))
             raise error from why
-        return done
 
 
-def _report(options: argparse.Namespace, outcome: Outcome, *, held: bool) -> Report:
-    """Report a pass by what placement holds after it, whatever became of the rest of its plan."""
+def _report(options: argparse.Namespace, outcome: Outcome, until_s: int) -> Report:
+    """Report a pass by what placement holds after it, whatever became of the rest; ``until_s`` 0: it was given back."""
     client, _ = placement_of(options)
     standing = client.find(outcome.node)
     after = held_in(client.observe(standing)) if standing else {}
-    what = HOST if _what(options) == HOST else key_of(options.what, outcome.node)
-    done = (what in after) is held
+    now_s = after.get(_key(options, outcome.node), 0)
+    done = now_s >= until_s if until_s else not now_s
+    remarks = [] if done else [f"{options.what} is {'not' if until_s else 'still'} held: see the reasons above"]
+    if until_s and now_s > until_s:
+        end = "it is given back" if now_s >= ENDLESS else moment(now_s)
+        remarks = [f"{options.what} was held before, and stays so until {end}"]
     return Report(
         data={**encode_outcome(outcome), "held": sorted(map(spoken, after)), "done": done},
         lines=outcome_lines(outcome),
         exit=Exit.DONE if done else Exit.REFUSED,
-        remarks=[] if done else [f"{options.what} is {'not held' if held else 'still held'}: see the reasons above"],
+        remarks=remarks,
     )
+
+
+def _held(options: argparse.Namespace) -> tuple[dict[str, Note], str]:
+    """Return what is held in placement or by the memory of this host, and the name of its root; empty without one."""
+    settings, (client, where) = settings_of(options), placement_of(options)
+    root_uuid = read_identity(settings.folders.identity)
+    if settings.recorded:
+        with open_host(options) as one:
+            root_uuid = one.known_uuid(one.survey())
+    if not root_uuid:
+        return {}, ""
+    observed = client.observe(root_uuid) if client.tree_of(root_uuid) else ObservedTree()
+    memory: NodeState = StateFile(settings.folders.state, root_uuid).read(where)
+    return held(observed, memory), observed.root.name if observed.root else ""
 
 
 def _listed(options: argparse.Namespace) -> Report:
     """List what is held by what placement has, with what this host remembers of it."""
-    settings, (client, where) = settings_of(options), placement_of(options)
-    root = read_identity(settings.folders.identity)
-    if settings.recorded:
-        with open_host(options) as one:
-            root = one.known_uuid(one.survey())
-    memory = StateFile(settings.folders.state, root).read(where) if root else None
-    holds = held_in(client.observe(root)) if root else {}
-    told: list[Form] = []
-    for what, until in sorted(holds.items()):
-        note = memory.bodies.get(BODY, {}).get(what, {}) if memory else {}
-        end = datetime.fromtimestamp(until, UTC).isoformat() if until else None
-        told.append({"what": spoken(what), "until": end, **{key: note.get(key) for key in ("since", "by", "why")}})
-    rows = [tuple(str(one[key] or "-") for key in _KEYS) for one in told]
+    holds, _ = _held(options)
+    told = [
+        {
+            "what": spoken(what),
+            "since": note.since or None,
+            "by": note.by or None,
+            "until": None if note.until_s >= ENDLESS else moment(note.until_s),
+            "why": note.why or None,
+        }
+        for what, note in sorted(holds.items())
+    ]
+    rows = [tuple(one[key] or "-" for key in _KEYS) for one in told]
     return Report(data={"holds": told}, lines=columns(rows, heads=_KEYS) or ["nothing is held"])
-
-
-_KEYS = ("what", "since", "by", "until", "why")

@@ -327,16 +327,19 @@ def hand_over(options: argparse.Namespace) -> Report:
 
 def _leaving(options: argparse.Namespace, leave: Callable[..., Outcome], question: str) -> Report:
     """End a host under this agent, or show how; on a terminal only after a yes to what was shown."""
+    no = False
     with open_host(options, writes=True) as one:
         shown = leave(one, dry=True) if options.dry_run or asks(options) else None
-        writes = shown and shown.plan.operations and ENDINGS[shown.status] is Exit.DONE
-        no = bool(shown and writes and not options.dry_run and not agreed(outcome_lines(shown), question))
-        done = shown if options.dry_run or no else None
-        report = _ended(done or leave(one, agreed=shown.plan.digest if shown and writes else None), options)
+        refused = shown is not None and ENDINGS[shown.status] is not Exit.DONE
+        planned = shown is not None and not refused and bool(shown.plan.operations)
+        if shown and planned and not options.dry_run:
+            no = not agreed(outcome_lines(shown), question)
+        stays = shown if options.dry_run or refused or no else None
+        report = _ended(stays or leave(one, agreed=shown.plan.digest if shown else None), options)
     return replace(
         report,
         data={**report.data, "dry_run": options.dry_run},
-        exit=Exit.DIFFERENCES if done and writes else report.exit,
+        exit=Exit.DIFFERENCES if stays and planned else report.exit,
         remarks=["nothing was written: --yes does it without this question"] if no else (),
     )
 

@@ -7,15 +7,20 @@ from agent.settings.read import Settings
 from agent.state.identity import read_identity
 from agent.state.locks import locked
 from agent.state.node_file import StateFile
-from agent.sync.decide.features.hold import BODY, DISABLED, HOST, Hold, HoldWish, held_in, key_of
+from agent.sync.decide.features.hold import BODY, HOST, Hold, HoldWish, encoded, held, is_device, key_of
+from agent.sync.decide.features.second_writer import SECOND_WRITER
 from agent.sync.decide.laws import Given, breaches, sentences
+from agent.sync.decide.reserving import own_standing, with_root_traits, without_others
 from agent.sync.decide.way import reservations, with_marks, with_reserved
-from agent.sync.outcome import Outcome, Status
+from agent.sync.outcome import Outcome, Status, conditions_of
+from agent.sync.run import again
 from reportclient.client import PlacementClient
 from reportclient.diff import diff
-from reportclient.ownership import MARKER, SET, Names, Ownership, is_marked, joined
-from reportclient.reserve import with_marks_of, with_reservations
-from reportclient.tree import ProviderTree
+from reportclient.ownership import MARKER, Names, Ownership, joined
+from reportclient.reserve import HOLD, with_marks_of, with_reservations
+from reportclient.tree import ObservedTree, ProviderTree
+
+_DOUBTED = (Status.CONTESTED.value, Status.AUDIT_ONLY.value, SECOND_WRITER)
 
 
 def hold_unseen(client: PlacementClient, settings: Settings, where: str, wish: HoldWish, emitted: Names) -> Outcome:
@@ -25,49 +30,64 @@ def hold_unseen(client: PlacementClient, settings: Settings, where: str, wish: H
     Raises:
         ConfigError: that needs a look at the host. StateError: the state cannot be used. PlacementError: as for a pass.
     """
-    root_uuid = read_identity(settings.folders.identity)
-    if root_uuid is None or settings.beside_nova or settings.audits_only or wish.gives_back:
-        raise ConfigError("only a host that this agent reports can be held without a look at it; nothing is given back")
-    with locked(settings.folders.state):
-        state = StateFile(settings.folders.state, root_uuid)
-        memory, observed = state.read(where), client.observe(root_uuid)
-        root = observed.root
-        if root is None or MARKER not in root.provider.traits:
-            raise ConfigError(
-                "placement has no root of this host with this agent's mark: nothing can be held without it"
-            )
-        files = {name: names.classes for name, names in memory.configured.items()}
-        said = with_reservations(with_marks_of(observed, memory.observed), files)
-        ours = [seen for seen in said if seen is said.root or is_marked(seen)]
-        what = HOST if wish.what == HOST else key_of(wish.what, root.name)
-        if what not in {HOST, *(key_of(seen.name, root.name) for seen in ours)}:
-            raise ConfigError(
-                f"placement has no provider of {wish.what}: what a root's total has of it is not known now"
-            )
-        notes = {**memory.bodies.get(BODY, {}), what: dict(wish.note)}
-        feature = Hold(holds=held_in(said) | {what: wish.until_s}, notes=notes)
-        rows = client.allocations(seen for seen in ours if seen.provider.inventories)
-        tree = ProviderTree(tuple(seen.provider for seen in ours))
-        tree = with_marks(with_reserved(tree, reservations(tree, [feature]), files, rows), [feature])
-        if what == HOST and DISABLED not in root.provider.traits:
-            traits = tree.root.traits | {DISABLED, f"{SET}{DISABLED}"}
-            tree = ProviderTree((replace(tree.root, traits=traits), *(one for one in tree if one.parent)))
-        owned = Ownership(emitted=emitted, configured=joined(memory.configured, memory.reported))
-        known = frozenset[str]({DISABLED}).union(*(seen.provider.traits for seen in observed))
-        plan = diff(observed, tree, owned, root_uuid=root_uuid, known_traits=known)
-        given = Given(
-            observed=observed,
-            emitted=emitted,
-            files=memory.configured,
-            reported=memory.reported,
-            rows={seen.uuid: tuple(row for row in rows if row.provider == seen.name) for seen in ours},
-        )
-        if broken := sentences(breaches(plan, given)):
-            return Outcome(node=root.name, status=Status.UNSAFE, plan=plan, observed=observed, reasons=broken)
-        if plan.operations:
-            state.begin(memory)
-            client.execute(plan, observed)
-        left = client.observe(root_uuid) if memory.observed else None
-        state.write(replace(memory, observed=left).with_bodies({BODY: notes}))
+    root_uuid = None if settings.recorded else read_identity(settings.folders.identity)
+    if root_uuid is None or settings.beside_nova or settings.audits_only:
+        raise ConfigError("without a look at it only a host that this agent reports can be held")
+    if wish.note is None:
+        raise ConfigError("without a look at the host nothing is given back")
+    folder = settings.folders.state
+    with locked(folder):
+        return again(lambda: _attempt(client, StateFile(folder, root_uuid), root_uuid, where, wish, emitted), root_uuid)
+
+
+def _attempt(
+    client: PlacementClient, state: StateFile, root_uuid: str, where: str, wish: HoldWish, emitted: Names
+) -> Outcome:
+    client.begin()
+    memory, observed = state.read(where), client.observe(root_uuid)
+    root, files = observed.root, {name: names.classes for name, names in memory.configured.items()}
+    if root is None or MARKER not in root.provider.traits:
+        raise ConfigError("placement has no root of this host that carries this agent's mark")
+    if told := [one.text for one in conditions_of(memory.bodies) if one.kind in _DOUBTED]:
+        raise ConfigError(f"nothing is written without a look at the host, as its last pass said: {told[0]}")
+    ours = Ownership(emitted=emitted, configured=joined(memory.configured, memory.reported))
+    own = own_standing(with_reservations(with_marks_of(observed, memory.observed), files), ours)
+    if own is None:
+        raise ConfigError("providers of this agent stand below another service's: that waits for a look at the host")
+    devices = {key_of(seen.name, root.name) for seen in own if is_device(seen.name, root.name)}
+    what = HOST if wish.what == HOST else key_of(wish.what, root.name)
+    if what not in {HOST, *devices}:
+        raise ConfigError(f"placement has no provider of {wish.what}, and what the root has of it is not known now")
+    holds, note = held(observed, memory), wish.note
+    assert note
+    feature = Hold(holds={**holds, what: holds[what].and_also(note) if what in holds else note})
+    rows = client.allocations(seen for seen in own if seen.provider.inventories)
+    tree = ProviderTree(tuple(seen.provider for seen in own))
+    tree = with_marks(with_reserved(tree, reservations(tree, [feature]), files, rows), [feature])
+    tree = without_others(tree, {seen.name: ours.classes(seen) for seen in own})
+    tree = with_root_traits(tree, [feature], root)
+    kept = {name for name in root.provider.traits if not name.startswith(HOLD)}  # what else was set stays
+    tree = ProviderTree((replace(tree.root, traits=tree.root.traits | kept), *(one for one in tree if one.parent)))
+    known = frozenset[str]().union(feature.root_traits(), *(seen.provider.traits for seen in observed))
+    plan = diff(observed, tree, ours, root_uuid=root_uuid, known_traits=known)
+    given = Given(
+        observed=observed,
+        emitted=emitted,
+        files=memory.configured,
+        reported=memory.reported,
+        rows={seen.uuid: tuple(row for row in rows if row.provider == seen.name) for seen in own},
+    )
+    if broken := sentences(breaches(plan, given)):
+        return Outcome(node=root.name, status=Status.UNSAFE, plan=plan, observed=observed, reasons=broken)
+    if plan.operations:
+        state.begin(memory)
+        client.execute(plan, observed)
+    # Of what was not written here the next pass compares what the last one left.
+    left, before = client.observe(root_uuid).by_uuid, memory.observed
+    wrote = {seen.uuid for seen in observed if seen.uuid in left and left[seen.uuid] != seen}
+    if before:
+        after = (left[seen.uuid] if seen.uuid in wrote else seen for seen in before)
+        memory = replace(memory, observed=ObservedTree(tuple(after), before.last_modified))
+    state.write(memory.with_bodies({BODY: encoded(feature.holds)}))
     status = Status.CHANGED if plan.operations else Status.UNCHANGED
     return Outcome(node=root.name, status=status, plan=plan, observed=observed, reasons=(feature.sentence(what),))

@@ -12,6 +12,7 @@ from agent.state.locks import locked, serving
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.features.boot import awaited
+from agent.sync.decide.features.hold import held, spoken
 from agent.sync.decide.laws import Given, breaches, sentences
 from agent.sync.decide.owner import advice, stranded
 from agent.sync.decide.view import View, Wishes
@@ -28,6 +29,7 @@ from reportclient.tree import ObservedTree, same_stock
 
 _STOPPED = "leave the service stopped, because it reports this host again when it starts"
 _OTHER = "the tree changed since it was shown: run this again"
+_HELD = "a person holds {}: release-hold first, or say --force, and hold it by nova"
 _BESIDE = "start nova-compute now, and then this service"
 _SHARING = (
     "this host shares the storage of its guests' disks, and nova would report that storage on the root again: set "
@@ -89,6 +91,8 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False,
             return (_SHARING,)
         if awaited(view.memory).stock and not force:
             return (_AWAITING,)
+        if (holds := held(view.observed, view.memory)) and not force and not beside:
+            return (_HELD.format(few(sorted(map(spoken, holds)))),)
         stands = node.standing_layout(view.observed, view.memory)
         return node.against_handing(view, force=force) or against_hand_over(
             view.observed, stands, force=force or beside

@@ -116,6 +116,7 @@ class ComputeNode:
                 recorded=settings.recorded,
                 audits_only=settings.audits_only,
                 now_s=clock.now_s(),
+                skew_s=self.client.transport.skew_s or 0.0,
                 uptime_s=clock.now_s() - (0 if settings.recorded else clock.offset_s),
                 interval_s=settings.service.interval_s,
                 microversion=self.client.transport.microversion,

@@ -6,6 +6,7 @@ from drivers.devices.match import PHYSNET
 from drivers.devices.memory import CONTEXT, PMEM
 from drivers.facts import HostFacts, dotted
 from drivers.libvirt.host_inventories import DEDICATED_OPTION
+from drivers.libvirt.shape import BELOW
 from drivers.libvirt.traits import SINCE, emitted_traits
 from drivers.policy import DevicePolicy, Policy
 from reportclient.names import is_custom, is_standard_trait
@@ -17,6 +18,8 @@ _OF_VERSIONS = "needs libvirt {} and QEMU {}, and this host has {} and {}"
 _OF_OPTIONS = {  # beginning of a trait's name -> the option without which no host has it, or that leaves it out
     "HW_CPU_X86_": "the CPUs of guests do not have it under [libvirt] cpu_mode and cpu_model_extra_flags",
     "COMPUTE_IMAGE_TYPE_": "[compute] image_type_exclude_list leaves it out",
+    "COMPUTE_SECURITY_TPM_SECRET_SECURITY_": "swtpm_enabled or supported_tpm_secret_security leaves it out",
+    "COMPUTE_NET_VIF_MODEL_LAN9118": "[libvirt] virt_type is kvm",
     "COMPUTE_SECURITY_TPM_": "[libvirt] swtpm_enabled is false, or libvirt's domain capabilities have no such TPM",
     "HW_CPU_HYPERTHREADING": "libvirt's capabilities show no CPUs with siblings",
     "HW_ARCH_": "libvirt's capabilities name another architecture",
@@ -72,6 +75,8 @@ def _why_no_device(devices: DevicePolicy, name: str) -> str:
 
 
 def _why_no_trait(facts: HostFacts, name: str) -> str:
+    if name in BELOW.traits:
+        return "no device that is offered here has it"
     if name not in emitted_traits():
         return f"this agent does not find it out: [agent] root_traits or {_BY_HAND} can report it"
     versions = facts.hypervisor.versions

@@ -524,14 +524,30 @@ class World:
         names = self._names()
         return {names[key]: dict(held) for key, held in self.memory.snapshot()[1].get(uuid, {}).items()}
 
-    def free_on(self, suffix: str = "") -> dict[tuple[str, str], float]:
-        """What no guest has and is not reserved, in units of the host, of the host's providers whose names end so."""
-        return {
-            (self._names()[uuid], name): one["total"] - one["reserved"] - self._used(uuid).get(name, 0)
-            for uuid, stock in self._stock().items()
-            for name, one in stock.items()
-            if self._names()[uuid].startswith(self.setup.name) and self._names()[uuid].endswith(suffix)
-        }
+    @property
+    def standing_name(self) -> str:
+        """The name of the root in placement."""
+        return self._names()[ROOT]
+
+    def free_of(self, what: str) -> dict[tuple[str, str], float]:
+        """
+        What is free of a card, by its address, or of all of the host: (provider, class) -> units of the host.
+
+        Of a card in a total that is what more than the other cards' units is free of its classes.
+        """
+        names, found = self._names(), dict[tuple[str, str], float]()
+        card = next((one for one in CARDS if one.address == what), None)
+        for uuid, stock in self._stock().items():
+            if not names[uuid].startswith(self.setup.name):
+                continue
+            for name, one in stock.items():
+                free = one["total"] - one["reserved"] - self._used(uuid).get(name, 0)
+                if card is None or self.card_of(names[uuid]) is card:
+                    found[names[uuid], name] = free
+                elif uuid == ROOT and name in self._classes(card):
+                    others = [each for each in CARDS if each is not card and name in self._classes(each)]
+                    found[names[uuid], name] = free - sum(1 if "WHOLE" in name else each.units for each in others)
+        return found
 
     def card_of(self, provider: str) -> Card | None:
         """The card that a provider stands for, by its name."""

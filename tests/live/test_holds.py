@@ -78,7 +78,7 @@ def test_a_card_with_a_guest_is_held_and_given_back(held: Held, placement_server
         assert held.run("sync").code == 0
         (told,) = held.run("hold").json["holds"]
         assert (told["what"], told["why"], bool(told["until"])) == (CARD, "RMA 4711", True)
-        (said,) = (one for one in held.run("show").json["conditions"] if one["kind"] == "hold")
+        (said,) = (one for one in held.run("show").json["conditions"] if one["kind"] == "on-hold")
         assert f"{CARD} is held since" in said["text"]
         assert "RMA 4711" in said["text"]
 

@@ -8,27 +8,31 @@ import pytest
 
 from agent.errors import ConfigError
 from agent.settings.read import Role
-from agent.sync.decide.features.hold import BODY, HOST, HoldWish, held_in
+from agent.sync.decide.features.hold import BODY, ENDLESS, HOST, HoldWish, Note, held_in
 from agent.sync.decide.view import Wishes
+from agent.sync.hold_unseen import hold_unseen
+from agent.sync.leave import hand_over_node
 from agent.sync.outcome import Outcome, Status
 from beds.one_host import GUEST, OneHost
 from drivers.facts import ServiceSigns
-from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
+from drivers.libvirt.shape import EMITTED
+from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy, RulePlace
 from hardware import card, gpu, host, parent
+from reportclient.reserve import HOLD
 
 NIC, GPU, VF = "0000:81:00.0", "pci_0000_84_00_0", "SRIOV_NET_VF"
 DISABLED = "COMPUTE_STATUS_DISABLED"
-NOTE = {"by": "jo", "since": "2026-11-29T18:00+00:00", "why": "RMA 4711"}
+NOTE = Note(by="jo", since="2026-11-29T18:00+00:00", why="RMA 4711")
 FACTS = host(*card(NIC, 4), gpu(), parents=(parent(gpu(), a=8),))
 ALL = DevicePolicy(discover_all=True, mdevs=(MdevRule(type="a"),))
 
 
-def hold(one: OneHost, what: str, until_s: int = 0) -> Outcome:
-    return one.sync(Wishes(asked={BODY: HoldWish(what=what, until_s=until_s, note=NOTE)}))
+def hold(one: OneHost, what: str, until_s: int = ENDLESS) -> Outcome:
+    return one.sync(Wishes(asked={BODY: HoldWish(what=what, note=replace(NOTE, until_s=until_s))}))
 
 
 def give_back(one: OneHost, what: str) -> Outcome:
-    return one.sync(Wishes(asked={BODY: HoldWish(what=what, gives_back=True)}))
+    return one.sync(Wishes(asked={BODY: HoldWish(what=what)}))
 
 
 def providers(one: OneHost) -> dict[str, Any]:
@@ -86,7 +90,7 @@ def test_a_hold_outlasts_a_lost_state_without_its_reason(one: OneHost) -> None:
     done = one.sync()
 
     assert providers(one) == held
-    assert any(f"{NIC} is held, and the saved state that knew why is lost" in note for note in done.notes)
+    assert any(f"{NIC} is held, and what said why is lost" in note for note in done.notes)
     give_back(one, NIC)
     assert providers(one) == before
 
@@ -154,7 +158,7 @@ def test_a_hold_that_a_hand_took_the_marks_from_stays(one: OneHost) -> None:
 
     one.sync()
 
-    assert (free(one)[VF], held_in(one.tree())) == (0, {"0000_81_00_0": 0})
+    assert (free(one)[VF], held_in(one.tree())) == (0, {"0000_81_00_0": ENDLESS})
     assert providers(one) == held
 
 
@@ -199,11 +203,6 @@ def test_what_is_no_device_is_told_with_those_that_there_are(one: OneHost, what:
         hold(one, what)
 
 
-def test_what_is_not_held_cannot_be_given_back(one: OneHost) -> None:
-    with pytest.raises(ConfigError, match="is not held: see compute-node-agent hold --list"):
-        give_back(one, NIC)
-
-
 @pytest.mark.parametrize(
     ("role", "what", "told"),
     [
@@ -239,3 +238,178 @@ def test_beside_nova_a_device_of_this_agents_is_held(tmp_path: Path) -> None:
     give_back(one, NIC)
 
     assert providers(one) == before
+
+
+# -- what others do meanwhile ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("layout", ["devices", "cells", "numa"])
+def test_a_flat_host_that_waits_for_its_conversion_holds_too(tmp_path: Path, layout: Layout, early: bool) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout="flat", devices=ALL))
+    one.sync()
+    one.claim({"": {VF: 1}})
+    if early:
+        hold(one, NIC)
+
+    assert one.sync(policy=replace(one.policy, layout=layout)).status is Status.RESHAPE_NEEDED
+    if not early:
+        hold(one, NIC)
+
+    assert one.stock()[VF] == (4, 3)
+
+
+def test_a_flat_host_holds_a_card_beside_one_that_is_lost(tmp_path: Path) -> None:
+    """By their number: each of both is off offer."""
+    second = "0000:82:00.0"
+    both = host(*card(NIC, 4), *card(second, 4))
+    one = OneHost(tmp_path, both, Policy(layout="flat", devices=DevicePolicy(discover_all=True)))
+    one.sync()
+    hold(one, NIC)
+    assert one.stock()[VF] == (8, 4)
+
+    one.sync(facts=host(*card(NIC, 4)))
+    assert one.stock()[VF] in {(8, 8), (4, 4)}
+    one.sync(facts=both)
+    assert one.stock()[VF] == (8, 4)
+    give_back(one, NIC)
+
+    assert one.stock()[VF] == (8, 0)
+
+
+def test_a_trait_that_a_hand_takes_off_comes_back_with_what_it_holds(one: OneHost) -> None:
+    hold(one, NIC)
+    held = providers(one)
+    suffix = "" if one.policy.layout == "flat" else NIC
+    one.remove_traits(suffix, *(name for name in one.traits(suffix) if name.startswith(HOLD)))
+
+    one.sync()
+
+    assert providers(one) == held
+
+
+def test_a_provider_that_a_hand_deletes_is_made_anew_and_held(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL))
+    one.sync()
+    hold(one, NIC)
+    held = providers(one)
+    one.send("DELETE", f"/resource_providers/{one.tree().by_name[f'host_{NIC}'].uuid}")
+
+    one.sync()
+
+    assert providers(one) == held
+
+
+def test_a_later_wish_ends_no_earlier_one(one: OneHost) -> None:
+    hold(one, NIC)
+
+    done = hold(one, NIC, until_s=4_000_000_000)
+
+    assert held_in(one.tree()) == {"0000_81_00_0": ENDLESS}
+    assert not any("until" in note for note in done.notes)
+
+
+def test_traits_that_contradict_each_other_or_have_no_time_hold_for_good(one: OneHost) -> None:
+    hold(one, NIC)
+    suffix = "" if one.policy.layout == "flat" else NIC
+    for until in ("1000000000", "1799999999000000", "SOON"):
+        one.put_trait(suffix, f"{HOLD}0000_81_00_0_UNTIL_{until}")
+
+    one.sync()
+
+    assert held_in(one.tree()) == {"0000_81_00_0": ENDLESS}
+
+
+def test_a_card_whose_hardware_is_gone_can_be_held(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL))
+    one.sync()
+    one.claim({NIC: {VF: 1}})
+    one.sync(facts=host(gpu(), parents=(parent(gpu(), a=8),)))
+
+    hold(one, NIC)
+
+    assert "0000_81_00_0" in held_in(one.tree())
+
+
+def test_a_host_that_is_held_is_not_handed_over_unasked(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, host(gpu(), parents=(parent(gpu(), a=8),)), Policy(devices=ALL))
+    one.sync()
+    hold(one, HOST)
+    before = providers(one)
+
+    done = hand_over_node(one.node)
+
+    assert (done.status, providers(one)) == (Status.UNSAFE, before)
+    assert "a person holds host" in done.notes[0]
+
+
+# -- without a look at the host ----------------------------------------------------------------------------------------
+
+
+def live(folder: Path, layout: Layout = "devices", **changes: Any) -> OneHost:
+    one = OneHost(folder, FACTS, Policy(layout=layout, devices=ALL), signs=ServiceSigns())
+    one.sync(**changes)
+    return one
+
+
+def unseen(one: OneHost, what: str, note: Note | None = NOTE) -> Outcome:
+    return hold_unseen(one.node.client, one.settings, one.where, HoldWish(what=what, note=note), EMITTED)
+
+
+@pytest.mark.parametrize("what", [HOST, NIC])
+def test_a_host_that_cannot_be_read_is_held_as_one_that_can(tmp_path: Path, what: str) -> None:
+    one = live(tmp_path)
+    before = providers(one)
+    hold(one, what)
+    held = providers(one)
+    give_back(one, what)
+
+    assert unseen(one, what).status is Status.CHANGED
+    assert providers(one) == held
+    assert unseen(one, what).status is Status.UNCHANGED
+    assert one.sync().status is Status.UNCHANGED
+    give_back(one, what)
+
+    assert providers(one) == before
+
+
+def test_a_class_of_somebody_elses_on_the_root_stays_as_it_is(tmp_path: Path) -> None:
+    one = live(tmp_path)
+    one.add_by_hand("", "CUSTOM_LICENSE", 5)
+
+    assert unseen(one, HOST).status is Status.CHANGED
+
+    assert (one.stock()["CUSTOM_LICENSE"], one.stock()["VCPU"][1] > 0) == ((5, 0), True)
+
+
+def test_a_one_time_device_that_was_used_meanwhile_stays_used(tmp_path: Path) -> None:
+    rule = DeviceRule(number=1, one_time_use=True, resource_class="CUSTOM_ONCE", place=RulePlace())
+    facts = host(*card(NIC, 0), gpu(), parents=(parent(gpu(), a=8),))
+    policy = Policy(devices=DevicePolicy(report=True, rules=(replace(rule, vendor_id="8086"),), mdevs=ALL.mdevs))
+    one = OneHost(tmp_path, facts, policy, signs=ServiceSigns())
+    one.sync()
+    one.claim({NIC: {"CUSTOM_ONCE": 1}})
+    one.claim({})
+
+    unseen(one, GPU)
+    one.sync()
+
+    assert one.stock(NIC)["CUSTOM_ONCE"] == (1, 1)
+
+
+@pytest.mark.parametrize("what", ["NUMA0", "host_NUMA0", "0000:99:00.0"])
+def test_what_is_no_device_is_not_held_unseen(tmp_path: Path, what: str) -> None:
+    one = live(tmp_path, "numa")
+
+    with pytest.raises(ConfigError, match="placement has no provider of"):
+        unseen(one, what)
+
+
+def test_nothing_is_given_back_unseen_nor_held_on_a_recorded_host(tmp_path: Path) -> None:
+    one = live(tmp_path)
+    with pytest.raises(ConfigError, match="nothing is given back"):
+        unseen(one, NIC, None)
+    one.signs = None
+
+    with pytest.raises(ConfigError, match="only a host that this agent reports"):
+        unseen(one, NIC)

@@ -10,7 +10,7 @@ from agent.sync.json_form import Form, encode_observed_tree
 from reportclient.allocations import Allocation
 from reportclient.ownership import MARKER
 from reportclient.plan import Create, Plan, SetAggregates, SetInventories, SetTraits
-from reportclient.reserve import RESERVED
+from reportclient.reserve import HOLD, RESERVED
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 
@@ -148,3 +148,17 @@ def test_what_others_changed_on_a_provider_that_stood_all_the_time_is_theirs() -
     before = encode_observed_tree(ObservedTree((named,)), [])
 
     assert not_as_before(conversion(before, before), Plan(()), ObservedTree((root,)), [], []) == ()
+
+
+@pytest.mark.parametrize(
+    ("traits", "words"),
+    [(frozenset[str](), "reserved of VCPU on host 0 -> 2"), (frozenset({f"{HOLD}HOST"}), "")],
+    ids=["an operator", "a person who holds it"],
+)
+def test_what_is_reserved_since_is_a_difference_but_for_what_a_person_holds(traits: frozenset[str], words: str) -> None:
+    root = tree(host=8).providers[0]
+    stock = {"VCPU": Inventory(total=8, max_unit=8, reserved=2)}
+    now = ObservedTree((root.changed(inventories=stock, traits=traits),))
+
+    assert words in told(now, BACK, BACK)
+    assert bool(told(now, BACK, BACK)) is bool(words)

@@ -6,7 +6,7 @@ The protocol of a feature: an optional part of a pass, with a file of its own, w
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from agent.state.memory import NodeState
 from agent.sync.decide.additions import without
@@ -74,6 +74,8 @@ class Feature:
 
     __slots__ = ()
 
+    prefix: ClassVar[str] = ""  # of its marks in placement; empty: it has none
+
     @classmethod
     def after_restored(cls, memory: NodeState) -> Mapping[str, Any]:
         """Return the bodies to keep where placement has older data than this memory, whose tree is lost with that."""
@@ -104,7 +106,7 @@ class Feature:
         """
         Return the traits by which placement remembers this feature, by provider, on a tree as that of ``reserve``.
 
-        They are marks (``reportclient.reserve.is_mark``), which go once no feature returns them.
+        They begin with ``prefix``, are marks (``reportclient.reserve.is_mark``), and go once they are not returned.
         """
         return {}
 

@@ -17,7 +17,7 @@ from agent.sync.decide.view import View
 from agent.sync.decide.way import reservations, with_marks, with_reserved
 from reportclient.forecast import stock_after
 from reportclient.names import CPUS, NO_DEVICES, ONE_TIME
-from reportclient.ownership import MARKER, SET, is_marked, set_on
+from reportclient.ownership import MARKER, SET, Ownership, is_marked, set_on
 from reportclient.plan import Plan
 from reportclient.reserve import HELD, RESERVED, UNHEALTHY, is_mark, is_reserved_by_us, reserved_by_operator, with_left
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider, ProviderTree, total_of
@@ -39,8 +39,8 @@ def reserved_tree(view: View, shaped: Shaped, features: Sequence[Feature]) -> Pr
         back[root.name] = replace(root, inventories={name: root.inventories[name] for name in known})
     whole = {one.name: one for one in with_stock(shaped, dict(missing_of(sides))).tree}
     said, files = shaped.stands.by_uuid, standing.files
-    ours = [seen for seen in standing.observed if seen.provider.parent is None or shaped.ours.writes(seen)]
-    if not {seen.provider.parent for seen in ours} <= {None, *(seen.name for seen in ours)}:
+    ours = own_standing(standing.observed, shaped.ours)
+    if ours is None:
         return None
     marked = _marked(standing, beside=view.beside)
     after = ProviderTree(
@@ -54,7 +54,7 @@ def reserved_tree(view: View, shaped: Shaped, features: Sequence[Feature]) -> Pr
     changed = {one.name for one in after if one.parent is None or one != standing.observed.by_name[one.name].provider}
     after = _with_our_mark(after, changed & marked)
     after = _as_files_say(after, standing.observed, view.additions)
-    after = _without_others(after, {seen.name: shaped.ours.classes(seen) for seen in ours})
+    after = without_others(after, {seen.name: shaped.ours.classes(seen) for seen in ours})
     gone = tuple(_gone(after, there, files))
     if standing.observed.root and not view.beside:
         after = with_root_traits(after, features, standing.observed.root)
@@ -62,6 +62,12 @@ def reserved_tree(view: View, shaped: Shaped, features: Sequence[Feature]) -> Pr
     names = {one.provider for one in wished}
     rows = view.rows_on((seen.uuid for seen in ours if seen.name in names), standing.observed) if wished else ()
     return with_marks(with_reserved(after, wished, files, rows), features)
+
+
+def own_standing(observed: ObservedTree, ours: Ownership) -> list[ObservedProvider] | None:
+    """Return the root and our children of a tree; None: one of them stands below another service's."""
+    found = [seen for seen in observed if seen.provider.parent is None or ours.writes(seen)]
+    return found if {seen.provider.parent for seen in found} <= {None, *(seen.name for seen in found)} else None
 
 
 def _gone(
@@ -124,7 +130,7 @@ def _with_our_mark(tree: ProviderTree, names: Collection[str]) -> ProviderTree:
     return ProviderTree(tuple(replace(one, traits=one.traits | {MARKER}) if one.name in names else one for one in tree))
 
 
-def _without_others(tree: ProviderTree, ours: Mapping[str, frozenset[str]]) -> ProviderTree:
+def without_others(tree: ProviderTree, ours: Mapping[str, frozenset[str]]) -> ProviderTree:
     """Return the tree without classes of others, which stay as they are; ``ours`` are our classes by provider."""
     stocks = ({name: one.inventories[name] for name in one.inventories if name in ours[one.name]} for one in tree)
     return ProviderTree(tuple(replace(one, inventories=stock) for one, stock in zip(tree, stocks, strict=True)))

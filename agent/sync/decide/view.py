@@ -86,10 +86,16 @@ class Terms:
 
     recorded: bool = False  # True: the host is an archive, and its processes cannot be seen
     audits_only: bool = False  # True: nothing is written on this host but repairs of audits
-    now_s: float  # seconds since the epoch; counts only after a strike
+    now_s: float  # seconds since the epoch; counts only after a strike, and for what ends at a time
+    skew_s: float = 0.0  # seconds by which placement's clock is ahead of this one; 0 too where it is not known
     uptime_s: float = 0.0  # seconds since the boot of the host; a recorded one counts as booted long ago
     interval_s: float  # seconds between two passes of the service
     microversion: tuple[int, int]  # the one agreed on with this placement
+
+    @property
+    def earliest_s(self) -> float:
+        """Return the time by the clock that is behind, of this host or of placement: one of them may be wrong."""
+        return self.now_s + min(0.0, self.skew_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

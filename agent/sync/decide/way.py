@@ -23,7 +23,7 @@ from reportclient.hold import hold
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import joined
 from reportclient.plan import Plan
-from reportclient.reserve import HOLD, with_least, with_left
+from reportclient.reserve import with_least, with_left
 from reportclient.tree import ObservedTree, ProviderTree, total_of
 
 
@@ -243,12 +243,13 @@ def reservations(tree: ProviderTree, features: Iterable[Feature]) -> tuple[Reser
 
 def with_marks(tree: ProviderTree, features: Iterable[Feature]) -> ProviderTree:
     """Return a finished tree with the marks of features, and without earlier ones."""
-    found = [one.marks(tree) for one in features]
+    several = tuple(features)
+    found, prefixes = [one.marks(tree) for one in several], tuple(one.prefix for one in several if one.prefix)
     return ProviderTree(
         tuple(
             replace(
                 one,
-                traits=frozenset(name for name in one.traits if not name.startswith(HOLD)).union(
+                traits=frozenset(name for name in one.traits if not name.startswith(prefixes)).union(
                     *(marks.get(one.name, ()) for marks in found)
                 ),
             )

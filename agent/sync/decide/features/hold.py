@@ -1,15 +1,15 @@
 """
 Take a device, or all of a host, off offer because a person says so, until a person or a time ends that. Pure.
 
-What is held stands in placement: traits that begin with ``HOLD`` name it. So a hold outlasts every memory, and the
-memory only says of it who wanted it, since when and why.
+What is held stands in placement, as traits that begin with ``HOLD``, and in the memory, which also has who wanted it
+and why. Either is enough to go on with it.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from agent.errors import ConfigError
 from agent.state.memory import NodeState
@@ -17,16 +17,34 @@ from agent.sync.decide.feature import Draft, Feature, PassEnd, Reservation
 from agent.sync.decide.shaped import Shaped
 from agent.sync.decide.view import Shaper, View
 from agent.sync.outcome import Condition
-from drivers.errors import PolicyError
+from drivers.errors import DiscoveryError, PolicyError
 from reportclient.errors import few
+from reportclient.names import device_address
 from reportclient.reserve import HOLD
-from reportclient.tree import ObservedTree, ProviderTree
+from reportclient.tree import MAX_INT, ObservedTree, ProviderTree
 
 HOST = "HOST"  # what is held is all of the host
-BODY = "holds"  # by what is held: who wanted it, since when, and why
+BODY = "holds"  # by what is held, its ``Note``
 DISABLED = "COMPUTE_STATUS_DISABLED"
+ENDLESS = 9_999_999_999  # until a person gives it back
+_BY_NUMBER = ". In the layout flat only its number is off offer: a guest may get this device in place of another"
 _UNTIL = "_UNTIL_"  # followed by seconds since the epoch
-_LOST = "_lost"  # in the body: placement lost this hold with a part of its past
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Who wants something held, since when, until when and why; empty texts: nobody knows any more."""
+
+    until_s: int = ENDLESS  # seconds since the epoch
+    by: str = ""
+    since: str = ""  # ISO 8601
+    why: str = ""
+
+    def and_also(self, more: "Note") -> "Note":
+        """Return the note of two wishes for one thing: the later end counts."""
+        texts = [self.by, more.by], [self.why, more.why]
+        by, why = ("; ".join(dict.fromkeys(filter(None, each))) for each in texts)
+        return Note(until_s=max(self.until_s, more.until_s), by=by, since=self.since or more.since, why=why)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,112 +52,107 @@ class HoldWish:
     """What a person asks for: to hold something, or to give it back."""
 
     what: str  # address, libvirt's name, or suffix of the provider of a device; or ``HOST``
-    gives_back: bool = False
-    until_s: int = 0  # seconds since the epoch; 0: until it is given back
-    note: Mapping[str, str] = field(default_factory=dict)  # ``by``, ``since`` (ISO 8601) and ``why``
+    note: Note | None = None  # None: it is given back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold(Feature):
     """What is free of what a person holds is reserved, and a host that is held gets no new guests at all."""
 
-    holds: Mapping[str, int] = field(default_factory=dict)  # by what is held: until when, as ``HoldWish``
-    notes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    totals: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by held device: its free part of the root's
+    prefix: ClassVar[str] = HOLD
+
+    holds: Mapping[str, Note] = field(default_factory=dict)  # by what is held
+    totals: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by device: what is free of it, by class
     beside: bool = False
 
     @classmethod
     def after_restored(cls, memory: NodeState) -> Mapping[str, Any]:
-        """Placement may have forgotten holds, which the memory knows."""
-        held = held_in(memory.observed) if memory.observed else {}
-        notes = memory.bodies.get(BODY, {})
-        return {BODY: notes | {what: {**notes.get(what, {}), _LOST: until} for what, until in held.items()}}
+        return {BODY: memory.bodies.get(BODY, {})}
 
     @classmethod
     def in_another_role(cls, memory: NodeState) -> Mapping[str, Any]:
         return {BODY: memory.bodies.get(BODY, {})}
 
     def shape(self, view: View, shaper: Shaper, shaped: Shaped) -> tuple["Hold", Shaped]:
-        notes = dict(shaped.memory.bodies.get(BODY, {}))
-        holds = {what: int(note[_LOST]) for what, note in notes.items() if _LOST in note} | held_in(shaped.stands)
-        if wish := view.wishes.asked.get(BODY):
-            what = HOST if wish.what == HOST else _find(wish, shaped, holds)
-            if why := _novas(what, view, shaped):
+        holds = held(shaped.stands, shaped.memory)
+        wish: HoldWish | None = view.wishes.asked.get(BODY)
+        if wish:
+            what = HOST if wish.what == HOST else _find(wish.what, shaped, holds)
+            if wish.note is None:
+                holds.pop(what, None)
+            elif why := _novas(what, view, shaped):
                 raise ConfigError(why)
-            if wish.gives_back:
-                if holds.pop(what, None) is None:
-                    raise ConfigError(f"{wish.what} is not held: see compute-node-agent hold --list")
             else:
-                holds[what], notes[what] = wish.until_s, wish.note
-        holds = {what: until for what, until in holds.items() if not until or view.terms.now_s < until}
-        totals = _totals(view, shaper, shaped, holds.keys() - {HOST}) if view.policy.layout == "flat" else {}
-        return Hold(holds=holds, notes=notes, totals=totals, beside=view.beside), shaped
+                holds[what] = holds[what].and_also(wish.note) if what in holds else wish.note
+        holds = {what: note for what, note in holds.items() if view.terms.earliest_s < note.until_s}
+        totals = _totals(view, shaper, shaped, holds.keys() - {HOST})
+        return Hold(holds=holds, totals=totals, beside=view.beside), shaped
 
     def reserve(self, tree: ProviderTree) -> Iterator[Reservation]:
-        for one in tree:
-            for what in self.holds.keys() & {HOST, key_of(one.name, tree.root.name)}:
-                for name, stock in one.inventories.items():
-                    yield self._of(what, one.name, name, stock.total)
-        for name in tree.root.inventories:
-            among = [what for what, amounts in self.totals.items() if name in amounts]
-            if among:
-                yield self._of(among[0], tree.root.name, name, sum(self.totals[what][name] for what in among))
+        return (one for _, one in self._placed(tree))
 
-    def _of(self, what: str, provider: str, resource_class: str, least: int) -> Reservation:
-        return Reservation(
-            provider=provider,
-            resource_class=resource_class,
-            least=least,
-            spares_use=True,
-            kind="hold",
-            why=self.sentence(what),
-        )
+    def _placed(self, tree: ProviderTree) -> Iterator[tuple[str, Reservation]]:
+        """Yield what is held, and what is reserved for that."""
+
+        def reservation(what: str, provider: str, name: str, least: int, more: str = "") -> tuple[str, Reservation]:
+            why = f"{self.sentence(what)}{more}"
+            one = Reservation(
+                provider=provider, resource_class=name, least=least, spares_use=True, kind="on-hold", why=why
+            )
+            return what, one
+
+        root, devices = tree.root, {key_of(one.name, tree.root.name) for one in tree}
+        for one in tree:
+            for what in self.holds.keys() & {HOST, key_of(one.name, root.name)}:
+                for name, stock in one.inventories.items():
+                    yield reservation(what, one.name, name, stock.total)
+        for name, stock in root.inventories.items():
+            parts = {what: free[name] for what, free in self.totals.items() if name in free and what not in devices}
+            least = min(stock.total, stock.reserved + sum(parts.values()))  # beside what other devices lack
+            for what in parts:
+                yield reservation(what, root.name, name, least, _BY_NUMBER)
 
     def sentence(self, what: str) -> str:
         """Say what is held by whom, and how it is given back."""
-        note, until = self.notes.get(what, {}), self.holds[what]
-        since = f" since {note['since']} by {note['by']}: {note['why']}" if note.get("why") else ""
-        lost = "" if since else ", and the saved state that knew why is lost"
-        end = f", until {datetime.fromtimestamp(until, UTC).isoformat(timespec='minutes')}" if until else ""
-        flat = ", by its number: in the layout flat a guest may still get it for another" if what in self.totals else ""
-        name = spoken(what)
-        back = "host" if what == HOST else name
-        return f"{name} is held{since}{lost}{end}{flat}. To give it back: compute-node-agent release-hold {back}"
+        note, name = self.holds[what], spoken(what)
+        since = f" since {note.since} by {note.by}: {note.why}" if note.why else ", and what said why is lost"
+        end = "" if note.until_s >= ENDLESS else f", until {moment(note.until_s)}"
+        back = f"compute-node-agent release-hold {name}"
+        return f"{'this host' if what == HOST else name} is held{since}{end}. To give it back: {back}"
 
     def marks(self, tree: ProviderTree) -> Mapping[str, frozenset[str]]:
         found: dict[str, frozenset[str]] = {}
-        for what, until in self.holds.items():
-            mark = frozenset({f"{HOLD}{what}{f'{_UNTIL}{until}' if until else ''}"})
+        for what, note in self.holds.items():
+            until = "" if note.until_s >= ENDLESS else f"{_UNTIL}{note.until_s}"
             places = [one.name for one in tree if key_of(one.name, tree.root.name) == what]
             for name in places or ([] if self.beside else [tree.root.name]):
-                found[name] = found.get(name, frozenset()) | mark
+                found[name] = found.get(name, frozenset()) | {f"{HOLD}{what}{until}"}
         return found
 
     def root_traits(self) -> frozenset[str]:
         return frozenset({DISABLED}) if HOST in self.holds else frozenset()
 
     def conditions(self, draft: Draft) -> Iterator[Condition]:
-        told = {one.why for one in self.reserve(draft.desired)}
+        placed = {what for what, _ in self._placed(draft.desired)}
         for what in self.holds:
-            if (text := self.sentence(what)) not in told:
-                yield Condition(kind="hold", text=text)
+            if what not in placed:
+                yield Condition(kind="on-hold", text=self.sentence(what))
 
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
-        notes = {what: self.notes.get(what, {}) for what in self.holds}
-        return {BODY: {what: {k: v for k, v in note.items() if k != _LOST} for what, note in notes.items()}}
+        return {BODY: encoded(self.holds)}
 
 
-def _novas(what: str, view: View, shaped: Shaped) -> str:
-    """Return how nova holds what it reports itself; empty: this agent reports it."""
-    novas = {key_of(name, view.node) for name in shaped.holdings.backing.novas}
-    if not (view.terms.audits_only or (view.beside and what in {HOST, *novas})):
-        return ""
-    if what == HOST:
-        return (
-            f"nova-compute reports this host, and holds it: openstack compute service set --disable --disable-reason "
-            f"REASON {view.node} nova-compute"
-        )
-    return f"nova-compute reports {spoken(what)}: take it out of nova's [pci] device_spec, and restart nova-compute"
+def moment(seconds: int) -> str:
+    """Return a moment as people read it, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="minutes")
+
+
+def encoded(holds: Mapping[str, Note]) -> dict[str, dict[str, int | str]]:
+    """Return holds as a memory keeps them."""
+    return {
+        what: {"until_s": note.until_s, "by": note.by, "since": note.since, "why": note.why}
+        for what, note in holds.items()
+    }
 
 
 def key_of(text: str, root: str = "") -> str:
@@ -150,10 +163,16 @@ def key_of(text: str, root: str = "") -> str:
 
 def spoken(what: str) -> str:
     """Return what is held as a person writes it."""
-    if what == HOST:
-        return "this host"
-    parts = re.fullmatch("([0-9A-F]{4,8})_([0-9A-F]{2})_([0-9A-F]{2})_([0-7])", what)
-    return "{}:{}:{}.{}".format(*parts.groups()).lower() if parts else what
+    return "host" if what == HOST else device_address(f"pci_{what.lower()}") or what
+
+
+def held(observed: ObservedTree, memory: NodeState) -> dict[str, Note]:
+    """Return what is held by the traits of a tree, or by the memory; the later end counts."""
+    bodies = [one.bodies.get(BODY, {}) for one in (memory.elsewhere, memory) if one]
+    found = {what: Note(**note) for body in bodies for what, note in body.items()}
+    for what, until_s in held_in(observed).items():
+        found[what] = found.get(what, Note(until_s=0)).and_also(Note(until_s=until_s))
+    return found
 
 
 def held_in(observed: ObservedTree) -> dict[str, int]:
@@ -163,47 +182,76 @@ def held_in(observed: ObservedTree) -> dict[str, int]:
         for trait in seen.provider.traits:
             if trait.startswith(HOLD):
                 what, _, until = trait.removeprefix(HOLD).partition(_UNTIL)
-                found[what] = max(found.get(what, 0), int(until)) if until.isdecimal() else 0
+                ends = until.isdecimal() and len(until) <= len(str(ENDLESS))
+                found[what] = max(found.get(what, 0), int(until) if ends else ENDLESS)
     return found
 
 
-def _find(wish: HoldWish, shaped: Shaped, holds: Mapping[str, int]) -> str:
+def _novas(what: str, view: View, shaped: Shaped) -> str:
+    """Return how to hold what nova reports; empty: this agent reports it."""
+    novas = {key_of(name, view.node) for name in shaped.holdings.backing.novas}
+    if not (view.terms.audits_only or (view.beside and what in {HOST, *novas})):
+        return ""
+    if what == HOST:
+        return (
+            f"nova-compute reports this host, so hold it by nova: openstack compute service set --disable "
+            f"--disable-reason REASON {view.node} nova-compute"
+        )
+    return f"nova-compute reports {spoken(what)}: take it out of nova's [pci] device_spec, and restart nova-compute"
+
+
+def _find(text: str, shaped: Shaped, holds: Mapping[str, Note]) -> str:
     """
     Return the device that a person means, as a trait has it.
 
     Raises:
-        ConfigError: this host offers no such device, or it is a part of one.
+        ConfigError: this host has no such device, or it is a part of one.
     """
     root, offered = shaped.tree.root.name, shaped.holdings.backing.offered
-    devices = {key_of(name, root): name for name in offered}
-    what = key_of(wish.what, root)
+    standing = [
+        seen.name for seen in shaped.standing.observed if shaped.ours.writes(seen) and is_device(seen.name, root)
+    ]
+    away = [f"{root}_{suffix}" for suffix in shaped.standing.memory.kinds]  # of a total in which it is still
+    devices = {key_of(name, root): name for name in (*away, *standing, *offered)}
+    what = key_of(text, root)
     if what in devices or what in holds:
         return what
-    whole = [name for name, addresses in offered.items() if wish.what in addresses]
-    if whole:
-        raise ConfigError(
-            f"{wish.what} is a part of {whole[0].removeprefix(f'{root}_')}, and placement counts its parts without "
-            f"telling them apart: hold that, or take this part out of [pci] device_spec"
-        )
-    known = few([name.removeprefix(f"{root}_") for name in devices.values()])
-    raise ConfigError(f"this host offers no device {wish.what}: it offers {known or 'none'}")
+    for name, addresses in offered.items():
+        if what in map(key_of, addresses):
+            raise ConfigError(
+                f"{text} is a part of {name.removeprefix(f'{root}_')}, and placement counts its parts without telling "
+                f"them apart: hold that, or take this part out of [pci] device_spec"
+            )
+    known = few(sorted(name.removeprefix(f"{root}_") for name in devices.values()))
+    raise ConfigError(f"this host offers no device {text}: it offers {known or 'none'}")
+
+
+def is_device(name: str, root: str) -> bool:
+    """Return whether a provider stands for a device, by its name."""
+    return bool(device_address(f"pci_{key_of(name, root).lower()}"))
 
 
 def _totals(view: View, shaper: Shaper, shaped: Shaped, devices: Set[str]) -> dict[str, dict[str, int]]:
-    """Return what is free of each held device whose stock is part of the root's."""
+    """
+    Return what is free of each held device, and not reserved for another reason, by its classes and former ones.
+
+    Of one whose parts cannot be told apart now all of its classes count.
+    """
     if not devices:
         return {}
-    apart = replace(view.policy, layout="devices")
+    former = {key_of(suffix): classes for suffix, classes in shaped.standing.memory.kinds.items()}
     try:
-        tree, holdings = shaper.shape(view.survey, apart, shaped.stands)
-    except PolicyError:
-        return {}
-    root, found = tree.root.name, dict[str, dict[str, int]]()
+        tree, holdings = shaper.shape(view.survey, replace(view.policy, layout="devices"), shaped.stands)
+    except (PolicyError, DiscoveryError):
+        kinds = shaped.holdings.backing.kinds.items()
+        return {key: dict.fromkeys(names, MAX_INT) for one, names in kinds if (key := key_of(one)) in devices}
+    found = {}
     for one in tree:
-        if one.parent and (what := key_of(one.name, root)) in devices:
-            used = dict.fromkeys(one.inventories, 0)
+        if one.parent and (what := key_of(one.name, tree.root.name)) in devices:
+            free = {name: stock.total - stock.reserved for name, stock in one.inventories.items()}
             for unit in holdings.units:
-                if unit.provider == one.name and unit.resource_class in used:
-                    used[unit.resource_class] += unit.amount
-            found[what] = {name: stock.total - used[name] for name, stock in one.inventories.items()}
+                if unit.provider == one.name and unit.resource_class in free:
+                    free[unit.resource_class] -= unit.amount
+            units = {name: max(0, amount) for name, amount in free.items()}
+            found[what] = dict.fromkeys(former.get(what, ()), sum(units.values())) | units
     return found
