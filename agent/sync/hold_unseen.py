@@ -1,5 +1,6 @@
 """Hold something of a host that cannot be read: reservations on the tree that stands, and nothing else."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from agent.errors import ConfigError
@@ -16,9 +17,10 @@ from agent.sync.outcome import Outcome, Status, conditions_of
 from agent.sync.run import again
 from reportclient.client import PlacementClient
 from reportclient.diff import diff
+from reportclient.names import ONE_TIME
 from reportclient.ownership import MARKER, Names, Ownership, joined
 from reportclient.reserve import HOLD, with_marks_of, with_reservations
-from reportclient.tree import ObservedTree, ProviderTree
+from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
 
 _DOUBTED = (Status.CONTESTED.value, Status.AUDIT_ONLY.value, SECOND_WRITER)
 
@@ -58,12 +60,16 @@ def _attempt(
     what = HOST if wish.what == HOST else key_of(wish.what, root.name)
     if what not in {HOST, *devices}:
         raise ConfigError(f"placement has no provider of {wish.what}, and what the root has of it is not known now")
+    claimed = _perhaps_claimed(own, memory.observed)
+    if what in {key_of(name, root.name) for name in claimed}:
+        raise ConfigError(f"{wish.what} is a one-time device and may have been used: that waits for a look at the host")
     holds, note = held(observed, memory), wish.note
     assert note
     feature = Hold(holds={**holds, what: holds[what].and_also(note) if what in holds else note})
     rows = client.allocations(seen for seen in own if seen.provider.inventories)
     tree = ProviderTree(tuple(seen.provider for seen in own))
     tree = with_marks(with_reserved(tree, reservations(tree, [feature]), files, rows), [feature])
+    tree = ProviderTree(tuple(claimed.get(one.name, one) for one in tree))
     tree = without_others(tree, {seen.name: ours.classes(seen) for seen in own})
     tree = with_root_traits(tree, [feature], root)
     kept = {name for name in root.provider.traits if not name.startswith(HOLD)}  # what else was set stays
@@ -91,3 +97,14 @@ def _attempt(
     state.write(memory.with_bodies({BODY: encoded(feature.holds)}))
     status = Status.CHANGED if plan.operations else Status.UNCHANGED
     return Outcome(node=root.name, status=status, plan=plan, observed=observed, reasons=(feature.sentence(what),))
+
+
+def _perhaps_claimed(own: Iterable[ObservedProvider], left: ObservedTree | None) -> dict[str, Provider]:
+    """Return the one-time devices that changed since the last pass, by name: only an untouched one shows its use."""
+    known = left.by_uuid if left else {}
+    return {
+        seen.name: seen.provider
+        for seen in own
+        if ONE_TIME in seen.provider.traits
+        and (seen.uuid not in known or known[seen.uuid].generation != seen.generation)
+    }

@@ -382,7 +382,8 @@ def test_a_class_of_somebody_elses_on_the_root_stays_as_it_is(tmp_path: Path) ->
     assert (one.stock()["CUSTOM_LICENSE"], one.stock()["VCPU"][1] > 0) == ((5, 0), True)
 
 
-def test_a_one_time_device_that_was_used_meanwhile_stays_used(tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", [HOST, NIC, GPU])
+def test_a_one_time_device_that_was_used_meanwhile_stays_used(tmp_path: Path, what: str) -> None:
     rule = DeviceRule(number=1, one_time_use=True, resource_class="CUSTOM_ONCE", place=RulePlace())
     facts = host(*card(NIC, 0), gpu(), parents=(parent(gpu(), a=8),))
     policy = Policy(devices=DevicePolicy(report=True, rules=(replace(rule, vendor_id="8086"),), mdevs=ALL.mdevs))
@@ -391,9 +392,16 @@ def test_a_one_time_device_that_was_used_meanwhile_stays_used(tmp_path: Path) ->
     one.claim({NIC: {"CUSTOM_ONCE": 1}})
     one.claim({})
 
-    unseen(one, GPU)
+    if what == NIC:
+        with pytest.raises(ConfigError, match="may have been used"):
+            unseen(one, what)
+    else:
+        unseen(one, what)
     one.sync()
 
+    assert one.stock(NIC)["CUSTOM_ONCE"] == (1, 1)
+    if what != NIC:
+        give_back(one, what)
     assert one.stock(NIC)["CUSTOM_ONCE"] == (1, 1)
 
 
