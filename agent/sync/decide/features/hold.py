@@ -139,7 +139,7 @@ class Hold(Feature):
                 yield Condition(kind="on-hold", text=self.sentence(what))
 
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
-        return {BODY: encoded(self.holds)}
+        return {BODY: encoded(self.holds)} if self.holds or BODY in end.draft.memory.bodies else {}
 
 
 def moment(seconds: int) -> str:
