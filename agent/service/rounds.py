@@ -16,7 +16,7 @@ from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal, read_polic
 from agent.bare_metal.node_pass import NodesOutcome, run_nodes
 from agent.connect.choice import Choice, lists_nodes, open_bare_metal, open_client, open_driver, open_nova
 from agent.connect.senders import Requested
-from agent.errors import USER_ERRORS
+from agent.errors import USER_ERRORS, StateError
 from agent.service.cases import KeptCases
 from agent.service.status import WELL
 from agent.settings.read import Settings
@@ -226,11 +226,16 @@ def _waiting(node: ComputeNode) -> tuple[Condition, ...]:
     """Take back a conversion that nobody confirmed in time; return what a person should know of one that waits."""
     if find_unconfirmed(node) is None:
         return ()
-    back = take_back_unconfirmed(node)
+    back, unread = None, ""
+    try:
+        back = take_back_unconfirmed(node)
+    except StateError as error:  # a damaged journal stops no pass
+        unread = str(error)
     waiting = find_unconfirmed(node)
     if waiting is None:
         return ()
-    why = f", and that is refused: {'; '.join(back.notes)}" if back else ""
+    against = unread or (back and "; ".join(back.notes))
+    why = f", and that is refused: {against}" if against else ""
     text = f"the last conversion is taken back at {waiting.by}, unless reshape --confirm comes{why}"
     return (Condition(kind="unconfirmed", text=text),)
 

@@ -17,6 +17,7 @@ from agent.sync.outcome import Outcome, Status, conditions_of
 from agent.sync.run import again
 from reportclient.client import PlacementClient
 from reportclient.diff import diff
+from reportclient.forecast import forecast
 from reportclient.names import ONE_TIME
 from reportclient.ownership import MARKER, Names, Ownership, joined
 from reportclient.reserve import HOLD, with_marks_of, with_reservations
@@ -90,9 +91,9 @@ def _attempt(
         client.execute(plan, observed)
     # Of what was not written here the next pass compares what the last one left.
     left, before = client.observe(root_uuid).by_uuid, memory.observed
-    wrote = {seen.uuid for seen in observed if seen.uuid in left and left[seen.uuid] != seen}
+    wrote = {one.uuid for one in forecast(plan, observed) if one.provider != observed.by_uuid[one.uuid].provider}
     if before:
-        after = (left[seen.uuid] if seen.uuid in wrote else seen for seen in before)
+        after = (left.get(seen.uuid, seen) if seen.uuid in wrote else seen for seen in before)
         memory = replace(memory, observed=ObservedTree(tuple(after), before.last_modified))
     state.write(memory.with_bodies({BODY: encoded(feature.holds)}))
     status = Status.CHANGED if plan.operations else Status.UNCHANGED

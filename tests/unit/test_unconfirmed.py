@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agent.service.rounds import _waiting
 from agent.state.locks import locked
 from agent.sync.convert import take_back_unconfirmed
 from agent.sync.outcome import Outcome, Status
@@ -131,3 +132,17 @@ def test_what_cannot_be_taken_back_exactly_stays_until_it_can(one: OneHost, monk
 
     assert wait(one)
     assert stands(one) == before
+
+
+def test_a_damaged_journal_stops_no_pass_and_is_told(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    convert(one)
+    (entry,) = (one.settings.folders.state / "journal").iterdir()
+    entry.write_text("{}")
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+
+    with locked(one.settings.folders.state):
+        (told,) = _waiting(one.node)
+
+    assert told.kind == "unconfirmed"
+    assert "and that is refused" in told.text
+    assert "is damaged" in told.text
