@@ -13,7 +13,7 @@ from reportclient.errors import Absent, Conflict, Forbidden, Rejected, Unavailab
 from reportclient.names import SHARES
 from reportclient.plan import AllocationWrite, Plan
 from reportclient.transport import Transport, parse_date
-from reportclient.tree import ObservedProvider, ObservedTree, Provider, went_back
+from reportclient.tree import ObservedProvider, ObservedTree, Offer, Provider, went_back
 from reportclient.writer import Writer, write_allocations
 
 T = TypeVar("T")
@@ -91,6 +91,11 @@ class PlacementClient:
                 return {}  # no provider has a trait that placement does not know
             raise
         return {uuid: generation for uuid, name, parent, generation in rows if name == uuid and parent is None}
+
+    def roots(self) -> dict[str, str]:
+        """Return the names of all roots, by uuid. One request."""
+        rows, _ = self._list("a list of providers")
+        return {uuid: name for uuid, name, parent, _ in rows if parent is None}
 
     def tree_of(self, uuid: str) -> dict[str, tuple[str, str | None]]:
         """Return (name, parent's uuid) of all providers in the tree of this one, by uuid; empty: none. One request."""
@@ -274,6 +279,12 @@ class PlacementClient:
             for one in body["allocation_requests"]:
                 return {uuid: dict(rows["resources"]) for uuid, rows in one["allocations"].items()}
         return None
+
+    def candidates(self, query: str) -> tuple[list[frozenset[str]], dict[str, dict[str, Offer]]]:
+        """Return all candidates for a query, as ``decode_candidates``; errors as ``candidate``. One request."""
+        body, _ = self.transport.get(f"/allocation_candidates?{query}")
+        with payload.in_form("its allocation candidates"):
+            return payload.decode_candidates(body)
 
     def known_traits(self, names: Iterable[str]) -> frozenset[str]:
         """Return those of ``names`` that placement has as traits. One request per 100 names."""

@@ -163,3 +163,11 @@ def went_back(left: ObservedTree, found: ObservedTree) -> bool:
 def _is_another(one: ObservedProvider, other: ObservedProvider) -> bool:
     same = same_stock(one.provider.inventories, other.provider.inventories)
     return one.generation == other.generation and not (same and one.provider.traits == other.provider.traits)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one provider of a tree has, as allocation candidates tell it."""
+
+    free: Mapping[str, int]  # by class; below zero where more is allocated than the inventory allows now
+    traits: frozenset[str]

@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from agent.command.candidacy import Givers, Missing, bind, combinations, is_sure, missing
-from agent.command.result import Report, choice_of, open_host, settings_of
+from agent.command.result import Report, choice_of, open_host, placement_of, settings_of
+from agent.command.whole_cloud import ask_all
 from agent.command.wording import written_amounts
 from agent.connect.choice import Choice, open_client, open_driver, read_host
 from agent.errors import ConfigError
@@ -42,12 +43,14 @@ _MOST = 4096  # combinations of providers that a request may have: about a secon
 
 
 def explain(options: argparse.Namespace) -> Report:
-    """Report why one provider has its classes and traits, or with --request why the host is no candidate."""
+    """Report why one provider has its classes and traits, or with --request why a host is no candidate."""
     if bool(options.name) is bool(options.request):
         raise ConfigError("explain needs either the name of a provider or --request FILE")
     if options.name:
         return _explain_provider(options)
     wishes = read_request(options.request)
+    if options.all:
+        return ask_all(placement_of(options)[0], wishes).report(each=options.each)
     with open_host(options) as one:
         return explain_request(one.client, one.name, wishes).report
 

@@ -262,6 +262,12 @@ _TABLE = (
                 metavar="FILE",
                 type=Path,
             ),
+            ALL._replace(
+                help="with --request: which of all hosts of this placement are candidates, what the others lack, and "
+                "the smallest change of the request that finds a host",
+                needs=("--request",),
+            ),
+            Option("--each", "with --all: a line for each host", needs=("--all",)),
         ),
     ),
     Verb(

@@ -1,4 +1,4 @@
-"""``explain --request`` as a command: a host of each story is a candidate as placement says, and lacks what it says."""
+"""``explain --request`` as a command: hosts are candidates as placement says, and lack what it says."""
 
 from pathlib import Path
 
@@ -27,3 +27,6 @@ def test_the_command_says_of_a_request_what_placement_says(
         offered = lab.placement.send("GET", f"/allocation_candidates?limit=20&{query}")["allocation_requests"]
         assert (told.code, told.json["candidate"], bool(offered)) == (0, not lacking, not lacking), told.err
         assert "".join(one["wish"] for one in told.json["missing"]) == lacking
+        every = lab.run("explain", "--request", tmp_path / "request", "--all")
+        assert every.code == 0, every.err
+        assert (told.json["node"] in every.json["candidates"]) is not bool(lacking)
