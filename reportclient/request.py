@@ -44,6 +44,11 @@ class Wish:
         return frozenset(listed.removeprefix("!").removeprefix("in:").split(","))
 
 
+def amount_of(wish: Wish) -> int:
+    """Return the amount that a wish for resources asks for."""
+    return int(wish.value.partition(":")[2])
+
+
 def parse_request(text: str) -> tuple[Wish, ...]:
     """
     Return the wishes of a query: of a URL or a line of a log that has one, or of the query alone.

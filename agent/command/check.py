@@ -15,6 +15,7 @@ from agent.command.result import Report, choice_of, settings_of
 from agent.command.wording import columns
 from agent.connect.choice import Choice, open_client, open_driver, open_nova, read_host
 from agent.errors import USER_ERRORS, ConfigError
+from agent.service.slots import read_kinds
 from agent.settings.read import Settings
 from agent.settings.slips import slips_of_the_pen
 from agent.settings.values import Values, one_line
@@ -122,7 +123,9 @@ def _check_service(settings: Settings) -> Iterator[Check]:
     """Check the file that only ``run`` reads."""
     if policy := settings.service.heal_policy:
         read_policy(policy)
+    kinds = read_kinds(settings)
     yield Check("service", True, f"{policy} is usable" if policy else "no [agent] heal_policy: it repairs nothing")
+    yield from [Check("service", True, f"[metrics] slots counts {', '.join(kinds)}")] if kinds else []
 
 
 def check_state(settings: Settings) -> Iterator[Check]:

@@ -4,16 +4,14 @@ import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from agent.command.candidacy import Givers, Missing, bind, combinations, is_sure, missing
 from agent.command.result import Report, choice_of, open_host, placement_of, settings_of
 from agent.command.whole_cloud import ask_all
-from agent.command.wording import written_amounts
+from agent.command.wording import counted, written_amounts
 from agent.connect.choice import Choice, open_client, open_driver, read_host
 from agent.errors import ConfigError
 from agent.settings.read import Settings
-from agent.state.files import read_named
 from agent.state.identity import planned_identity
 from agent.sync.decide.additions import add
 from agent.sync.decide.features.shared_disk import DISK
@@ -22,6 +20,7 @@ from agent.sync.json_form import Form
 from agent.sync.node import conditions_left
 from agent.sync.outcome import Condition
 from agent.sync.provider_yaml import read_additions
+from agent.sync.request_file import read_request
 from drivers.devices.inventories import libvirt_name
 from drivers.devices.odd import odd_sentence
 from drivers.facts import HostFacts
@@ -30,10 +29,11 @@ from drivers.libvirt.shape import shape, without_undecided
 from drivers.reasons import Explained, Reason, Reasoned
 from reportclient.allocations import usages
 from reportclient.client import PlacementClient
-from reportclient.errors import Forbidden, Rejected, few, mask, shorten
+from reportclient.errors import Forbidden, Rejected, few
 from reportclient.names import spelled
 from reportclient.ownership import Names, set_on
-from reportclient.request import RESOURCES, Wish, format_request, parse_request
+from reportclient.request import RESOURCES, Wish, format_request
+from reportclient.slots import slots
 from reportclient.tree import ObservedTree
 
 GIVEN = Reason("a mark of this agent stands beside it in placement", "this agent set it, for the reason below")
@@ -179,6 +179,7 @@ class ExplainedRequest:
     node: str
     candidate: bool | None  # None: not known
     gives: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by provider and class; empty: it is none
+    slots: int | None = None  # how many such guests fit; None: not known
     missing: tuple[Missing, ...] = ()  # without these wishes the host would be a candidate
     refusal: str = ""  # why placement refuses the request, or to be asked about one host; empty: it does not
 
@@ -186,7 +187,7 @@ class ExplainedRequest:
     def report(self) -> Report:
         """Who gives what for the request, or what is missing."""
         missing = [{"wish": str(one.wish), "why": one.why} for one in self.missing]
-        known = {"candidate": self.candidate, "gives": self.gives, "refusal": self.refusal}
+        known = {"candidate": self.candidate, "gives": self.gives, "slots": self.slots, "refusal": self.refusal}
         return Report(data={"node": self.node, "missing": missing, **known}, lines=self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -201,25 +202,9 @@ class ExplainedRequest:
         if self.refusal:
             yield f"placement refuses what was asked: {self.refusal}"
         yield from (f"  {name} gives {written_amounts(resources)}" for name, resources in self.gives.items())
+        if self.slots:
+            yield f"  room for {counted(self.slots, 'such guest')}"
         yield from (f"  {one.wish}: {one.why}" for one in self.missing)
-
-
-def read_request(path: Path) -> tuple[Wish, ...]:
-    """
-    Read the query of a request from a file: alone, in a URL, or in a line of a log. Lines that begin with # are left.
-
-    Raises:
-        ConfigError: the file cannot be read, or has no query.
-    """
-    try:
-        lines = [one.strip() for one in read_named(path).splitlines()]
-        told = [one for one in lines if one and not one.startswith("#")]
-        if len(told) != 1:
-            raise ValueError(f"it must have one request, and has {len(told)} lines")
-        return parse_request(told[0])
-    except (OSError, ValueError) as error:
-        safe = "".join(one if one.isprintable() else "?" for one in mask(str(error)))
-        raise ConfigError(f"--request {path}: {shorten(safe, head=400)}") from error
 
 
 def explain_request(client: PlacementClient, node: str, wishes: tuple[Wish, ...]) -> ExplainedRequest:
@@ -244,7 +229,9 @@ def explain_request(client: PlacementClient, node: str, wishes: tuple[Wish, ...]
         return ExplainedRequest(node=node, candidate=False if refused else None, refusal=str(error))
     if gives is not None:
         names = {one.uuid: one.name for one in givers.every}
-        return ExplainedRequest(node=node, candidate=True, gives={names.get(uuid, uuid): gives[uuid] for uuid in gives})
+        told = {names.get(uuid, uuid): gives[uuid] for uuid in gives}
+        fit = slots(givers.tree, givers.used, wishes, givers.shared)
+        return ExplainedRequest(node=node, candidate=True, gives=told, slots=fit)
     lacks = missing(partial(_ask, client, givers), givers, wishes)
     return ExplainedRequest(node=node, candidate=False if is_sure(wishes, givers) else None, missing=lacks)
 

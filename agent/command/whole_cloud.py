@@ -10,7 +10,7 @@ from agent.command.result import Report
 from agent.command.wording import alike, columns, counted
 from reportclient.client import PlacementClient
 from reportclient.errors import Forbidden, Rejected
-from reportclient.request import REQUIRED, RESOURCES, Wish, format_request
+from reportclient.request import REQUIRED, RESOURCES, Wish, amount_of, format_request
 from reportclient.tree import Offer
 
 COMMON = ("MEMORY_MB", "VCPU", "DISK_GB")  # a host has something left of one of them, as a rule
@@ -194,11 +194,6 @@ def free_of(tree: Mapping[str, Offer], wish: Wish) -> list[int]:
     """Return what each provider that has the class of a wish has left of it."""
     (name,) = wish.names
     return [one.free[name] for one in tree.values() if name in one.free]
-
-
-def amount_of(wish: Wish) -> int:
-    """Return the amount that a wish for resources asks for."""
-    return int(wish.value.partition(":")[2])
 
 
 def _fits(one: Offer, wishes: Iterable[Wish]) -> bool:

@@ -22,6 +22,7 @@ from agent.service.rounds import RoundResult
 from agent.service.status import ServiceStatus
 from agent.sync.decide.laws import LAWS
 from agent.sync.outcome import Status
+from reportclient.allocations import usages
 from reportclient.errors import printable
 
 ASKING_S = 5  # how long a connection may take in all, and stay silent, before it is closed
@@ -32,12 +33,15 @@ _GAUGES: Mapping[str, tuple[str, ...]] = {  # what each says, and its labels
     f"{NAME}_source_last_success_timestamp_seconds": ("Time at which a source last answered without error.", "source"),
     f"{NAME}_findings": ("Findings of the last audit, one of a kind for each consumer or provider.", "kind"),
     f"{NAME}_conditions": ("What the last pass said of its hosts, as status shows it.", "kind", "text"),
+    f"{NAME}_slots": ("How many more guests of a kind of [metrics] slots fit this host.", "name"),
     f"{NAME}_last_pass_timestamp_seconds": ("Time at which the last pass ended that no error stopped.",),
     # with the names of openstack-exporter, for its dashboards
     f"{EXPORTER}_total": ("Total of a class of a provider.", "hostname", "resourcetype"),
     f"{EXPORTER}_reserved": ("What is reserved of it.", "hostname", "resourcetype"),
     f"{EXPORTER}_allocation_ratio": ("How often it may be allocated.", "hostname", "resourcetype"),
+    f"{EXPORTER}_generation": ("Generation of the provider.", "hostname", "resourcetype"),
     f"{EXPORTER}_usage": ("What consumers have of it, by the last audit.", "hostname", "resourcetype"),
+    f"{EXPORTER}_provider_allocations": ("What one consumer has of it.", "hostname", "uuid", "resourcetype"),
 }
 
 
@@ -96,17 +100,34 @@ class Metrics(Collector):
             },
             "findings": {(kind.value,): taken.findings.get(kind.value, 0) for kind in Kind if taken.outcomes},
             "conditions": said,
+            "slots": {(name,): number for name, number in taken.slots.items()},
             "last_pass_timestamp_seconds": {(): now.last_pass_s or 0},
         }
         rows = {f"{NAME}_{name}": each for name, each in rows.items()}
-        for field in ("total", "reserved", "allocation_ratio"):
-            rows[f"{EXPORTER}_{field}"] = {slot: getattr(stock, field) for slot, stock in taken.stocks.items()}
-        rows[f"{EXPORTER}_usage"] = {slot: taken.used.get(slot, 0) for slot in taken.stocks}
+        rows |= {f"{EXPORTER}_{name}": each for name, each in _exported(taken).items()}
         for name, (text, *labels) in _GAUGES.items():
             family = GaugeMetricFamily(name, text, labels=labels)
             for values, number in rows[name].items():
                 family.add_metric([*map(printable, values)], number)
             yield family
+
+
+def _exported(taken: RoundResult) -> dict[str, Mapping[tuple[str, ...], float]]:
+    """Return what openstack-exporter would say of these providers, by the ends of its metrics' names."""
+    used = usages(taken.allocations)
+    stocks = {(one.name, name): stock for one in taken.providers for name, stock in one.provider.inventories.items()}
+    generations = {one.name: one.generation for one in taken.providers}
+    return {
+        **{
+            field: {slot: getattr(stock, field) for slot, stock in stocks.items()}
+            for field in ("total", "reserved", "allocation_ratio")
+        },
+        "generation": {slot: generations[slot[0]] for slot in stocks},
+        "usage": {slot: used.get(slot, 0) for slot in stocks},
+        "provider_allocations": {
+            (one.provider, one.consumer, one.resource_class): one.amount for one in taken.allocations
+        },
+    }
 
 
 class _Quiet(WSGIRequestHandler):

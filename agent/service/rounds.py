@@ -18,6 +18,7 @@ from agent.connect.choice import Choice, lists_nodes, open_bare_metal, open_clie
 from agent.connect.senders import Requested
 from agent.errors import USER_ERRORS, StateError
 from agent.service.cases import KeptCases
+from agent.service.slots import Kinds, count_slots, read_kinds
 from agent.service.status import WELL
 from agent.settings.read import Settings
 from agent.state.audit_memory import write_memory
@@ -33,8 +34,8 @@ from drivers.base import Driver, Event, OnOperation, Survey
 from drivers.facts import DiskUnread, PoolSpace
 from drivers.host.services import probe_service
 from drivers.pools import PoolDriver
-from reportclient.allocations import usages
-from reportclient.tree import Inventory
+from reportclient.allocations import Allocation
+from reportclient.tree import ObservedProvider
 
 LOG = logging.getLogger(__name__)
 _WELL = (Status.CREATED, Status.CHANGED, Status.DELETED)  # of bare-metal nodes
@@ -48,8 +49,9 @@ class RoundResult:
     notes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by node
     conditions: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)  # by hypervisor
     findings: Mapping[str, int] = field(default_factory=dict)  # count by kind
-    stocks: Mapping[tuple[str, str], Inventory] = field(default_factory=dict)  # by (provider, class), by its audit
-    used: Mapping[tuple[str, str], int] = field(default_factory=dict)  # of these, by the allocations that it knows
+    providers: tuple[ObservedProvider, ...] = ()  # by its audit
+    allocations: tuple[Allocation, ...] = ()  # on these, as far as it knows them
+    slots: Mapping[str, int] = field(default_factory=dict)  # how many more guests fit, by kind; not known: left out
     hardware: frozenset[str] = frozenset()  # PCI addresses of all devices that count in reported inventory
     broken: tuple[str, ...] = ()  # laws that plans break, of each breach; a fault of this agent
     storage: str | None = None  # why the cluster with the guests' disks did not answer; empty: it did; None: none asked
@@ -125,7 +127,7 @@ class Rounds:
         requested: Requested,
         told: OnOperation,
     ) -> None:
-        """Read the heal policy, and open placement; ConfigError, StateError: one of them cannot be used."""
+        """Read the files that options name, and open placement; ConfigError, StateError: one of them cannot be used."""
         # A pass over thousands of nodes reads too much to keep it.
         self._cases = KeptCases(settings, 0 if lists_nodes(settings) else settings.service.keep_cases)
         self._choice = replace(choice, recorder=self._cases.recorder, service=True)
@@ -138,6 +140,7 @@ class Rounds:
         self._nova = open_nova(settings, self._choice)  # None: none is configured
         policy = read_policy(settings.service.heal_policy) if settings.service.heal_policy else None
         self._audits = Audits(policy)
+        self._kinds = read_kinds(settings)
         self._client, self._where = open_client(settings, self._choice, writes=True, told=requested)
 
     def take(self, *, deep: bool, counts: bool) -> RoundResult:
@@ -174,7 +177,7 @@ class Rounds:
                     raise
                 taken.append((Outcome(node=node.name, status=Status.FAILED, reasons=(str(error),)), None))
         self._started = True
-        return result_of(taken)
+        return result_of(taken, self._kinds)
 
     def close_host(self) -> None:
         """Close the connection to the host; the next pass opens it again, and watches for events again."""
@@ -240,7 +243,7 @@ def _waiting(node: ComputeNode) -> tuple[Condition, ...]:
     return (Condition(kind="unconfirmed", text=text),)
 
 
-def result_of(passes: Sequence[tuple[Outcome, AuditResult | None]]) -> RoundResult:
+def result_of(passes: Sequence[tuple[Outcome, AuditResult | None]], kinds: Kinds) -> RoundResult:
     """Return the result of the passes over a host and its pool, each with its audit; None: there was none."""
     outcomes = [outcome for outcome, _ in passes]
     audits = [audited for _, audited in passes if audited]
@@ -250,13 +253,9 @@ def result_of(passes: Sequence[tuple[Outcome, AuditResult | None]]) -> RoundResu
         notes={one.node: one.notes for one in outcomes},
         conditions={one.node: one.conditions for one in outcomes if one.survey},
         findings=counts(finding for one in audits for finding in one.findings),
-        stocks={
-            (seen.name, name): stock
-            for one in audits
-            for seen in one.tree
-            for name, stock in seen.provider.inventories.items()
-        },
-        used={slot: amount for one in audits for slot, amount in usages(one.memory.allocations).items()},
+        providers=tuple(seen for one in audits for seen in one.tree),
+        allocations=tuple(row for one in audits for row in one.memory.allocations),
+        slots=count_slots(kinds, audits),
         hardware=frozenset().union(*(one.hardware for one in outcomes)),
         broken=tuple(law for one in outcomes for law in one.broken),
         storage=next((silence for silence in silences if silence is not None), None),

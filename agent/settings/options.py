@@ -236,6 +236,12 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                 help="Refuse a pass that takes away more than this percentage of a resource class, unless it is "
                      "forced, or three passes in a row find the same."),
     ),
+    "metrics": (
+        cfg.DictOpt("slots", default={},
+                    help="For each NAME:FILE a metric says how many more guests of that kind fit this host, counted "
+                         "after each pass without a request to placement. FILE has the query of a request for "
+                         "allocation candidates, as explain --request reads it. Separated by commas."),
+    ),
     "ironic": (
         cfg.StrOpt("shard", help="Report only nodes of this shard. Nova has the same option."),
         cfg.StrOpt("conductor_group",
@@ -251,7 +257,7 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
     ),
 }  # fmt: skip
 
-OWN_GROUPS = ("agent", "fake")
+OWN_GROUPS = ("agent", "fake", "metrics")
 
 MDEV_OPTIONS = (  # options of the group [mdev_TYPE] of each enabled type
     cfg.ListOpt("device_addresses", default=[],

@@ -6,7 +6,7 @@ the agent does not support are refused.
 """
 
 import os.path
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar, get_origin, get_type_hints
@@ -94,6 +94,7 @@ class ServiceSettings:
     keep_cases: Annotated[int, "agent", "keep_cases"]  # how many cases of refused or failed passes to keep
     bind_address: Annotated[str, "agent", "bind_address"]  # of metrics and health; numeric
     metrics_port: Annotated[int | None, "agent", "metrics_port"]  # 0: a free port; None: no port
+    slots: Annotated[Mapping[str, Path], "metrics", "slots", lambda files: {one: Path(files[one]) for one in files}]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

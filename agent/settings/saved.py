@@ -13,7 +13,7 @@ from agent.settings.resolve import literal
 LEFT_OUT = frozenset(  # paths, ports and names of this host, and addresses of other services
     {
         *("state_path", "instances_path", "provider_config_location", "connection_uri", "state_directory"),
-        *("heal_policy", "bind_address", "metrics_port", "keep_cases"),
+        *("heal_policy", "bind_address", "metrics_port", "keep_cases", "slots"),
         *("images_rbd_ceph_conf", "rbd_user"),
     }
 )

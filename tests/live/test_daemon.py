@@ -440,9 +440,14 @@ def test_a_second_service_with_the_same_folder_is_refused_and_commands_never_wri
 
 def test_health_and_metrics_are_served_on_loopback(placement_server: PlacementServer, tmp_path: Path) -> None:
     port = free_port()
+    kind = tmp_path / "small"
+    kind.write_text("resources=VCPU:1,MEMORY_MB:512", encoding="utf-8")
     with (
         Proxy(placement_server.url) as proxy,
-        serving(tmp_path, made_up(tmp_path, noauth(proxy.url), metrics_port=port)) as service,
+        serving(
+            tmp_path,
+            made_up(tmp_path, noauth(proxy.url), metrics_port=port) | {"metrics": {"slots": f"small:{kind}"}},
+        ) as service,
         requests.Session() as http,
     ):
         http.trust_env = False
@@ -455,6 +460,7 @@ def test_health_and_metrics_are_served_on_loopback(placement_server: PlacementSe
         assert 'compute_node_agent_placement_requests_total{code="200",method="GET"}' in text
         assert re.search(r'openstack_placement_resource_total{hostname="\S+",resourcetype="VCPU"} [1-9]', text)
         assert re.search(r'openstack_placement_resource_usage{hostname="\S+",resourcetype="VCPU"} 0.0', text)
+        assert re.search(r'compute_node_agent_slots{name="small"} [1-9]', text)
         proxy.hook = lambda request, forward: Answer(503, (), b"")
         with socket.create_connection(("127.0.0.1", port)):  # who asks nothing keeps nobody waiting
             service.wait(lambda: http.get(f"{base}/readyz", timeout=20).status_code == 503)

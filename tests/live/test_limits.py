@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from keystoneauth1.session import Session
 
-from agent.command.explain import read_request
 from agent.connect.guarded import LIMIT_BYTES, GuardedSession
 from agent.nova.client import NovaClient
 from agent.sync.case import MAX_MEMBER_BYTES, open_case
+from agent.sync.request_file import read_request
 from agent.sync.yaml_file import LIMIT_BYTES as YAML_BYTES
 from agent.sync.yaml_file import load_once
 from beds.costs import cost

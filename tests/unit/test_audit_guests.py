@@ -171,7 +171,7 @@ def test_a_guest_without_allocations_gets_what_it_has_and_its_disk() -> None:
 
 def test_a_guest_without_allocations_is_one_finding_for_the_service_too() -> None:
     result = audit(*find_all(snapshot()))
-    taken = result_of([(Outcome(node="host", status=Status.UNCHANGED), result)])
+    taken = result_of([(Outcome(node="host", status=Status.UNCHANGED), result)], {})
 
     assert len(result.findings) == 3
     assert counts(result.findings) == taken.findings == {"missing": 1}

@@ -542,7 +542,7 @@ def test_a_pass_whose_plan_breaks_a_law_writes_nothing_and_is_counted(tmp_path: 
     )
     assert "report it with the case" in done.notes[1]
     metrics = Metrics(lambda: ServiceStatus(process=ServiceProcess("1", 1, 0.0)))
-    metrics.passed(result_of([(done, None)]), 1.0)
+    metrics.passed(result_of([(done, None)], {}), 1.0)
     name = "compute_node_agent_broken_laws_total"
     assert metrics.registry.get_sample_value(name, {"law": "twice"}) == 1
     assert metrics.registry.get_sample_value(name, {"law": "order"}) == 0

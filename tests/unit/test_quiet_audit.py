@@ -41,7 +41,7 @@ class Audited:
         assert isinstance(sender, CountingSender)
         sender.paths.clear()
         outcome = run_pass(self.one.node, replace(LIGHT, deep=deep))
-        return result_of([(outcome, self.audits.take(self.one.node, outcome, deep=deep))]), len(sender.paths)
+        return result_of([(outcome, self.audits.take(self.one.node, outcome, deep=deep))], {}), len(sender.paths)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_an_audit_after_a_claim_reads_it(audited: Audited) -> None:
 
     found, requests = audited.take()
 
-    assert found.used[audited.one.facts.hostname, "VCPU"] == 1
+    assert [(one.resource_class, one.amount) for one in found.allocations] == [("VCPU", 1)]
     assert requests > 1
 
 

@@ -23,7 +23,8 @@ from agent.service.status import ServiceProcess, ServiceStatus, SourceStatus, re
 from agent.settings.read import keep_in
 from agent.sync.outcome import Condition
 from beds.one_host import default_settings
-from reportclient.tree import Inventory
+from reportclient.allocations import Allocation
+from reportclient.tree import Inventory, ObservedProvider, Provider
 
 ROOT = Path(__file__).parents[2]
 STATUS = ServiceStatus(process=ServiceProcess("1", 1, 0.0))
@@ -185,30 +186,38 @@ def test_without_systemd_nothing_is_told_and_the_watchdog_is_its_own_process_alo
 def test_metrics_tell_the_last_pass_in_which_no_node_failed() -> None:
     metrics = Metrics(lambda: STATUS)
 
-    def told(name: str, **labels: str) -> float | None:
-        return metrics.registry.get_sample_value(name, labels)
+    def told(metric: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(metric, labels)
 
     def of(name: str, provider: str) -> float | None:
         return told(f"openstack_placement_resource_{name}", hostname=provider, resourcetype="VCPU")
 
+    vcpus = Inventory(total=8, reserved=1, allocation_ratio=4.0)
     assert told("compute_node_agent_findings", kind="orphaned") is None
     well = RoundResult(
         outcomes={"a": "changed"},
         findings={"orphaned": 2},
-        stocks={("host", "VCPU"): Inventory(total=8, reserved=1, allocation_ratio=4.0)},
-        used={("host", "VCPU"): 3},
+        providers=(
+            ObservedProvider(uuid="u", generation=5, provider=Provider(name="host", inventories={"VCPU": vcpus})),
+        ),
+        allocations=(Allocation("guest", "host", "VCPU", 3),),
+        slots={"small": 4},
     )
     metrics.passed(well, 1.0)
     metrics.passed(RoundResult(outcomes={"a": "unchanged", "b": "failed"}), 1.0)
 
     assert [of(name, "host") for name in ("total", "reserved", "allocation_ratio", "usage")] == [8, 1, 4.0, 3]
+    assert of("generation", "host") == 5
+    one = {"hostname": "host", "uuid": "guest", "resourcetype": "VCPU"}
+    assert told("openstack_placement_resource_provider_allocations", **one) == 3
+    assert told("compute_node_agent_slots", name="small") == 4
     assert told("compute_node_agent_findings", kind="orphaned") == 2
     assert told("compute_node_agent_findings", kind="missing") == 0
 
-    metrics.passed(replace(well, findings={}, stocks={}), 1.0)
+    metrics.passed(replace(well, findings={}, providers=(), slots={}), 1.0)
 
     assert told("compute_node_agent_findings", kind="orphaned") == 0
-    assert of("total", "host") is None
+    assert of("total", "host") is told("compute_node_agent_slots", name="small") is None
     assert told("compute_node_agent_passes_total", outcome="changed") == 2
 
 
