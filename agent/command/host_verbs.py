@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 
 from agent.command.changes import Forecast, names_of
@@ -33,6 +32,7 @@ from agent.command.shown import (
     standing_lines,
     tree_lines,
 )
+from agent.command.trial import check_trial, confirm_trial
 from agent.command.verbs import VERBS
 from agent.command.wording import columns
 from agent.connect.adapters import api_in_the_way
@@ -47,7 +47,7 @@ from agent.sync.decide.feature import Draft
 from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.undoing import Conversion
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import approve, kept_conversions, read_journal, withdraw
+from agent.sync.journal import approve, find_trial, kept_conversions, read_journal, withdraw
 from agent.sync.json_form import Form, encode
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode, conditions_left
@@ -55,7 +55,6 @@ from agent.sync.outcome import Condition, Outcome, Status
 from agent.sync.pool_node import pool_nodes
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee, run_pass
-from agent.sync.unconfirmed import confirm, find_unconfirmed
 from drivers.errors import DiscoveryError
 from reportclient.allocations import Observed
 from reportclient.recording import Unrecorded
@@ -158,7 +157,7 @@ def reshape(options: argparse.Namespace) -> Report:
     if options.withdraw:
         return _withdraw(options)
     if options.confirm:
-        return _confirm(options)
+        return confirm_trial(options)
     if options.apply:
         return _convert(options)
     wishes = replace(wishes_of(options), reshape=True)
@@ -231,16 +230,6 @@ def _withdraw(options: argparse.Namespace) -> Report:
     )
 
 
-def _confirm(options: argparse.Namespace) -> Report:
-    """Let the last conversion of this host stand."""
-    settings = settings_of(options)
-    with open_host(options) as one, locked(settings.folders.state):
-        if waiting := find_unconfirmed(one):
-            confirm(one, waiting)
-    what = f"confirmed: the conversion of {waiting.began} stands" if waiting else "no conversion waits to be confirmed"
-    return Report(data={"confirmed": waiting.began if waiting else None}, lines=[what])
-
-
 def _refused_by_api(options: argparse.Namespace) -> str:
     """Return why the database of --database must not be written, as its API may run; empty: it may be."""
     if options.database is None:
@@ -255,10 +244,8 @@ def _convert(options: argparse.Namespace) -> Report:
             refused = Outcome(node=driver.name(), status=Status.UNSAFE, reasons=(api,))
         return _ended(refused, options, with_plan=False)
     wishes = replace(wishes_of(options), reshape=not options.approved, agreed=options.digest)
-    if wishes.confirm_by_s and settings_of(options).changes.allow_reshape:
-        raise ConfigError(
-            "[agent] allow_reshape is true, so the service would convert this host again: set it to false"
-        )
+    if not wishes.undone:
+        check_trial(options, wishes)
     act = convert_approved if options.approved else convert
     with open_host(options, writes=True) as one:
         outcome = act(one, wishes)
@@ -268,11 +255,14 @@ def _convert(options: argparse.Namespace) -> Report:
     if options.picture:
         became = Forecast.of(outcome.plan, outcome.observed, outcome.allocations, outcome.survey)
         drawn = [replace(of_conversion(became, () if well else outcome.notes), node=outcome.node)]
-    back = ["take it back with: compute-node-agent undo"] if outcome.status is Status.CHANGED else []
-    if back and wishes.confirm_by_s:
-        end = datetime.fromtimestamp(wishes.confirm_by_s, UTC).isoformat(timespec="seconds")
-        back.append(f"the service takes it back at {end}: compute-node-agent reshape --confirm keeps it")
-    return replace(report, remarks=[*_to_configure(options), *back] if well else (), subjects=drawn)
+    remarks = ["take it back with: compute-node-agent undo"] if outcome.status is Status.CHANGED else []
+    if outcome.status is Status.CHANGED and (trial := find_trial(one.settings.folders.state, one.where)):
+        remarks.append(
+            f"the service takes it back at {trial.confirm_by}: compute-node-agent reshape --confirm keeps it"
+        )
+    else:
+        remarks = [*_to_configure(options), *remarks]
+    return replace(report, remarks=remarks if well else (), subjects=drawn)
 
 
 def sync(options: argparse.Namespace) -> Report:

@@ -16,20 +16,20 @@ from agent.audit.heal import Healed, HealPolicy, RepairOutcome, heal, read_polic
 from agent.bare_metal.node_pass import NodesOutcome, run_nodes
 from agent.connect.choice import Choice, lists_nodes, open_bare_metal, open_client, open_driver, open_nova
 from agent.connect.senders import Requested
-from agent.errors import USER_ERRORS, StateError
+from agent.errors import USER_ERRORS
 from agent.service.cases import KeptCases
 from agent.service.slots import Kinds, count_slots, read_kinds
 from agent.service.status import WELL
 from agent.settings.read import Settings
 from agent.state.audit_memory import write_memory
 from agent.state.locks import locked
-from agent.sync.convert import take_back_unconfirmed
+from agent.sync.convert import take_back_trial
 from agent.sync.decide.view import Wishes
+from agent.sync.journal import find_trial
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Condition, Outcome, Status
 from agent.sync.pool_node import pool_nodes
 from agent.sync.run import run_pass
-from agent.sync.unconfirmed import find_unconfirmed
 from drivers.base import Driver, Event, OnOperation, Survey
 from drivers.facts import DiskUnread, PoolSpace
 from drivers.host.services import probe_service
@@ -167,7 +167,7 @@ class Rounds:
             try:
                 with locked(self._settings.folders.state):  # no other process writes between pass and audit
                     self._cases.keep_state()
-                    said = _waiting(node) if node is host else ()
+                    said = _trial(node) if node is host else ()
                     outcome = run_pass(node, wishes, is_locked=True)
                     outcome = replace(outcome, conditions=(*outcome.conditions, *said))
                     taken.append((outcome, self._end(node, outcome, deep)))
@@ -225,22 +225,20 @@ class Rounds:
         return audited
 
 
-def _waiting(node: ComputeNode) -> tuple[Condition, ...]:
-    """Take back a conversion that nobody confirmed in time; return what a person should know of one that waits."""
-    if find_unconfirmed(node) is None:
-        return ()
-    back, unread = None, ""
+def _trial(node: ComputeNode) -> tuple[Condition, ...]:
+    """Take back a conversion on trial whose time is over; return what a person should know of one that waits."""
+    trial, why = None, ""
     try:
-        back = take_back_unconfirmed(node)
-    except StateError as error:  # a damaged journal stops no pass
-        unread = str(error)
-    waiting = find_unconfirmed(node)
-    if waiting is None:
+        back = take_back_trial(node)
+        why = "; ".join(back.notes) if back else ""
+        trial = find_trial(node.settings.folders.state, node.where)
+    except USER_ERRORS as error:  # it stops no pass
+        why = str(error)
+    if trial is None and not why:
         return ()
-    against = unread or (back and "; ".join(back.notes))
-    why = f", and that is refused: {against}" if against else ""
-    text = f"the last conversion is taken back at {waiting.by}, unless reshape --confirm comes{why}"
-    return (Condition(kind="unconfirmed", text=text),)
+    when = f"is taken back at {trial.confirm_by}, unless reshape --confirm comes" if trial and not why else ""
+    text = f"the last conversion {when or f'may be on trial, and is not taken back: {why}'}"
+    return (Condition(kind="trial", text=text),)
 
 
 def result_of(passes: Sequence[tuple[Outcome, AuditResult | None]], kinds: Kinds) -> RoundResult:

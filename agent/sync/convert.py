@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
+from agent.errors import ConfigError
 from agent.state.files import remove_state
 from agent.state.locks import locked
 from agent.sync.decide.checks import judge
@@ -15,11 +16,10 @@ from agent.sync.decide.feature import Draft
 from agent.sync.decide.owner import only_audits
 from agent.sync.decide.undoing import DONE
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import approval_path, find_approval, kept_conversions, read_journal
+from agent.sync.journal import approval_path, end_trial, find_approval, find_trial, kept_conversions, read_journal
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import foresee, outcome_of, run_pass
-from agent.sync.unconfirmed import confirm, find_unconfirmed
 from drivers.policy import Layout
 from reportclient.errors import Conflict, Unavailable
 from reportclient.plan import Outline
@@ -40,8 +40,13 @@ def convert(node: ComputeNode, wishes: Wishes) -> Outcome:
     Raises:
         as ``run_pass``; Conflict, Unavailable: the last failure when ``[agent] reshape_timeout`` was up.
     """
-    agree = Agreement(wishes.agreed) if wishes.agreed else None
-    return _patiently(node, partial(run_pass, node, replace(wishes, reshape=True), agree))
+    agreement = Agreement(wishes.agreed) if wishes.agreed else None
+
+    def against(one: ComputeNode, draft: Draft) -> tuple[str, ...]:
+        refusal = agreement(one, draft) if agreement else ()
+        return refusal or (_on_trial(one, draft) if wishes.confirm_by_s else ())
+
+    return _patiently(node, partial(run_pass, node, replace(wishes, reshape=True), against))
 
 
 def _patiently(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:
@@ -79,33 +84,48 @@ def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
     return _patiently(node, partial(_try_approved, node, wishes))
 
 
-def take_back_unconfirmed(node: ComputeNode) -> Outcome | None:
+def take_back_trial(node: ComputeNode) -> Outcome | None:
     """
-    Take the last conversion back if its time to be confirmed is over; None: nothing is to be taken back now.
+    Take the last conversion back if it is on trial and its time is over; None: nothing is to be taken back now.
 
     The caller holds the lock (``locked``). What cannot be taken back exactly stays, and is tried again.
 
     Raises:
-        as ``run_pass``; StateError: the journal cannot be read.
+        ConfigError: this agent would convert the host again. StateError: the journal cannot be read. As ``run_pass``.
     """
-    waiting = find_unconfirmed(node)
-    if waiting is None or time.time() < waiting.by_s:
+    last = find_trial(node.settings.folders.state, node.where)
+    if last is None or last.confirm_by_s is None or time.time() < last.confirm_by_s:
         return None
-    entries = kept_conversions(read_journal(node.settings.folders.state, node.where))
-    last = entries[-1] if entries else None
-    if last is None or last.began != waiting.began:  # another came since: this one is no longer there to be taken back
-        confirm(node, waiting)
-        return None
+    configured, changes = node.settings.policy.layout, node.settings.changes
+    if changes.allow_reshape and configured != last.layout:
+        raise ConfigError(f"[agent] allow_reshape is true, so the host would be converted to {configured} again")
     policy = replace(node.settings.policy, layout=cast(Layout, last.layout))
-    back = replace(node, settings=replace(node.settings, policy=policy))
-    # One that was cut off left guests where they were, so no pass goes on with it unasked.
-    configured = node.settings.policy.layout if last.outcome == DONE else last.layout
-    wishes = Wishes(reshape=True, undone=last, configured=configured)
+    hasty = replace(changes, reshape_timeout_s=0)  # the next pass tries again
+    back = replace(node, settings=replace(node.settings, policy=policy, changes=hasty))
+    # What was cut off is taken back whole, though a part of that moves nothing.
+    wishes = Wishes(reshape=True, undone=last, configured=configured if last.outcome == DONE else last.layout)
+    draft = foresee(back, wishes)
+    if draft.view.terms.earliest_s < last.confirm_by_s:
+        return None
+    verdict = judge(draft)
+    if verdict.refused:  # told, and not remembered: the pass that comes next has its own plan
+        return outcome_of(back, draft, verdict.refused, verdict.notes)
     outcome = run_pass(back, wishes, is_locked=True)
     if outcome.status in (Status.CHANGED, Status.UNCHANGED):
         LOG.warning("a conversion that nobody confirmed is taken back node=%s began=%s", node.name, last.began)
-        confirm(node, waiting)
+        end_trial(last, "taken back")
     return outcome
+
+
+def _on_trial(node: ComputeNode, draft: Draft) -> tuple[str, ...]:
+    """Return why a plan is not carried out on trial; empty: it is."""
+    begun = kept_conversions(read_journal(node.settings.folders.state, node.where))[-1:]
+    if draft.plan.moves or not draft.plan.operations or any(one.outcome != DONE for one in begun):
+        return ()
+    return (
+        f"no allocation moves, so the service makes {node.name} as configured at each pass, and a trial has no effect: "
+        "set [compute] layout there and back",
+    )
 
 
 def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:

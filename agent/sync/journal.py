@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,6 @@ from agent.sync.decide.feature import Draft
 from agent.sync.decide.undoing import DONE, Conversion
 from agent.sync.json_form import encode, encode_observed_tree, encode_plan
 from agent.sync.node import ComputeNode
-from agent.sync.unconfirmed import await_confirmation, find_unconfirmed
 from reportclient.errors import PlacementError
 from reportclient.forecast import forecast
 from reportclient.json_text import decode_as
@@ -154,8 +154,6 @@ def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
     if approval and not approval.begun and approval.digest == draft.plan.digest:
         _write_approval(approval_path(node, draft.root_uuid), replace(approval, begun=True))
     began, wishes = datetime.now(UTC), draft.view.wishes
-    if wishes.confirm_by_s and not find_unconfirmed(node):
-        await_confirmation(node, draft.root_uuid, began.isoformat(), wishes.confirm_by_s)
     folder = node.settings.folders.state / _JOURNAL
     path = folder / f"{began:%Y%m%dT%H%M%S.%fZ}-{draft.root_uuid}.json"
     entry: dict[str, object] = {
@@ -166,6 +164,8 @@ def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
         "target": draft.layout,
         "agreed": wishes.agreed,  # the digest of the plan that a person read, of which this one may be the rest
         "undoes": wishes.undone.name if wishes.undone else None,  # the entry that this conversion takes back
+        "confirm_by_s": _confirm_by_s(node, draft),
+        "trial_ended": None,
         "began": began.isoformat(),
         "ended": None,
         "outcome": "begun",
@@ -187,8 +187,7 @@ def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
             raise StateError(f"{node.name} was converted, but that cannot be remembered: {error}") from error
     finally:
         with suppress(OSError, StateError):
-            for old in state_files(folder, ".json")[:-_KEPT]:
-                remove(old)
+            _remove_old(node.settings.folders.state, node.where)
     remove_state(approval_path(node, draft.root_uuid))
 
 
@@ -213,6 +212,60 @@ def read_journal(folder: Path, where: str) -> tuple[Conversion, ...]:
                 f"back. Move the file away to go on without it"
             ) from error
     return tuple(found)
+
+
+def _confirm_by_s(node: ComputeNode, draft: Draft) -> float | None:
+    """Return until when a conversion is on trial: as it is asked for, or as that was begun which it goes on with."""
+    wishes, begun = draft.view.wishes, None
+    if not wishes.confirm_by_s and not wishes.undone:
+        with suppress(StateError):  # a damaged journal stops no conversion
+            begun = find_trial(node.settings.folders.state, node.where)
+    goes_on = begun and begun.outcome != DONE and begun.target == draft.layout
+    return begun.confirm_by_s if begun and goes_on else wishes.confirm_by_s or None
+
+
+def _remove_old(directory: Path, where: str) -> None:
+    """Remove all entries but the latest ones, and those which the last conversion began with, or takes back."""
+    old = state_files(directory / _JOURNAL, ".json")[:-_KEPT]
+    if not old:
+        return
+    entries = read_journal(directory, where)
+    begun = [*takewhile(lambda one: one.outcome != DONE or one is entries[-1], reversed(entries))]
+    needed = {begun[-1].name, *(one.undoes for one in begun)} if begun else set()
+    for path in old:
+        if path.stem not in needed:
+            remove(path)
+
+
+def find_trial(directory: Path, where: str) -> Conversion | None:
+    """
+    Return the last conversion in a placement if it waits for a person to confirm it; None: it does not.
+
+    Raises:
+        StateError: as ``read_journal``.
+    """
+    latest = state_files(directory / _JOURNAL, ".json")[-1:]
+    if not any(_may_wait(path) for path in latest):
+        return None
+    last = kept_conversions(read_journal(directory, where))[-1:]
+    return next((one for one in last if one.is_on_trial), None)
+
+
+def _may_wait(path: Path) -> bool:
+    """Return whether a trial may wait, by the latest entry alone; a pass does not read all of them."""
+    try:
+        entry = json.loads(read_state(path))
+        return bool(entry["outcome"] != DONE or (entry.get("confirm_by_s") and not entry.get("trial_ended")))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return True  # ``read_journal`` says what is wrong
+
+
+def end_trial(conversion: Conversion, how: str) -> None:
+    """Let a conversion on trial stand, or say that it is taken back; StateError: its entry cannot be written."""
+    path = Path(conversion.path)
+    entry = json.loads(read_state(path))
+    entry.pop("checksum")
+    _write(path, entry | {"trial_ended": how})
 
 
 def kept_conversions(entries: Iterable[Conversion]) -> tuple[Conversion, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import PurePath
 
 from agent.sync.json_form import Form, encode_observed_tree
@@ -30,6 +31,8 @@ class Conversion:
     layout: str  # in which the tree stood before
     target: str
     undoes: str | None = None  # name of the conversion that this one takes back
+    confirm_by_s: float | None = None  # seconds since the epoch: on trial, and taken back then; None: it is not
+    trial_ended: str | None = None  # how: a person confirmed it, or nothing was left to take back
     before: Form
     after: Form
     moves: tuple[Form, ...]
@@ -37,6 +40,15 @@ class Conversion:
     @property
     def name(self) -> str:
         return PurePath(self.path).stem
+
+    @property
+    def is_on_trial(self) -> bool:
+        return self.confirm_by_s is not None and self.trial_ended is None
+
+    @property
+    def confirm_by(self) -> str:
+        """When it is taken back, as ISO 8601 in UTC."""
+        return datetime.fromtimestamp(self.confirm_by_s or 0.0, UTC).isoformat(timespec="seconds")
 
     @property
     def consumers(self) -> int:

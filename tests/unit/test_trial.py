@@ -1,0 +1,248 @@
+"""A conversion on trial: taken back in time, or confirmed, and never half."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.service.rounds import _trial
+from agent.state.locks import locked
+from agent.sync.convert import take_back_trial
+from agent.sync.decide.undoing import Conversion
+from agent.sync.journal import end_trial, find_trial, kept_conversions, read_journal
+from agent.sync.outcome import Outcome, Status
+from beds.one_host import GUEST, RESHAPE, Cut, OneHost
+from drivers.policy import DevicePolicy, Policy
+from hardware import card, guest_with, host, plain
+
+NIC, VF = "0000:81:00.0", "SRIOV_NET_VF"
+FACTS = replace(host(*card(NIC, 4)), guests=(guest_with(GUEST, pci=frozenset({"0000:81:10.0"})),))
+BY_S = 4_000_000_000.0
+
+
+def stands(one: OneHost) -> tuple[dict[str, Any], Any]:
+    """The providers and what the guest has on each, by name."""
+    tree = one.tree()
+    held = one.node.client.consumer(GUEST)
+    names = {seen.uuid: seen.name for seen in tree}
+    rows = {names[uuid]: dict(amounts) for uuid, amounts in held.slots.items()} if held else {}
+    return {seen.name: seen.provider for seen in tree}, rows
+
+
+def convert(one: OneHost) -> Outcome:
+    wishes = replace(RESHAPE, force=False, confirm_by_s=BY_S)
+    return one.sync(wishes, policy=replace(one.policy, layout="devices"))
+
+
+def trial_of(one: OneHost) -> Conversion | None:
+    return find_trial(one.settings.folders.state, one.node.where)
+
+
+def wait(one: OneHost) -> Outcome | None:
+    with locked(one.settings.folders.state):
+        return take_back_trial(one.node)
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> OneHost:
+    """A host in the layout flat with a guest that has a VF."""
+    found = OneHost(tmp_path, FACTS, Policy(layout="flat", devices=DevicePolicy(discover_all=True)))
+    assert found.sync().status is Status.CHANGED
+    found.claim({"": {VF: 1}})
+    return found
+
+
+def test_a_conversion_is_taken_back_once_its_time_is_over(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = stands(one)
+    assert convert(one).status is Status.CHANGED
+    assert stands(one)[1] == {f"host_{NIC}": {VF: 1}}
+    assert wait(one) is None
+
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+    done = wait(one)
+
+    assert done
+    assert (done.status, stands(one), trial_of(one)) == (Status.CHANGED, before, None)
+    assert wait(one) is None
+
+
+def test_a_confirmed_conversion_stands(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    convert(one)
+    after = stands(one)
+    waiting = trial_of(one)
+    assert waiting
+    end_trial(waiting, "confirmed")
+
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+
+    assert (wait(one), stands(one)) == (None, after)
+
+
+@pytest.mark.parametrize("writes", range(3))
+def test_a_conversion_that_was_cut_off_at_any_write_is_taken_back_whole(
+    one: OneHost, writes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = stands(one)
+    one.sender.left = writes
+    with pytest.raises(Cut):
+        convert(one)
+    one.sender.left = None
+
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+    wait(one)
+    one.sync(policy=replace(one.policy, layout="flat"))
+
+    assert (stands(one), trial_of(one)) == (before, None)
+
+
+def test_taking_it_back_may_be_cut_off_too(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = stands(one)
+    convert(one)
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+    one.sender.left = cuts = 0
+    while True:
+        try:
+            wait(one)
+            break
+        except Cut:
+            cuts += 1
+            one.sender.left = cuts
+
+    assert cuts
+    assert (stands(one), trial_of(one)) == (before, None)
+
+
+def test_what_was_converted_again_since_is_not_taken_back(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    convert(one)
+    assert one.sync(RESHAPE, policy=replace(one.policy, layout="numa")).status is Status.CHANGED
+    after = stands(one)
+
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+
+    assert (wait(one), stands(one), trial_of(one)) == (None, after, None)
+
+
+def test_what_cannot_be_taken_back_exactly_stays_until_it_can(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = stands(one)
+    convert(one)
+    one.set_by_hand(NIC, VF, max_unit=1)
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+
+    refused = wait(one)
+    assert refused
+    assert refused.status is Status.UNSAFE
+    assert trial_of(one)
+    one.set_by_hand(NIC, VF, max_unit=4)
+
+    assert wait(one)
+    assert stands(one) == before
+
+
+def test_a_damaged_journal_stops_no_pass_and_is_told(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    convert(one)
+    (entry,) = (one.settings.folders.state / "journal").iterdir()
+    entry.write_text("{}")
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+
+    with locked(one.settings.folders.state):
+        (told,) = _trial(one.node)
+
+    assert told.kind == "trial"
+    assert "is not taken back" in told.text
+    assert "is damaged" in told.text
+
+
+def undo(one: OneHost) -> Outcome:
+    last = kept_conversions(read_journal(one.settings.folders.state, one.node.where))[-1]
+    wishes = replace(RESHAPE, force=False, undone=last, configured=last.layout)
+    return one.sync(wishes, policy=replace(one.policy, layout="flat"))
+
+
+def test_nothing_is_on_trial_after_an_undo_and_another_trial_is_one_of_its_own(
+    one: OneHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = stands(one)
+    convert(one)
+    assert (undo(one).status, trial_of(one)) == (Status.CHANGED, None)
+    convert(one)
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+
+    assert wait(one)
+    assert (stands(one), trial_of(one)) == (before, None)
+
+
+@pytest.mark.parametrize("first", [0.0, BY_S], ids=["only the second on trial", "only the first"])
+def test_a_conversion_is_on_trial_if_one_of_its_attempts_was(
+    one: OneHost, first: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = stands(one)
+    devices = replace(one.policy, layout="devices")
+    one.sender.left = 1
+    with pytest.raises(Cut):
+        one.sync(replace(RESHAPE, force=False, confirm_by_s=first), policy=devices)
+    one.sender.left = None
+    assert one.sync(replace(RESHAPE, force=False, confirm_by_s=BY_S - first)).status is Status.CHANGED
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+
+    assert wait(one)
+    assert (stands(one), trial_of(one)) == (before, None)
+
+
+def test_many_failures_to_take_it_back_do_not_push_it_out_of_the_journal(
+    one: OneHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.sync.journal._KEPT", 2)
+    before = stands(one)
+    convert(one)
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+    for writes in (0, 0, 0, 1, 0, 0):
+        one.sender.left = writes
+        with pytest.raises(Cut):
+            wait(one)
+    one.sender.left = None
+
+    assert wait(one)
+    assert (stands(one), trial_of(one)) == (before, None)
+
+
+def test_one_that_is_being_taken_back_is_not_whole(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    convert(one)
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+    one.sender.left = 1
+    with pytest.raises(Cut):
+        wait(one)
+
+    trial = trial_of(one)
+    assert trial
+    assert trial.outcome.startswith("it is being taken back")
+
+
+def test_a_take_back_that_is_refused_leaves_the_passes_as_they_are(
+    one: OneHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    convert(one)
+    one.claim({})
+    lost = host(plain())
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+    ends = []
+    for _ in range(4):
+        one.sync(facts=lost)
+        ends.append(wait(one))
+
+    assert [end and end.status for end in ends] == [Status.UNSAFE] * 4
+    assert f"host_{NIC}" not in one.tree().by_name
+
+
+def test_nothing_is_taken_back_that_the_service_would_make_again(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    convert(one)
+    after = stands(one)
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+    changes = replace(one.settings.changes, allow_reshape=True)
+    node = replace(one.node, settings=replace(one.settings, changes=changes, policy=one.policy))
+
+    with locked(one.settings.folders.state):
+        (told,) = _trial(node)
+
+    assert "allow_reshape is true" in told.text
+    assert stands(one) == after
