@@ -42,6 +42,7 @@ def status(options: argparse.Namespace) -> Report:
     found = read_status(directory)
     refused = set(found.outcomes.values()) - WELL
     well = found.is_ready and found.is_running and not found.is_late and not refused
+    well = well and not (options.strict and any(found.findings.values()))
     told = tell_approvals(directory)
     cases = case_files(directory)
     about = {"cases": cases, "approvals": told, "running": found.is_running, "late": found.is_late}

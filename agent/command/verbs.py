@@ -351,7 +351,11 @@ _TABLE = (
         decides=("light",),
     ),
     Verb(name="run", help="run the service: a pass at each period and event, audits, metrics and status", logs=True),
-    Verb(name="status", help="show the status that the service wrote last"),
+    Verb(
+        name="status",
+        help="show the status that the service wrote last",
+        own=(Option("--strict", "end with 3 also where the last audit found something"),),
+    ),
     Verb(
         name="retire",
         help="remove this host's tree from placement; refused while anything in it is allocated",

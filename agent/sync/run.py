@@ -252,6 +252,13 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
     wrote = memory.wrote or draft.view.wishes.take_over or (bool(plan.operations) and not draft.view.beside)
     memory = replace(memory, wrote=wrote)
     if plan.operations:
+        if _is_conversion(draft) and not draft.view.wishes.reshape:  # nobody asked for it now
+            LOG.warning(
+                "the tree is converted as [compute] layout says node=%s from=%s to=%s",
+                node.name,
+                draft.stands_in,
+                draft.layout,
+            )
         state.begin(replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported))
         with journaled(node, draft) if _is_conversion(draft) else nullcontext():
             written = _read_back(node, draft, node.client.execute(plan, observed))

@@ -71,6 +71,18 @@ def test_every_kind_of_finding_is_on_its_page() -> None:
     assert re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE) == [kind.value for kind in Kind]
 
 
+def test_every_alert_leads_to_a_part_of_the_page_of_questions() -> None:
+    rules = (ROOT / "etc/prometheus/compute-node-agent.rules.yaml").read_text(encoding="utf-8")
+    page = (ROOT / "docs/questions.md").read_text(encoding="utf-8")
+    parts = {
+        re.sub("[^a-z ]", "", head.lower()).replace(" ", "-") for head in re.findall("^## (.*)", page, re.MULTILINE)
+    }
+    led = re.findall(r"runbook_url: \S+/docs/questions\.md#(\S+)", rules)
+
+    assert len(led) == rules.count("alert: ")
+    assert {*led} <= parts
+
+
 def test_every_metric_and_alert_is_on_its_page() -> None:
     page = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
     alerts = re.findall(r"alert: (\w+)", (ROOT / "etc/prometheus/compute-node-agent.rules.yaml").read_text())

@@ -59,6 +59,22 @@ def test_a_status_says_how_the_service_is() -> None:
     assert found.sentence() == "unsafe, 2 passes; findings: 2 orphaned"
 
 
+def asked_of(config: Path, *, strict: bool = False) -> argparse.Namespace:
+    return argparse.Namespace(config_file=[config], config_dir=[], strict=strict)
+
+
+def test_findings_end_a_strict_status_with_3(tmp_path: Path, write_config: Callable[..., Path]) -> None:
+    now_s, config = time.time(), write_config(agent={"state_directory": tmp_path})
+    process = ServiceProcess("1", os.getpid(), 0.0)
+    well = replace(STATUS, process=process, passes=1, last_pass_s=now_s, written_s=now_s, findings={"missing": 1})
+    write_status(tmp_path, well)
+
+    assert [status(asked_of(config, strict=strict)).exit for strict in (False, True)] == [0, 3]
+    assert next(iter(status(asked_of(config)).lines)) == "up to date, 1 pass; findings: 1 missing"
+    write_status(tmp_path, replace(well, findings={"missing": 0}))
+    assert status(asked_of(config, strict=True)).exit == 0
+
+
 def test_a_clock_that_was_set_back_is_named_and_no_time_is_negative(
     tmp_path: Path, write_config: Callable[..., Path]
 ) -> None:
@@ -67,7 +83,7 @@ def test_a_clock_that_was_set_back_is_named_and_no_time_is_negative(
         STATUS, process=ServiceProcess("1", os.getpid(), 0.0), passes=1, last_pass_s=then_s, written_s=then_s
     )
     write_status(tmp_path, replace(found, sources={"host": SourceStatus(then_s, "")}))
-    asked = argparse.Namespace(config_file=[write_config(agent={"state_directory": tmp_path})], config_dir=[])
+    asked = asked_of(write_config(agent={"state_directory": tmp_path}))
 
     first, *more = status(asked).lines
 

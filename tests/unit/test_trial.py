@@ -246,3 +246,14 @@ def test_nothing_is_taken_back_that_the_service_would_make_again(one: OneHost, m
 
     assert "allow_reshape is true" in told.text
     assert stands(one) == after
+
+
+def test_a_pass_that_converts_a_tree_without_a_persons_wish_says_so(
+    one: OneHost, caplog: pytest.LogCaptureFixture
+) -> None:
+    one.claim({})
+    assert (
+        one.sync(policy=replace(one.policy, layout="devices"), facts=replace(FACTS, guests=())).status is Status.CHANGED
+    )
+
+    assert "converted as [compute] layout says node=host from=flat to=devices" in caplog.text
