@@ -9,7 +9,7 @@ nova_venv
 export PYTHONPATH=$PWD OS_NOVA_DISABLE_EVENTLET_PATCHING=1
 # nova's packages warn about themselves, and the shared fixtures need packages that are not here
 run() { "$nova/bin/python" -m pytest -q --noconftest -p no:cacheprovider -W default "$@"; }
-run tests/unit/test_inside.py tests/inside/test_novas_driver.py tests/inside/test_devspec.py
+run tests/unit/test_inside.py tests/inside/test_novas_driver.py tests/inside/test_devspec.py tests/inside/test_novas_flavors.py
 for one in numbers refusals; do run "tests/inside/test_novas_$one.py"; done  # each replaces what nova asks of libvirt
 run tests/inside/test_novas_tests.py  # on its own, as nova's tests set up nova's options themselves
 run --show-capture=no tests/inside/test_novas_functional.py  # twelve minutes: nova's services and placement for each

@@ -2,15 +2,17 @@
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from agent.command.candidacy import Givers, Missing, bind, combinations, is_sure, missing
 from agent.command.result import Report, choice_of, open_host, placement_of, settings_of
 from agent.command.whole_cloud import ask_all
 from agent.command.wording import counted, written_amounts
-from agent.connect.choice import Choice, open_client, open_driver, read_host
+from agent.connect.choice import Choice, open_client, open_driver, open_nova, read_host
 from agent.errors import ConfigError
+from agent.nova.client import NovaSilent
+from agent.nova.flavors import NovaRequest, request_of
 from agent.settings.read import Settings
 from agent.state.identity import planned_identity
 from agent.sync.decide.additions import add
@@ -32,7 +34,7 @@ from reportclient.client import PlacementClient
 from reportclient.errors import Forbidden, Rejected, few
 from reportclient.names import spelled
 from reportclient.ownership import Names, set_on
-from reportclient.request import RESOURCES, Wish, format_request
+from reportclient.request import RESOURCES, Wish, format_request, parse_request
 from reportclient.slots import slots
 from reportclient.tree import ObservedTree
 
@@ -44,15 +46,52 @@ _MOST = 4096  # combinations of providers that a request may have: about a secon
 
 def explain(options: argparse.Namespace) -> Report:
     """Report why one provider has its classes and traits, or with --request why a host is no candidate."""
-    if bool(options.name) is bool(options.request):
-        raise ConfigError("explain needs either the name of a provider or --request FILE")
+    if bool(options.name) is bool(options.request or options.flavor):
+        raise ConfigError("explain needs either the name of a provider, or --request FILE, or --flavor NAME")
     if options.name:
         return _explain_provider(options)
-    wishes = read_request(options.request)
+    asked = _of_flavor(options) if options.flavor else None
+    wishes = parse_request(asked.query) if asked else read_request(options.request)
     if options.all:
-        return ask_all(placement_of(options)[0], wishes).report(each=options.each)
-    with open_host(options) as one:
-        return explain_request(one.client, one.name, wishes).report
+        report = ask_all(placement_of(options)[0], wishes).report(each=options.each)
+    else:
+        with open_host(options) as one:
+            report = explain_request(one.client, one.name, wishes).report
+    if asked is None:
+        return report
+    data = {**report.data, "query": asked.query, "notes": asked.notes}
+    return replace(report, data=data, lines=(f"asked: {asked.query}", *report.lines), remarks=asked.notes)
+
+
+def _of_flavor(options: argparse.Namespace) -> NovaRequest:
+    """
+    Return what nova asks for with the flavor and the image that the options name.
+
+    Raises:
+        ConfigError: nova is not configured, does not answer, or has no such flavor or image; or placement would refuse
+            what nova asks.
+    """
+    nova = open_nova(settings_of(options), choice_of(options))
+    if nova is None:
+        raise ConfigError(
+            "--flavor asks nova for the flavor: set a login in [nova]; docs/allocations.md has its rights"
+        )
+    try:
+        flavor = nova.flavor(options.flavor)
+        image = nova.image(options.image) if options.image else {}
+    except NovaSilent as error:
+        raise ConfigError(str(error)) from error
+    if flavor is None or image is None:
+        what = f"flavor {options.flavor}" if flavor is None else f"image {options.image}"
+        raise ConfigError(f"{nova.where} shows no {what}: see openstack {what.partition(' ')[0]} list --all")
+    asked = request_of(flavor, image)
+    try:
+        parse_request(asked.query)
+    except ValueError as error:
+        raise ConfigError(
+            f"flavor {options.flavor}: placement refuses what nova asks ({asked.query}): {error}"
+        ) from error
+    return asked
 
 
 def _explain_provider(options: argparse.Namespace) -> Report:

@@ -262,10 +262,19 @@ _TABLE = (
                 metavar="FILE",
                 type=Path,
             ),
+            Option(
+                "--flavor",
+                "instead of a file: what nova-scheduler asks for with this flavor, by its name or id; needs [nova]",
+                metavar="NAME",
+                excludes=("--request",),
+            ),
+            Option(
+                "--image", "with --flavor: and with this image, by its name or id", metavar="NAME", needs=("--flavor",)
+            ),
             ALL._replace(
-                help="with --request: which of all hosts of this placement are candidates, what the others lack, and "
+                help="with a request: which of all hosts of this placement are candidates, what the others lack, and "
                 "the smallest change of the request that finds a host",
-                needs=("--request",),
+                needs=("--request", "--flavor"),
             ),
             Option("--each", "with --all: a line for each host", needs=("--all",)),
         ),

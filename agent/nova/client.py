@@ -14,7 +14,7 @@ leaves something out without an error, and how they are noticed:
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from agent.nova.answers import (
     HOST,
@@ -27,9 +27,11 @@ from agent.nova.answers import (
     parse_migration,
     parse_server,
 )
+from agent.nova.flavors import Flavor, parse_flavor
 from reportclient.keystone import FAILURES, Sender, explain
 
 VERSION = "2.69"  # the first in which a server is answered for while the database of its cell is away
+_OF_IMAGES = "2.1"  # nova passes questions about images on to Glance up to 2.35
 PAGE = 1000  # records for each request; nova cuts it down to its own [api] max_limit
 _PAGES = 1000  # a listing that does not end is no listing of nova
 RIGHTS = "docs/allocations.md lists the rights that the user in [nova] needs"
@@ -98,6 +100,36 @@ class NovaClient:
         except NovaSilent as error:
             return NovaRecord(silence=str(error))
 
+    def flavor(self, name: str) -> Flavor | None:
+        """
+        Return the flavor of this name or id, also one that is not public; None: nova shows no such flavor.
+
+        Raises:
+            NovaSilent: no answer, or none that says it.
+        """
+        query = {"is_public": "none", "limit": str(PAGE)}
+        for _ in range(_PAGES):
+            path = f"/flavors/detail?{urlencode(query)}"
+            _, body = self._get(path)
+            records = self._parsed(path, lambda body: [*body["flavors"]], body)
+            for record in records:
+                if name in (record["name"], record["id"]):
+                    found: Flavor = self._parsed(path, parse_flavor, record)
+                    return found
+            if not body.get("flavors_links") or query.get("marker") == records[-1]["id"]:
+                return None
+            query["marker"] = records[-1]["id"]
+        raise NovaSilent(f"{self.where} lists flavors without an end: see nova's log")
+
+    def image(self, name: str) -> Mapping[str, str] | None:
+        """Return the properties of the image of this name or id, as Glance told nova; None, errors: as ``flavor``."""
+        path = f"/images/detail?{urlencode({'name': name})}"
+        _, body = self._get(path, version=_OF_IMAGES)
+        for record in self._parsed(path, lambda body: [*body["images"]], body):
+            return {str(key): str(value) for key, value in record["metadata"].items()}
+        status, body = self._get(f"/images/{quote(name, safe='')}", 404, version=_OF_IMAGES)
+        return None if status == 404 else {str(key): str(value) for key, value in body["image"]["metadata"].items()}
+
     def _name(self, root_uuid: str) -> str | None:
         """Return nova's name of the host of a hypervisor; None if nova shows no such hypervisor."""
         path = f"/os-hypervisors/{root_uuid}"
@@ -163,7 +195,7 @@ class NovaClient:
         except _FORM as error:
             raise self._strange(path, str(error)) from error
 
-    def _get(self, path: str, *expected: int) -> tuple[int, Any]:
+    def _get(self, path: str, *expected: int, version: str = VERSION) -> tuple[int, Any]:
         """
         Send one GET, and return status and body: 200, or one of ``expected`` if the answer is nova's own.
 
@@ -171,14 +203,14 @@ class NovaClient:
             NovaSilent: no answer, or none that says anything about the question.
         """
         try:
-            answer = self._sender.request(path, "GET", microversion=VERSION)
+            answer = self._sender.request(path, "GET", microversion=version)
         except FAILURES as error:
             raise NovaSilent(explain(error, self.where, "nova")[0]) from error
         status, shown = answer.status_code, path.partition("?")[0]
         if status in (401, 403):
             raise NovaSilent(f"{self.where} answered GET {shown} with {status}: {RIGHTS}")
         if status == 406:
-            raise NovaSilent(f"{self.where} does not support microversion {VERSION}: upgrade nova, or remove [nova]")
+            raise NovaSilent(f"{self.where} does not support microversion {version}: upgrade nova, or remove [nova]")
         try:
             body = answer.json()
         except (ValueError, RecursionError):

@@ -27,6 +27,8 @@ class FakeNova:
     servers: list[dict[str, Any]] = field(default_factory=list)
     migrations: list[dict[str, Any]] = field(default_factory=list)
     hypervisors: dict[str, str] = field(default_factory=dict)  # uuid -> nova's name of the host
+    flavors: list[dict[str, Any]] = field(default_factory=list)
+    images: list[dict[str, Any]] = field(default_factory=list)
     max_limit: int = 1000
     all_projects: bool = True
     filters: bool = True
@@ -75,7 +77,22 @@ class FakeNova:
             return as_json(200, {"server": found[0]}) if found else refused(404)
         if path == "/os-migrations":
             return self._migrations(options)
+        if path == "/flavors/detail":
+            return self._flavors(options)
+        if path == "/images/detail":
+            return as_json(200, {"images": [one for one in self.images if one["name"] == options["name"]]})
+        if path.startswith("/images/"):
+            found = [one for one in self.images if one["id"] == path.rpartition("/")[2]]
+            return as_json(200, {"image": found[0]}) if found else refused(404)
         return Answer(404, (), b"<html>no such page</html>")
+
+    def add_flavor(self, name: str, **specs: str) -> None:
+        sizes = {"vcpus": 4, "ram": 2048, "disk": 10, "OS-FLV-EXT-DATA:ephemeral": 0, "swap": 512}
+        self.flavors.append({"id": f"id of {name}", "name": name, "extra_specs": specs, **sizes})
+
+    def _flavors(self, options: dict[str, str]) -> Answer:
+        page, more = self._page(self.flavors, "id", options)
+        return as_json(200, {"flavors": page} | ({"flavors_links": [{"rel": "next"}]} if more else {}))
 
     def _hypervisor(self, uuid: str) -> Answer:
         if uuid not in self.hypervisors:
@@ -133,7 +150,7 @@ class Direct:
         self._nova = nova
 
     def request(self, url: str, method: str, **kwargs: Any) -> Any:
-        assert (method, kwargs["microversion"]) == ("GET", VERSION)
+        assert (method, kwargs["microversion"]) == ("GET", "2.1" if url.startswith("/images") else VERSION)
         return Reply(self._nova.answer(Request(method, url)))
 
 

@@ -46,6 +46,21 @@ def test_a_server_gets_a_unit_of_our_child_by_its_flavor_and_the_audit_finds_not
     assert lab.agent("sync", role="beside").json["outcome"] == "unchanged"
 
 
+def test_explain_asks_for_a_flavor_and_an_image_what_nova_asks(lab: Lab, server: str) -> None:
+    assert server
+    told = lab.agent("explain", "--flavor", "network", "--image", lab.cloud.image, role="beside")
+    every = lab.agent("explain", "--flavor", lab.cloud.flavors["network"], "--all", role="beside")
+
+    assert (told.code, every.code) == (0, 0), told.err + every.err
+    assert told.json["query"] == (
+        f"resources={VFS}:1,DISK_GB:1,MEMORY_MB:64,VCPU:1&root_required=!COMPUTE_STATUS_DISABLED"
+    )
+    assert told.json["candidate"]
+    assert told.json["slots"] > 0
+    assert every.json["candidates"] == [NAME]
+    assert lab.agent("explain", "--flavor", "none-such", role="beside").code == 1
+
+
 def test_beside_nova_each_leaves_the_others_providers_alone(lab: Lab, server: str) -> None:
     assert lab.own() == {CHILD: {VFS: 8}}
     nova, held, stood = stocks(lab.of_nova()), lab.cloud.allocations(server), lab.generations()[CHILD]

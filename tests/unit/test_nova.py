@@ -8,7 +8,8 @@ import pytest
 from keystoneauth1 import exceptions
 
 from agent.nova.answers import NovaRecord, NovaWitness, essential, parse_host, parse_migration, parse_server
-from agent.nova.client import NovaClient
+from agent.nova.client import NovaClient, NovaSilent
+from agent.nova.flavors import Flavor
 from beds.nova import HOST, SECRET, Direct, FakeNova, as_json, failing
 from beds.proxy import Answer, Request
 from reportclient.recording import RecordedSender, RecordingSender, decode_exchanges, encode_exchanges
@@ -44,6 +45,38 @@ def test_servers_and_migrations_of_the_host_cost_four_requests(nova: FakeNova) -
         "/os-migrations",
         "/os-migrations",  # until a page is empty
     ]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 1000])
+def test_a_flavor_is_found_by_name_or_id_on_any_page(nova: FakeNova, limit: int) -> None:
+    nova.max_limit = limit
+    for name in ("small", "large"):
+        nova.add_flavor(name, **{"hw:cpu_policy": "dedicated"})
+    client = NovaClient(Direct(nova), "nova at X")
+
+    found = client.flavor("large")
+
+    assert found == client.flavor("id of large")
+    assert found == Flavor(
+        name="large",
+        vcpus=4,
+        memory_mb=2048,
+        root_gb=10,
+        swap_mb=512,
+        extra_specs={"hw:cpu_policy": "dedicated"},
+    )
+    assert client.flavor("none such") is None
+
+
+def test_an_image_is_found_by_name_or_id_with_its_properties(nova: FakeNova) -> None:
+    nova.images.append({"id": "i", "name": "debian", "metadata": {"hw_cpu_policy": "dedicated", "min": 1}})
+    client = NovaClient(Direct(nova), "nova at X")
+
+    assert client.image("debian") == client.image("i") == {"hw_cpu_policy": "dedicated", "min": "1"}
+    assert client.image("none such") is None
+    nova.fault = failing(500)
+    with pytest.raises(NovaSilent, match="nova at X gave no usable answer to GET /images/detail"):
+        client.image("debian")
 
 
 def test_whether_nova_has_a_hypervisor_costs_one_request(nova: FakeNova) -> None:
