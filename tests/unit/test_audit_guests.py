@@ -1,5 +1,6 @@
 """What an audit says of guests and of consumers that are none here, by what a host runs and what is allocated."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -13,8 +14,9 @@ from agent.service.rounds import result_of
 from agent.state.audit_memory import AuditMemory, Sighting
 from agent.state.clock import StoppedClock
 from agent.sync.outcome import Outcome, Status
-from reportclient.allocations import Allocation, Consumer, Float, GuestState, Holdings, Slots
+from reportclient.allocations import Allocation, AllocationRequest, Consumer, Float, GuestState, Holdings, Slots
 from reportclient.ownership import MARKER
+from reportclient.payload import decode_request
 from reportclient.plan import Rewrite
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
@@ -201,6 +203,14 @@ def test_a_guest_that_lost_what_is_not_all_known_is_allocated_by_a_person(
     kind, how = (Kind.WRONG_AMOUNT, "--replace") if kept else (Kind.MISSING, "--project P --user U --type T")
     assert {(one.kind, one.repair, one.safe) for one in found} == {(kind, None, False)}
     assert all(why in one.seen and f"compute-node-agent claim guest {how} --request FILE" in one.seen for one in found)
+
+
+def test_a_guest_without_an_owner_is_told_with_the_request_that_claims_it() -> None:
+    one, *_ = find_all(snapshot(known=replace(RUNS, project=None)))
+
+    said = re.search(r"Write this request, which has all that the guest should have, (.*), to FILE", one.seen)
+    assert said
+    assert decode_request(AllocationRequest(said[1])) == {ROOT: SET}
 
 
 def test_a_guest_that_has_nothing_that_is_on_offer_here_is_told_at_the_root() -> None:

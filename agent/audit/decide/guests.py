@@ -7,6 +7,7 @@ explanation is no finding: a guest that migrates, a migration that nova knows or
 for, a consumer that another service owns. A finding about one consumer hides no finding about another one.
 """
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
@@ -25,7 +26,7 @@ from agent.audit.decide.unknown_consumers import (
     why_undecided,
 )
 from agent.nova.answers import FINISHED, NovaMigration
-from reportclient.allocations import Consumer, GuestState, usages
+from reportclient.allocations import Consumer, GuestState, Slots, usages
 from reportclient.names import NO_DEVICES
 from reportclient.ownership import is_cyborgs
 from reportclient.plan import Rewrite
@@ -193,7 +194,9 @@ def _unallocated(snapshot: Snapshot, uuid: str, rows: Mapping[tuple[str, str], i
     abroad = consumer is not None and bool(snapshot.elsewhere(consumer))
     held = {name for resources in (snapshot.others(consumer) if consumer else {}).values() for name in resources}
     given = {name for _, name in rows}
-    unsure = _unsure(snapshot, uuid, consumer, given, held)
+    slots = _slots(snapshot, uuid, consumer, rows)
+    request = json.dumps({"allocations": {place: {"resources": slots[place]} for place in sorted(slots)}})
+    unsure = _unsure(snapshot, uuid, consumer, given, held, request)
     unsure += _given_by_cyborg(snapshot, consumer, given) if consumer else ""
     here = "it runs here" if snapshot.is_settled(uuid) else "it is shut off here, and by nova's word this is its host"
     seen = f"{here}, and has no allocations here" + (", only on another host" if abroad else "") + unsure
@@ -214,19 +217,28 @@ def _swap_back(snapshot: Snapshot, keeper: Consumer, guest: str) -> Repair:
 
 
 def _unsure(
-    snapshot: Snapshot, uuid: str, consumer: Consumer | None, given: Collection[str], kept: Collection[str]
+    snapshot: Snapshot,
+    uuid: str,
+    consumer: Consumer | None,
+    given: Collection[str],
+    kept: Collection[str],
+    request: str = "",
 ) -> str:
     """
     Return why the full set of a guest is not known, and what to do; empty where it is known.
 
-    ``given`` are the classes that a repair would give it, ``kept`` those that it has and keeps.
+    ``given`` are the classes that a repair would give it, ``kept`` those that it has and keeps, ``request`` is what
+    claims them for an owner that a person knows.
     """
     known = snapshot.holdings.known[uuid]
     lacking = {*snapshot.undecided(uuid), *known.named} - {*given, *kept}
     if _disk(snapshot, known) is None and "DISK_GB" not in kept:
         lacking |= {"DISK_GB"}
+    text = "one request with all that the guest should have"
     if None in snapshot.owner(uuid):
         why = "; its project and user are not known"
+        if request and given and not lacking and not known.flavor_unseen:
+            text = f"this request, which has all that the guest should have, {request},"
     elif known.flavor_unseen:
         why = _UNSEEN
     elif lacking:
@@ -236,7 +248,7 @@ def _unsure(
         return "" if given else "; this host offers none of the resources that the guest uses"
     how = "--replace" if consumer else "--project P --user U --type T"
     command = f"compute-node-agent claim {uuid} {how} --request FILE"
-    return f"{why}. Write one request with all that the guest should have to FILE. Then run {command}"
+    return f"{why}. Write {text} to FILE. Then run {command}"
 
 
 _UNSEEN = (
@@ -252,14 +264,8 @@ def _disk(snapshot: Snapshot, known: GuestState) -> int | None:
     return None if "DISK_GB" in known.named else known.disk_gb
 
 
-def _claim_again(
-    snapshot: Snapshot, uuid: str, consumer: Consumer | None, rows: Mapping[tuple[str, str], int]
-) -> Repair:
-    """Return the repair that allocates all that a guest of a known project and user has."""
-    root = snapshot.tree.providers[0]
-    project, user = snapshot.owner(uuid)
-    assert project is not None
-    assert user is not None  # by _unsure
+def _slots(snapshot: Snapshot, uuid: str, consumer: Consumer | None, rows: Mapping[tuple[str, str], int]) -> Slots:
+    """Return all that a guest should have: ``rows`` and its disk here, and what it has elsewhere."""
     slots: dict[str, dict[str, int]] = {}
     for (place, name), amount in rows.items():
         slots.setdefault(snapshot.tree.by_name[place].uuid, {})[name] = amount
@@ -267,8 +273,18 @@ def _claim_again(
     has_disk = any("DISK_GB" in resources for resources in others.values())
     disk_gb = _disk(snapshot, snapshot.holdings.known[uuid])
     if disk_gb and not has_disk:
-        slots.setdefault(root.uuid, {})["DISK_GB"] = disk_gb
-    after = added(others, slots)
+        slots.setdefault(snapshot.tree.providers[0].uuid, {})["DISK_GB"] = disk_gb
+    return added(others, slots)
+
+
+def _claim_again(
+    snapshot: Snapshot, uuid: str, consumer: Consumer | None, rows: Mapping[tuple[str, str], int]
+) -> Repair:
+    """Return the repair that allocates all that a guest of a known project and user has."""
+    project, user = snapshot.owner(uuid)
+    assert project is not None
+    assert user is not None  # by _unsure
+    after = _slots(snapshot, uuid, consumer, rows)
     claim = Rewrite.of(consumer, after) if consumer else begin(uuid, project, user, INSTANCE, after)
     text = f"set the allocations of guest {uuid} of project {project} and user {user} to what the guest really has"
     return Repair(text=text, rewrites=(claim,))
