@@ -92,10 +92,10 @@ class PlacementClient:
             raise
         return {uuid: generation for uuid, name, parent, generation in rows if name == uuid and parent is None}
 
-    def roots(self) -> dict[str, str]:
-        """Return the names of all roots, by uuid. One request."""
-        rows, _ = self._list("a list of providers")
-        return {uuid: name for uuid, name, parent, _ in rows if parent is None}
+    def providers(self, **query: str) -> list[Row]:
+        """Return all providers, or those that match a query. One request."""
+        rows, _ = self._list("a list of providers", **query)
+        return rows
 
     def tree_of(self, uuid: str) -> dict[str, tuple[str, str | None]]:
         """Return (name, parent's uuid) of all providers in the tree of this one, by uuid; empty: none. One request."""

@@ -35,7 +35,7 @@ from reportclient.errors import Forbidden, Rejected, few
 from reportclient.names import spelled
 from reportclient.ownership import Names, set_on
 from reportclient.request import RESOURCES, Wish, format_request, parse_request
-from reportclient.slots import slots
+from reportclient.room import room_for
 from reportclient.tree import ObservedTree
 
 GIVEN = Reason("a mark of this agent stands beside it in placement", "this agent set it, for the reason below")
@@ -242,7 +242,7 @@ class ExplainedRequest:
             yield f"placement refuses what was asked: {self.refusal}"
         yield from (f"  {name} gives {written_amounts(resources)}" for name, resources in self.gives.items())
         if self.slots:
-            yield f"  room for {counted(self.slots, 'such guest')}"
+            yield f"  room for {counted(self.slots, 'such guest')}, one after the other"
         yield from (f"  {one.wish}: {one.why}" for one in self.missing)
 
 
@@ -269,7 +269,7 @@ def explain_request(client: PlacementClient, node: str, wishes: tuple[Wish, ...]
     if gives is not None:
         names = {one.uuid: one.name for one in givers.every}
         told = {names.get(uuid, uuid): gives[uuid] for uuid in gives}
-        fit = slots(givers.tree, givers.used, wishes, givers.shared)
+        fit = room_for(givers.tree, givers.used, wishes, givers.shared)
         return ExplainedRequest(node=node, candidate=True, gives=told, slots=fit)
     lacks = missing(partial(_ask, client, givers), givers, wishes)
     return ExplainedRequest(node=node, candidate=False if is_sure(wishes, givers) else None, missing=lacks)

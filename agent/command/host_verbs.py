@@ -37,7 +37,7 @@ from agent.command.verbs import VERBS
 from agent.command.wording import columns
 from agent.connect.adapters import api_in_the_way
 from agent.connect.choice import open_client, open_driver, read_host
-from agent.errors import USER_ERRORS, ConfigError
+from agent.errors import USER_ERRORS, ConfigError, StateError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
 from agent.sync.convert import Agreement, convert, convert_approved
@@ -244,7 +244,7 @@ def _convert(options: argparse.Namespace) -> Report:
             refused = Outcome(node=driver.name(), status=Status.UNSAFE, reasons=(api,))
         return _ended(refused, options, with_plan=False)
     wishes = replace(wishes_of(options), reshape=not options.approved, agreed=options.digest)
-    if not wishes.undone:
+    if not wishes.undone and not options.approved:
         check_trial(options, wishes)
     act = convert_approved if options.approved else convert
     with open_host(options, writes=True) as one:
@@ -256,13 +256,21 @@ def _convert(options: argparse.Namespace) -> Report:
         became = Forecast.of(outcome.plan, outcome.observed, outcome.allocations, outcome.survey)
         drawn = [replace(of_conversion(became, () if well else outcome.notes), node=outcome.node)]
     remarks = ["take it back with: compute-node-agent undo"] if outcome.status is Status.CHANGED else []
-    if outcome.status is Status.CHANGED and (trial := find_trial(one.settings.folders.state, one.where)):
+    if well and not wishes.undone and (trial := _trial_of(one)):
         remarks.append(
             f"the service takes it back at {trial.confirm_by}: compute-node-agent reshape --confirm keeps it"
         )
     else:
         remarks = [*_to_configure(options), *remarks]
     return replace(report, remarks=remarks if well else (), subjects=drawn)
+
+
+def _trial_of(node: ComputeNode) -> Conversion | None:
+    """Return the conversion on trial, as far as the journal tells."""
+    try:
+        return find_trial(node.settings.folders.state, node.where)
+    except StateError:
+        return None
 
 
 def sync(options: argparse.Namespace) -> Report:

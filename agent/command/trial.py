@@ -5,7 +5,7 @@ import time
 
 from agent.command.exits import Exit
 from agent.command.result import Report, placement_of, settings_of
-from agent.errors import ConfigError
+from agent.errors import ConfigError, StateError
 from agent.state.locks import locked
 from agent.sync.decide.undoing import DONE
 from agent.sync.decide.view import Wishes
@@ -41,12 +41,22 @@ def check_trial(options: argparse.Namespace, wishes: Wishes) -> None:
     Check that a conversion may be made, and on trial if it is to be.
 
     Raises:
-        ConfigError: another one is on trial, or the service would not keep to it.
+        ConfigError: another one is on trial, or the service would not keep to it. StateError: the journal is damaged.
     """
     directory, (_, where) = settings_of(options).folders.state, placement_of(options)
-    other = find_trial(directory, where)
+    try:
+        other = find_trial(directory, where)
+    except StateError:  # a damaged journal stops no conversion but one on trial, which it has to tell of
+        if wishes.confirm_by_s:
+            raise
+        other = None
     if other and other.outcome == DONE:
         raise ConfigError(f"the conversion of {other.began} is on trial: run reshape --confirm, or undo --apply, first")
+    if other and not wishes.confirm_by_s and (other.confirm_by_s or 0) <= time.time():
+        raise ConfigError(
+            f"the conversion of {other.began} on trial was cut off, and its time is over: run undo --apply, or go on "
+            "with it with --confirm-within"
+        )
     if not wishes.confirm_by_s:
         return
     if settings_of(options).changes.allow_reshape:

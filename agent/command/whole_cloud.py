@@ -3,19 +3,24 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import chain, combinations, islice
 from math import prod
 
 from agent.command.result import Report
 from agent.command.wording import alike, columns, counted
 from reportclient.client import PlacementClient
 from reportclient.errors import Forbidden, Rejected
-from reportclient.request import REQUIRED, RESOURCES, Wish, amount_of, format_request
+from reportclient.request import IN_TREE, REQUIRED, RESOURCES, Wish, amount_of, format_request
 from reportclient.tree import Offer
 
 COMMON = ("MEMORY_MB", "VCPU", "DISK_GB")  # a host has something left of one of them, as a rule
-NONE, ROOM, FULL, UNITS = "have none", "have too little free", "have none free", "give no such amount"
-BESIDE, REFUSED, NOT_ASKED = "not beside the rest", "placement refuses it", "too long to ask for"
+NONE, ROOM, UNITS, BESIDE = "have none", "have too little free", "give no such amount", "not beside the rest"
+SILENT, REFUSED, NOT_ASKED = "full, or without any", "placement refuses it", "too long to ask for"
+CUT = (
+    "placement cuts its answers ([placement] max_allocation_candidates): more hosts can give it, and what is said of "
+    "others is not sure: ask on a host, without --all"
+)
+_OF_HOSTS = frozenset({"VCPU", "PCPU"})  # a root that has one of them is no storage
 _MOST = 200_000  # combinations of providers in one query: some seconds of placement's time
 _TRIES = 60  # queries for a change of fewer wishes than the host that lacks least
 _AMOUNTS = 8  # queries for a smaller amount
@@ -46,10 +51,10 @@ class WholeCloud:
     """What a placement says of a request, host by host."""
 
     hosts: int
-    candidates: tuple[str, ...]  # names of hosts
+    candidates: tuple[str, ...] | None  # names of hosts; None: not known
     groups: Mapping[Lacks, tuple[str, ...]] = field(default_factory=dict)  # names of the other hosts, by what they lack
     change: Change | None = None  # None: there are candidates, or no part of the request finds any
-    refusal: str = ""  # why placement refuses the request, or was not asked; empty: it answered
+    refusal: str = ""  # why the answer is not whole; empty: it is
 
     def counts(self) -> dict[Wish, Counter[str]]:
         """Return how many hosts lack each wish, by reason; the wish of most hosts first."""
@@ -83,10 +88,11 @@ class WholeCloud:
         )
 
     def _lines(self, *, each: bool) -> Iterator[str]:
-        named = f": {alike(self.candidates)}" if self.candidates else ""
-        yield f"{len(self.candidates)} of {counted(self.hosts, 'host')} can give all of it{named}"
+        known, hosts = self.candidates, counted(self.hosts, "host")
+        named = f": {alike(known)}" if known else ""
+        yield f"{'it is not known which' if known is None else len(known)} of {hosts} can give all of it{named}"
         if self.refusal:
-            yield f"placement did not answer all of it: {self.refusal}"
+            yield self.refusal
         yield from columns(
             ((str(whys.total()), str(wish), _reasons(whys)) for wish, whys in self.counts().items()),
             heads=("HOSTS", "LACK", "WHY"),
@@ -95,11 +101,12 @@ class WholeCloud:
         if each or len(self.groups) > 1:
             yield "by all that a host lacks:"
             rows = [
-                (str(len(names)), " ".join(map(str, lacks)), name)
+                (name if each else str(len(names)), " ".join(map(str, lacks)), "" if each else alike(sorted(names)))
                 for lacks, names in self._by_wishes().items()
-                for name in (sorted(names) if each else [alike(sorted(names))])
+                for name in (sorted(names) if each else [""])
             ]
-            yield from columns(rows, heads=("HOSTS", "LACK", "WHICH"), indent="  ")
+            heads = ("HOST", "LACKS", "") if each else ("HOSTS", "LACK", "WHICH")
+            yield from columns(rows, heads=heads, indent="  ")
         if self.change:
             yield str(self.change)
 
@@ -129,8 +136,17 @@ class Cloud:
 
     def __init__(self, client: PlacementClient) -> None:
         self._client = client
-        self._sharing = client.sharing()
-        self.names = {uuid: name for uuid, name in client.roots().items() if uuid not in self._sharing}
+        rows = {uuid: (name, parent) for uuid, name, parent, _ in client.providers()}
+        self._roots = {uuid: _root_of(uuid, rows) for uuid in rows}
+        self._sharing = {
+            uuid: one
+            for uuid, one in ((uuid, client.root(uuid)) for uuid in client.sharing())
+            if one and not (_OF_HOSTS & one.provider.inventories.keys())
+        }
+        self._near: dict[str, frozenset[str]] = {}  # hosts, by the provider that shares with them
+        self.shared = frozenset().union(*(one.provider.inventories for one in self._sharing.values()))  # classes
+        roots = {*self._roots.values()} - self._sharing.keys()
+        self.names = {uuid: rows[uuid][0] for uuid in roots}
         self.trees: dict[str, Mapping[str, Offer]] = {}  # providers by uuid, by root; of hosts that were in an answer
         self._answers: dict[str, Answer] = {}
 
@@ -156,23 +172,62 @@ class Cloud:
 
     def _send(self, query: str, wishes: Sequence[Wish]) -> Answer:
         if (number := self._combinations(wishes)) > _MOST:
-            text = f"not asked, as it would compare {number} combinations of providers: ask on one host, without --all"
+            text = f"placement would compare {number} combinations of providers: ask on one host, without --all"
             return Answer(frozenset(), NOT_ASKED, text)
         try:
             candidates, trees = self._client.candidates(query)
         except Forbidden:
             raise
         except Rejected as error:
-            return Answer(frozenset(), REFUSED, str(error))
-        self.trees |= {root: trees[root] for root in trees.keys() - self._sharing}
-        return Answer(frozenset().union(*candidates) - self._sharing)
+            return Answer(frozenset(), REFUSED, f"placement refuses it: {error}")
+        self.trees |= {root: trees[root] for root in trees.keys() & self.names.keys()}
+        found: set[str] = set()
+        for roots in candidates:
+            own = roots & self.names.keys()
+            found |= own or {host for one in roots & self._sharing.keys() for host in self._hosts_near(one)}
+        return Answer(frozenset(found))
+
+    def _hosts_near(self, sharing: str) -> frozenset[str]:
+        """Return the hosts with which a provider shares: those with any provider in one of its aggregates."""
+        aggregates = self._sharing[sharing].provider.aggregates
+        if sharing not in self._near:
+            near = self._client.providers(member_of=f"in:{','.join(sorted(aggregates))}") if aggregates else []
+            self._near[sharing] = frozenset(self._roots.get(uuid, uuid) for uuid, *_ in near) & self.names.keys()
+        return self._near[sharing]
+
+    def asks_of_hosts(self, wishes: Iterable[Wish]) -> bool:
+        """Return whether wishes ask for anything that no other provider shares."""
+        return any(one.kind == RESOURCES and one.names.isdisjoint(self.shared) for one in wishes)
+
+    def ask_beside(self, kept: Wishes, wish: Wish) -> Answer:
+        """
+        Return the hosts that can give a wish beside those that they gave before.
+
+        What storage shares has not the traits of a host: beside that alone, traits are judged by the host's tree.
+        """
+        if self.asks_of_hosts((*kept, wish)):
+            return self.ask((*kept, wish))
+        if wish.kind == RESOURCES:
+            return self.ask([one for one in (*kept, wish) if one.kind == RESOURCES])
+        if wish.kind != REQUIRED or wish.unwanted:
+            return Answer(frozenset(self.names))
+        trees = self.trees.items()
+        return Answer(frozenset(root for root, tree in trees if any(wish.names & one.traits for one in tree.values())))
+
+    def is_cut(self, wishes: Wishes, root: str) -> bool:
+        """Return whether placement has a host as a candidate if it is asked about this one alone."""
+        groups = [one.group for one in wishes if self.asks_of_hosts([one])]
+        if not groups or any(one.kind == IN_TREE for one in wishes):
+            return False
+        return bool(self.ask((*wishes, Wish(IN_TREE, groups[0], root))).hosts)
 
     def _combinations(self, wishes: Sequence[Wish]) -> int:
-        """Return how many combinations of providers placement compares on all hosts for groups with a suffix."""
-        groups = {one.group for one in wishes if one.kind == RESOURCES} - {""}
-        asked = [[one for one in wishes if one.group == group] for group in groups]
+        """Return how many combinations of providers placement compares on all hosts."""
+        groups = {one.group for one in wishes if one.kind == RESOURCES}
+        asked = [[one for one in wishes if one.group == group] for group in groups - {""}]
+        asked += [[one] for one in wishes if one.kind == RESOURCES and not one.group]
         return sum(
-            prod(sum(_fits(one, group) for one in tree.values()) for group in asked) for tree in self.trees.values()
+            prod(sum(_fits(one, part) for one in tree.values()) for part in asked) for tree in self.trees.values()
         )
 
     def why(self, root: str, wish: Wish) -> str:
@@ -183,11 +238,18 @@ class Cloud:
         if wish.kind != RESOURCES:
             return ""
         if not tree:
-            return FULL  # else ``learn`` would have found it
+            return SILENT  # it was in no answer
         free = free_of(tree, wish)
         if not free or max(free) < amount_of(wish):
             return ROOM if free else NONE
         return BESIDE if root in self.ask([wish]).hosts else UNITS
+
+
+def _root_of(uuid: str, rows: Mapping[str, tuple[str, str | None]]) -> str:
+    """Return the root above a provider, by name and parent of each; itself where its parents are not listed."""
+    while (parent := rows[uuid][1]) in rows and parent is not None:
+        uuid = parent
+    return uuid
 
 
 def free_of(tree: Mapping[str, Offer], wish: Wish) -> list[int]:
@@ -217,13 +279,18 @@ def ask_all(client: PlacementClient, wishes: Wishes) -> WholeCloud:
     lacking = split(cloud, wishes, cloud.names.keys() - answer.hosts)
     groups: dict[Lacks, list[str]] = {}
     for root in sorted(lacking, key=cloud.names.__getitem__):
-        groups.setdefault(lacking[root], []).append(cloud.names[root])
+        groups.setdefault(lacking[root], []).append(root)
+    is_cut = any(cloud.is_cut(wishes, roots[0]) for roots in groups.values())
+    known = not (is_cut or answer.why == NOT_ASKED)
     return WholeCloud(
         hosts=len(cloud.names),
-        candidates=_named(cloud, answer.hosts),
-        groups={lacks: tuple(groups[lacks]) for lacks in sorted(groups, key=lambda one: (len(one), -len(groups[one])))},
-        change=None if answer.hosts else smallest(cloud, wishes, lacking.values()),
-        refusal=answer.refusal,
+        candidates=None if answer.why == NOT_ASKED else _named(cloud, answer.hosts),
+        groups={
+            lacks: _named(cloud, groups[lacks])
+            for lacks in sorted(groups, key=lambda one: (len(one), -len(groups[one])))
+        },
+        change=smallest(cloud, wishes, lacking.values()) if known and not answer.hosts else None,
+        refusal=CUT if is_cut else answer.refusal,
     )
 
 
@@ -245,7 +312,7 @@ def split(cloud: Cloud, wishes: Wishes, hosts: Set[str]) -> dict[str, Lacks]:
             found |= {root: tuple((one, why or cloud.why(root, one)) for one, why in lacks) for root in group}
             continue
         wish, rest = untried[0], untried[1:]
-        answer = cloud.ask((*kept, wish))
+        answer = cloud.ask_beside(kept, wish)
         if having := group & answer.hosts:
             waiting.append((having, (*kept, wish), rest, lacks))
         if lacking := group - answer.hosts:
@@ -256,28 +323,28 @@ def split(cloud: Cloud, wishes: Wishes, hosts: Set[str]) -> dict[str, Lacks]:
 def smallest(cloud: Cloud, wishes: Wishes, lacking: Iterable[Lacks]) -> Change | None:
     """Return the change of fewest wishes that finds a host, as placement says; None: none does."""
     lists = (tuple(wish for wish, _ in lacks) for lacks in lacking)
-    without = min((one for one in lists if _left(wishes, one)), key=len, default=())
+    without = min((one for one in lists if _left(cloud, wishes, one)), key=len, default=())
     nobodys = tuple(one for one in wishes if one.kind == RESOURCES and not cloud.ask([one]).hosts)
     others = [one for one in wishes if one not in nobodys]
-    more = len(without) - len(nobodys)
-    smaller = [nobodys + few for size in range(not nobodys, more) for few in combinations(others, size)]
+    sizes = range(not nobodys, len(without) - len(nobodys))
+    smaller = [nobodys + few for few in islice(chain(*(combinations(others, size) for size in sizes)), _TRIES + 1)]
     sure = len(smaller) <= _TRIES
     for few in smaller[:_TRIES]:
-        answer = cloud.ask(_left(wishes, few))
+        answer = cloud.ask(_left(cloud, wishes, few))
         sure &= answer.why != NOT_ASKED
-        if answer.hosts and _left(wishes, few):
+        if answer.hosts and _left(cloud, wishes, few):
             without = few
             break
-    left = _left(wishes, without)
+    left = _left(cloud, wishes, without)
     instead = _less(cloud, left, without)
     hosts = cloud.ask((*left, *instead.values())).hosts if left else ()
     return Change(without=without, instead=instead, hosts=_named(cloud, hosts), smallest=sure) if hosts else None
 
 
-def _left(wishes: Wishes, without: Wishes) -> Wishes:
-    """Return the wishes without some; none where no resources are left to ask for."""
+def _left(cloud: Cloud, wishes: Wishes, without: Wishes) -> Wishes:
+    """Return the wishes without some; none where nothing is left to ask of a host."""
     left = tuple(one for one in wishes if one not in without)
-    return left if any(one.kind == RESOURCES for one in left) else ()
+    return left if cloud.asks_of_hosts(left) else ()
 
 
 def _less(cloud: Cloud, left: Wishes, without: Wishes) -> dict[Wish, Wish]:

@@ -24,6 +24,7 @@ from agent.settings.read import Settings
 from agent.state.audit_memory import write_memory
 from agent.state.locks import locked
 from agent.sync.convert import take_back_trial
+from agent.sync.decide.undoing import DONE
 from agent.sync.decide.view import Wishes
 from agent.sync.journal import find_trial
 from agent.sync.node import ComputeNode
@@ -227,17 +228,18 @@ class Rounds:
 
 def _trial(node: ComputeNode) -> tuple[Condition, ...]:
     """Take back a conversion on trial whose time is over; return what a person should know of one that waits."""
-    trial, why = None, ""
     try:
-        back = take_back_trial(node)
-        why = "; ".join(back.notes) if back else ""
         trial = find_trial(node.settings.folders.state, node.where)
+        back = take_back_trial(node, trial) if trial else None
     except USER_ERRORS as error:  # it stops no pass
-        why = str(error)
-    if trial is None and not why:
+        return (Condition(kind="trial", text=f"a conversion may be on trial, and is not taken back: {error}"),)
+    if trial is None or (back and back.status in (Status.CHANGED, Status.UNCHANGED)):
         return ()
-    when = f"is taken back at {trial.confirm_by}, unless reshape --confirm comes" if trial and not why else ""
-    text = f"the last conversion {when or f'may be on trial, and is not taken back: {why}'}"
+    text = f"the conversion of {trial.began} is taken back at {trial.confirm_by}, unless reshape --confirm comes"
+    if trial.outcome != DONE:
+        text = f"the conversion of {trial.began} is not whole, and is taken back at {trial.confirm_by}: {trial.outcome}"
+    if back:
+        text = f"the conversion of {trial.began} is on trial, and cannot be taken back: {'; '.join(back.notes)}"
     return (Condition(kind="trial", text=text),)
 
 

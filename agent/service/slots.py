@@ -8,7 +8,7 @@ from agent.sync.decide.features.shared_disk import DISK
 from agent.sync.request_file import read_request
 from reportclient.allocations import usages
 from reportclient.request import Wish
-from reportclient.slots import slots
+from reportclient.room import room_for
 
 Kinds = Mapping[str, tuple[Wish, ...]]  # requests by the names of their kinds
 
@@ -37,4 +37,4 @@ def count_slots(kinds: Kinds, audits: Sequence[AuditResult]) -> dict[str, int]:
 def _fit(wishes: tuple[Wish, ...], audited: AuditResult) -> int | None:
     tree = audited.tree.providers
     shared = () if any(DISK in one.provider.inventories for one in tree) else (DISK,)
-    return slots(tree, usages(audited.memory.allocations), wishes, shared)
+    return room_for(tree, usages(audited.memory.allocations), wishes, shared)

@@ -14,9 +14,9 @@ from agent.state.locks import locked
 from agent.sync.decide.checks import judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.owner import only_audits
-from agent.sync.decide.undoing import DONE
+from agent.sync.decide.undoing import DONE, Conversion
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import approval_path, end_trial, find_approval, find_trial, kept_conversions, read_journal
+from agent.sync.journal import approval_path, end_trial, find_approval, kept_conversions, read_journal
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import foresee, outcome_of, run_pass
@@ -84,17 +84,16 @@ def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
     return _patiently(node, partial(_try_approved, node, wishes))
 
 
-def take_back_trial(node: ComputeNode) -> Outcome | None:
+def take_back_trial(node: ComputeNode, last: Conversion) -> Outcome | None:
     """
-    Take the last conversion back if it is on trial and its time is over; None: nothing is to be taken back now.
+    Take the last conversion, which is on trial, back if its time is over; None: it is not to be taken back now.
 
     The caller holds the lock (``locked``). What cannot be taken back exactly stays, and is tried again.
 
     Raises:
-        ConfigError: this agent would convert the host again. StateError: the journal cannot be read. As ``run_pass``.
+        ConfigError: this agent would convert the host again. As ``run_pass``.
     """
-    last = find_trial(node.settings.folders.state, node.where)
-    if last is None or last.confirm_by_s is None or time.time() < last.confirm_by_s:
+    if last.confirm_by_s is None or time.time() < last.confirm_by_s:
         return None
     configured, changes = node.settings.policy.layout, node.settings.changes
     if changes.allow_reshape and configured != last.layout:

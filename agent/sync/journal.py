@@ -244,28 +244,48 @@ def find_trial(directory: Path, where: str) -> Conversion | None:
     Raises:
         StateError: as ``read_journal``.
     """
-    latest = state_files(directory / _JOURNAL, ".json")[-1:]
-    if not any(_may_wait(path) for path in latest):
+    if not _may_wait(directory, where):
         return None
     last = kept_conversions(read_journal(directory, where))[-1:]
     return next((one for one in last if one.is_on_trial), None)
 
 
-def _may_wait(path: Path) -> bool:
-    """Return whether a trial may wait, by the latest entry alone; a pass does not read all of them."""
-    try:
-        entry = json.loads(read_state(path))
-        return bool(entry["outcome"] != DONE or (entry.get("confirm_by_s") and not entry.get("trial_ended")))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return True  # ``read_journal`` says what is wrong
+def _may_wait(directory: Path, where: str) -> bool:
+    """Return whether a trial may wait, by the latest entry of a placement alone; a pass does not read all of them."""
+    for path in reversed(state_files(directory / _JOURNAL, ".json")):
+        try:
+            entry = json.loads(read_state(path))
+            if same_place(entry["where"], where):
+                return not entry.get("trial_ended") and bool(entry["outcome"] != DONE or entry.get("confirm_by_s"))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return True  # ``read_journal`` says what is wrong
+    return False
+
+
+def end_begun(node: ComputeNode, layout: str) -> None:
+    """
+    Note the end of a conversion to this layout that was not known: its answer was lost, or its rest moved nothing.
+
+    Raises:
+        StateError: its entry cannot be written. What cannot be read of the journal is left as it is.
+    """
+    directory = node.settings.folders.state
+    with suppress(StateError):
+        for last in read_journal(directory, node.where)[-1:]:
+            if last.outcome != DONE and last.target == layout:
+                _change_entry(last, ended=datetime.now(UTC).isoformat(), outcome=DONE)
 
 
 def end_trial(conversion: Conversion, how: str) -> None:
     """Let a conversion on trial stand, or say that it is taken back; StateError: its entry cannot be written."""
+    _change_entry(conversion, trial_ended=how)
+
+
+def _change_entry(conversion: Conversion, **changes: str) -> None:
     path = Path(conversion.path)
     entry = json.loads(read_state(path))
     entry.pop("checksum")
-    _write(path, entry | {"trial_ended": how})
+    _write(path, entry | changes)
 
 
 def kept_conversions(entries: Iterable[Conversion]) -> tuple[Conversion, ...]:

@@ -21,7 +21,7 @@ from agent.sync.decide.checks import Verdict, conditions_on, judge, lost_root, r
 from agent.sync.decide.feature import Draft, PassEnd
 from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import journaled
+from agent.sync.journal import end_begun, journaled
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Condition, Outcome, Status, with_conditions
 from drivers.base import Survey
@@ -263,6 +263,8 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
         with journaled(node, draft) if _is_conversion(draft) else nullcontext():
             written = _read_back(node, draft, node.client.execute(plan, observed))
             observed = _with_marked(written, forecast(plan, draft.observed))
+    if draft.view.wishes.reshape and not (plan.operations and _is_conversion(draft)):
+        end_begun(node, draft.layout)
     end = PassEnd(draft=draft, refused=None, done=True)
     conditions = conditions_on(draft)
     after = remember(replace(draft.lasting, observed=observed, wrote=wrote), end)

@@ -1,5 +1,7 @@
 """A conversion on trial: taken back in time, or confirmed, and never half."""
 
+import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,13 +9,14 @@ from typing import Any
 import pytest
 
 from agent.service.rounds import _trial
+from agent.state.files import checksum
 from agent.state.locks import locked
 from agent.sync.convert import take_back_trial
-from agent.sync.decide.undoing import Conversion
+from agent.sync.decide.undoing import DONE, Conversion
 from agent.sync.journal import end_trial, find_trial, kept_conversions, read_journal
-from agent.sync.outcome import Outcome, Status
-from beds.one_host import GUEST, RESHAPE, Cut, OneHost
-from drivers.policy import DevicePolicy, Policy
+from agent.sync.outcome import Condition, Outcome, Status
+from beds.one_host import GUEST, RESHAPE, Cut, OneHost, Sender
+from drivers.policy import DevicePolicy, Layout, Policy
 from hardware import card, guest_with, host, plain
 
 NIC, VF = "0000:81:00.0", "SRIOV_NET_VF"
@@ -41,13 +44,19 @@ def trial_of(one: OneHost) -> Conversion | None:
 
 def wait(one: OneHost) -> Outcome | None:
     with locked(one.settings.folders.state):
-        return take_back_trial(one.node)
+        last = trial_of(one)
+        return take_back_trial(one.node, last) if last else None
 
 
 @pytest.fixture
 def one(tmp_path: Path) -> OneHost:
+    return start(tmp_path, Sender())
+
+
+def start(folder: Path, sender: Sender) -> OneHost:
     """A host in the layout flat with a guest that has a VF."""
-    found = OneHost(tmp_path, FACTS, Policy(layout="flat", devices=DevicePolicy(discover_all=True)))
+    policy = Policy(layout="flat", devices=DevicePolicy(discover_all=True))
+    found = OneHost(folder, FACTS, policy, sender=sender)
     assert found.sync().status is Status.CHANGED
     found.claim({"": {VF: 1}})
     return found
@@ -257,3 +266,74 @@ def test_a_pass_that_converts_a_tree_without_a_persons_wish_says_so(
     )
 
     assert "converted as [compute] layout says node=host from=flat to=devices" in caplog.text
+
+
+class Lossy(Sender):
+    """Loses the answer to one write, which takes effect."""
+
+    lost = -1  # number of that write; below zero: none
+
+    def request(self, url: str, method: str, **kwargs: Any) -> Any:
+        answer = super().request(url, method, **kwargs)
+        self.lost -= method != "GET"
+        if method != "GET" and self.lost == -1:
+            raise Cut
+        return answer
+
+
+@pytest.mark.parametrize("layout", ["devices", "numa"])
+@pytest.mark.parametrize("lost", range(5))
+def test_a_conversion_whose_answer_was_lost_is_whole_after_another_attempt(
+    tmp_path: Path, lost: int, layout: Layout
+) -> None:
+    one = start(tmp_path, sender := Lossy())
+    policy, wishes = replace(one.policy, layout=layout), replace(RESHAPE, force=False, confirm_by_s=BY_S)
+    sender.lost = lost
+    with suppress(Cut):
+        one.sync(wishes, policy=policy)
+
+    assert one.sync(replace(RESHAPE, force=False)).status in (Status.CHANGED, Status.UNCHANGED)
+
+    trial = trial_of(one)
+    assert trial
+    assert trial.outcome == DONE
+
+
+def test_a_take_back_whose_answer_was_lost_ends_the_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = start(tmp_path, sender := Lossy())
+    before = stands(one)
+    convert(one)
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+    sender.lost = 0
+    with pytest.raises(Cut):
+        wait(one)
+
+    assert wait(one)
+    assert (stands(one), trial_of(one)) == (before, None)
+
+
+def test_a_trial_is_found_behind_the_entry_of_another_placement(one: OneHost) -> None:
+    convert(one)
+    folder = one.settings.folders.state / "journal"
+    (entry,) = folder.iterdir()
+    body = json.loads(entry.read_text())
+    body.pop("checksum")
+    other = {**body, "where": "placement at http://elsewhere", "confirm_by_s": None}
+    (folder / f"9{entry.name}").write_text(json.dumps({**other, "checksum": checksum(other)}))
+
+    assert trial_of(one)
+
+
+def test_a_trial_that_is_taken_back_is_told_no_more_whatever_else_is_told(
+    one: OneHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    convert(one)
+    with locked(one.settings.folders.state):
+        (told,) = _trial(one.node)
+    assert told.text.endswith("unless reshape --confirm comes")
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+    odd = Condition(kind="odd", text="something stands")
+    monkeypatch.setattr("agent.sync.run.conditions_on", lambda _draft: (odd,))
+
+    with locked(one.settings.folders.state):
+        assert _trial(one.node) == ()

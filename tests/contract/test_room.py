@@ -2,6 +2,7 @@
 
 import os
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,12 +12,12 @@ from hypothesis import strategies as st
 
 from agent.command.explain import explain_request
 from beds.by_hand import ByHand
-from beds.givers import SHARES, Giver, World, givers, requests
+from beds.givers import SHARES, TRAITS, Giver, World, givers, requests
 from beds.golden import GoldenHost, golden_hosts
 from reportclient.allocations import usages
 from reportclient.client import PlacementClient
 from reportclient.request import Wish, format_request, parse_request
-from reportclient.slots import slots
+from reportclient.room import room_for
 from reportclient.tree import Inventory
 
 pytestmark = pytest.mark.contract
@@ -27,7 +28,7 @@ MOST = 6  # consumers of one example
 
 def left(client: PlacementClient, root: str, wishes: Sequence[Wish]) -> int | None:
     tree = client.observe(root)
-    return slots(tree.providers, usages(client.allocations(tree)), wishes)
+    return room_for(tree.providers, usages(client.allocations(tree)), wishes)
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
@@ -106,11 +107,64 @@ def test_on_each_recorded_host_fit_as_many_as_placement_gives(
     with world.holding(tree):
         for query in kinds_for(tree):
             fit = left(world.client, tree[0].uuid, parse_request(query))
-            consumers: list[str] = []
-            while offered := by_hand.send("GET", f"/allocation_candidates?limit=1&{query}")["allocation_requests"]:
-                consumers.append(str(uuid.uuid4()))
-                taken = offered[0]["allocations"]
-                by_hand.claim(consumers[-1], {provider: dict(each["resources"]) for provider, each in taken.items()})
-            for consumer in consumers:
-                by_hand.claim(consumer, {})
-            assert fit == len(consumers), query
+            assert fit == claimed_evenly(by_hand, query), query
+
+
+def claimed_evenly(by_hand: ByHand, query: str) -> int:
+    """How often placement gives what is asked, each time from most providers, and those that gave least until then."""
+    consumers: list[str] = []
+    gave = Counter[str]()
+    while offered := by_hand.send("GET", f"/allocation_candidates?{query}")["allocation_requests"]:
+        taken = min(
+            offered,
+            key=lambda one: (
+                -len(one["allocations"]),
+                sorted((gave[each] for each in one["allocations"]), reverse=True),
+            ),
+        )
+        gave.update([*taken["allocations"]])
+        consumers.append(str(uuid.uuid4()))
+        by_hand.claim(consumers[-1], {one: dict(each["resources"]) for one, each in taken["allocations"].items()})
+    for consumer in consumers:
+        by_hand.claim(consumer, {})
+    return len(consumers)
+
+
+CELL = "HW_NUMA_ROOT"
+
+
+@pytest.mark.parametrize(
+    ("query", "fit"),
+    [
+        pytest.param("resources_A=SRIOV_NET_VF:1&resources_B=SRIOV_NET_VF:1&group_policy=isolate", 12, id="two cards"),
+        pytest.param(
+            f"resources_A=SRIOV_NET_VF:1&required_A={TRAITS[0]}&resources_B=SRIOV_NET_VF:1&group_policy=none",
+            8,
+            id="one card of the first",
+        ),
+        pytest.param(
+            f"required_A={CELL}&resources_B=PCPU:1&same_subtree=_A,_B&group_policy=isolate", 0, id="a cell apart"
+        ),
+        pytest.param(f"required_A={CELL}&resources_B=PCPU:1&same_subtree=_A,_B&group_policy=none", 8, id="its cell"),
+        pytest.param(
+            f"required_A=!{CELL}&resources_B=PCPU:1&same_subtree=_A,_B&group_policy=none", 0, id="only forbidden"
+        ),
+    ],
+)
+def test_groups_share_cards_and_cells_as_placement_lets_them(placement_sender: Any, query: str, fit: int) -> None:
+    root = Giver(name="host", stock={"VCPU": (Inventory(total=64), 0)})
+    cards = [
+        Giver(
+            name=f"card-{number}",
+            parent=root.uuid,
+            traits=frozenset(TRAITS[:1] if number == 0 else ()),
+            stock={"SRIOV_NET_VF": (Inventory(total=8), 0)},
+        )
+        for number in range(3)
+    ]
+    cell = Giver(name="cell", parent=root.uuid, traits=frozenset({CELL}), stock={"PCPU": (Inventory(total=8), 0)})
+    world = World(placement_sender)
+    with world.holding([root, *cards, cell]):
+        found = left(world.client, root.uuid, parse_request(f"resources=VCPU:1&{query}"))
+
+        assert found == fit == claimed_evenly(ByHand(placement_sender), f"resources=VCPU:1&{query}")

@@ -22,7 +22,7 @@ from reportclient.request import (
 )
 from reportclient.tree import ObservedProvider
 
-MOST_STEPS = 100_000  # choices of a provider: about a tenth of a second
+MOST_STEPS = 20_000  # choices of a provider: about a tenth of a second
 Slot = tuple[str, str]  # name of a provider, and a class
 
 
@@ -46,7 +46,7 @@ class _Terms:
     def allow(self, chosen: Sequence[tuple[_Ask, ObservedProvider]], above: Mapping[str, frozenset[str]]) -> bool:
         """Return whether all choices together fulfil the terms; ``above`` has each provider and its ancestors."""
         traits = frozenset().union(*(one.provider.traits for ask, one in chosen if not ask.group))
-        apart = [one.name for ask, one in chosen if ask.group and ask.amounts]
+        apart = [one.name for ask, one in chosen if ask.group]
         named = [{one.name for ask, one in chosen if ask.group in groups} for groups in self.subtrees]
         return (
             all(traits & some for some in self.together)
@@ -55,13 +55,15 @@ class _Terms:
         )
 
 
-def slots(
+def room_for(
     tree: Sequence[ObservedProvider], used: Mapping[Slot, int], wishes: Iterable[Wish], shared: Iterable[str] = ()
 ) -> int | None:
     """
     Return how many times one more consumer can get these wishes from a tree, root first, of which ``used`` is taken.
 
-    None: not known, as it asks for classes that other trees share with this one, or is too long to search.
+    They are counted one after the other, each from the providers with most left: where groups compete for providers,
+    another order may find room for more. None: not known, as it asks for classes that other trees share with this one,
+    or is too long to search.
     """
     wishes = [*wishes]
     if any(one.kind == RESOURCES and not one.names.isdisjoint(shared) for one in wishes):
@@ -76,7 +78,8 @@ def slots(
     search = _Search(tree, wishes, free)
     count = 0
     while taken := search.candidate():
-        times = min(free[slot] // amount for slot, amount in taken.items())
+        most = min(free[slot] // amount for slot, amount in taken.items())
+        times = max(1, most // 4) if search.may_choose else most
         count += times
         for slot, amount in taken.items():
             free[slot] -= times * amount
@@ -111,6 +114,11 @@ class _Search:
         )
         self.steps = 0
 
+    @property
+    def may_choose(self) -> bool:
+        """Whether several providers could give the same."""
+        return any(len(ask.givers) > 1 for ask in self._asks)
+
     def candidate(self) -> Counter[Slot] | None:
         """Return what one more consumer would take; None: there is nothing for it, or it was not found in time."""
         return self._choose([], Counter())
@@ -119,7 +127,7 @@ class _Search:
         if len(chosen) == len(self._asks):
             return taken if self._terms.allow(chosen, self._above) else None
         ask = self._asks[len(chosen)]
-        for one in ask.givers:
+        for one in sorted(ask.givers, key=lambda one: -self._left(one, ask, taken)):
             self.steps += 1
             if self.steps >= MOST_STEPS:
                 return None
@@ -127,6 +135,14 @@ class _Search:
             if self._has(one, more) and (found := self._choose([*chosen, (ask, one)], more)):
                 return found
         return None
+
+    def _left(self, one: ObservedProvider, ask: _Ask, taken: Mapping[Slot, int]) -> int:
+        """Return how often a provider could give what is asked after what is ``taken``."""
+        amounts = ask.amounts.items()
+        return min(
+            ((self._free[one.name, name] - taken.get((one.name, name), 0)) // amount for name, amount in amounts),
+            default=0,
+        )
 
     def _has(self, one: ObservedProvider, taken: Mapping[Slot, int]) -> bool:
         stocks = one.provider.inventories
@@ -141,7 +157,9 @@ def _asks(tree: Sequence[ObservedProvider], wishes: Sequence[Wish]) -> Iterator[
         own = [one for one in wishes if one.group == group]
         amounts = {min(one.names): amount_of(one) for one in own if one.kind == RESOURCES}
         if group and (amounts or group in related):
-            yield _Ask(group, amounts, _givers(tree, own, amounts))
+            # placement searches a group that only forbids among no providers
+            names_any = amounts or any(one.kind in (REQUIRED, MEMBER_OF) and not one.unwanted for one in own)
+            yield _Ask(group, amounts, _givers(tree, own, amounts) if names_any else ())
         elif not group:
             parts = ({name: amount} for name, amount in amounts.items())
             yield from (_Ask(group, part, _givers(tree, own, part)) for part in parts)
