@@ -409,7 +409,18 @@ def _together(reports: Sequence[Report], name: str) -> Report:
 def _listed(conversions: Sequence[Conversion]) -> Report:
     """Report conversions; ``takes_back`` is the digest of the one that a conversion took back, None: it took none."""
     digests: dict[str | None, str] = {one.name: one.digest for one in conversions}
-    keys = ("node", "began", "outcome", "layout", "target", "digest", "consumers", "path")
+    keys = (
+        "node",
+        "began",
+        "outcome",
+        "layout",
+        "target",
+        "digest",
+        "consumers",
+        "path",
+        "confirm_by_s",
+        "trial_ended",
+    )
     told = [{**{key: getattr(one, key) for key in keys}, "takes_back": digests.get(one.undoes)} for one in conversions]
     rows = [
         (one.began[:19], one.node, one.layout, one.target, str(one.consumers), one.digest, one.outcome)
