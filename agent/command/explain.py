@@ -11,6 +11,7 @@ from agent.command.whole_cloud import ask_all
 from agent.command.wording import counted, written_amounts
 from agent.connect.choice import Choice, open_client, open_driver, open_nova, read_host
 from agent.errors import ConfigError
+from agent.nova.aliases import parse_aliases, without_rule
 from agent.nova.client import NovaSilent
 from agent.nova.flavors import NovaRequest, request_of
 from agent.settings.read import Settings
@@ -68,8 +69,8 @@ def _of_flavor(options: argparse.Namespace) -> NovaRequest:
     Return what nova asks for with the flavor and the image that the options name.
 
     Raises:
-        ConfigError: nova is not configured, does not answer, or has no such flavor or image; or placement would refuse
-            what nova asks.
+        ConfigError: nova is not configured, does not answer, or has no such flavor or image; or an alias of it cannot
+            be read, or placement would refuse what nova asks.
     """
     nova = open_nova(settings_of(options), choice_of(options))
     if nova is None:
@@ -84,14 +85,20 @@ def _of_flavor(options: argparse.Namespace) -> NovaRequest:
     if flavor is None or image is None:
         what = f"flavor {options.flavor}" if flavor is None else f"image {options.image}"
         raise ConfigError(f"{nova.where} shows no {what}: see openstack {what.partition(' ')[0]} list --all")
-    asked = request_of(flavor, image)
+    settings = settings_of(options)
+    try:
+        aliases = parse_aliases(settings.apis.aliases)
+        asked = request_of(flavor, image, aliases)
+    except ValueError as error:
+        raise ConfigError(f"flavor {options.flavor}: {error}") from error
     try:
         parse_request(asked.query)
     except ValueError as error:
         raise ConfigError(
             f"flavor {options.flavor}: placement refuses what nova asks ({asked.query}): {error}"
         ) from error
-    return asked
+    unruled = () if options.all else without_rule(flavor.extra_specs, aliases, settings.policy.devices.rules)
+    return replace(asked, notes=(*asked.notes, *unruled))
 
 
 def _explain_provider(options: argparse.Namespace) -> Report:

@@ -13,6 +13,8 @@ from urllib.parse import urlencode
 
 import os_resource_classes
 
+from agent.nova.aliases import ALIASES, Alias, asked_devices
+
 _GROUPED = re.compile("(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*)")
 _OF_PLACEMENT = ("resources", "trait", "required", "member_of", "in_tree", "same_subtree", "root_required", "limit")
 _TRUE = frozenset({"1", "t", "true", "on", "y", "yes"})
@@ -72,19 +74,27 @@ def parse_flavor(record: Mapping[str, Any]) -> Flavor:
     )
 
 
-def request_of(flavor: Flavor, image: Mapping[str, str]) -> NovaRequest:
-    """Return what nova asks for a guest of a flavor that boots from an image with these properties (none: empty)."""
+def request_of(flavor: Flavor, image: Mapping[str, str], aliases: Mapping[str, Alias]) -> NovaRequest:
+    """
+    Return what nova asks for a guest of a flavor that boots from an image with these properties (none: empty).
+
+    ``aliases`` of PCI devices that nova knows, by name.
+
+    Raises:
+        ValueError: nova cannot read the flavor's aliases.
+    """
     one = _Translation(flavor, image)
     one.read_extra_specs()
     one.pin()
+    one.add_devices(aliases)
     one.fill_up()
     one.require_features()
     return NovaRequest(query=one.query(), notes=(*one.ignored, *_asked_elsewhere(flavor), OTHERS))
 
 
 def _asked_elsewhere(flavor: Flavor) -> Iterator[str]:
-    if "pci_passthrough:alias" in flavor.extra_specs:
-        yield "pci_passthrough:alias is not in it: with pci_in_placement nova adds a group for each of its devices"
+    if ALIASES in flavor.extra_specs:
+        yield f"{ALIASES}: nova asks placement for its devices with [filter_scheduler] pci_in_placement alone"
     if "accel:device_profile" in flavor.extra_specs:
         yield "accel:device_profile is not in it: nova adds the groups of Cyborg's profile"
 
@@ -158,6 +168,21 @@ class _Translation:
         plain = {"MEMORY_MB": flavor.memory_mb, "DISK_GB": flavor.root_gb + flavor.ephemeral_gb + swap_gb}
         plain |= {} if {"VCPU", "PCPU"} & said else {"VCPU": flavor.vcpus}
         self._group().resources |= {name: amount for name, amount in plain.items() if name not in said}
+
+    def add_devices(self, aliases: Mapping[str, Alias]) -> None:
+        """Ask for each device of an alias in a group of its own."""
+        of_flavor = sum(suffix != "" for suffix in self._groups)
+        for name, count in asked_devices(self._flavor.extra_specs):
+            if name not in aliases:
+                self.ignored.append(f"[pci] alias of this host has no {name}, which the flavor asks for {count} times")
+                continue
+            one = aliases[name]
+            for _ in range(count):
+                group = self._group(f"_pci{len(self._groups)}")
+                group.resources[one.resource_class] = 1
+                group.traits |= dict.fromkeys(one.traits, "required")
+        if of_flavor <= 1 < sum(suffix != "" for suffix in self._groups):
+            self._policy = self._policy or "none"
 
     def require_features(self) -> None:
         """Ask for what the guest's hardware needs of a host."""

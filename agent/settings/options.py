@@ -127,6 +127,9 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                              "vendor's driver below the device's folder in sysfs; its number becomes part of the "
                              "resource class (nvidia/current_vgpu_type). bandwidth is \"link\", a number of kbit/s, "
                              "or an object with egress and ingress."),
+        cfg.MultiStrOpt("alias", default=[], deprecated_opts=[cfg.DeprecatedOpt("pci_alias", group="DEFAULT")],
+                        help="What the names in a flavor's pci_passthrough:alias mean, each a JSON object as in nova. "
+                             "explain --flavor reads it, and nothing else."),
         cfg.BoolOpt("report_in_placement", default=False, help="Report the devices that match device_spec."),
         cfg.StrOpt("discover", default="rules", choices=("rules", "all"),
                    help="If set to all: each VF of an SR-IOV NIC is reported as SRIOV_NET_VF, unless a rule matches "

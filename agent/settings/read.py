@@ -99,12 +99,13 @@ class ServiceSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiSettings:
-    """How placement, Ironic and nova are reached."""
+    """How placement, Ironic and nova are reached, and what nova's flavors mean."""
 
     source: cfg.ConfigOpts  # from which keystoneauth reads its own options
     placement_chosen: bool  # whether a file sets [placement] auth_type or auth_section
     nova_chosen: bool  # whether a file sets [nova] auth_type or auth_section: the audit asks nova only then
     node_workers: Annotated[int, "agent", "node_workers"]  # requests to placement that are under way at a time
+    aliases: Annotated[tuple[str, ...], "pci", "alias", tuple]  # of PCI devices in nova's flavors, as JSON
 
 
 Role = Literal["sole", "beside", "audit"]

@@ -57,6 +57,11 @@ def _tags(values: Values) -> Iterator[str]:
                 near = most_alike(key, TAGS, PLAIN)
                 meant = f"is {near} meant?" if near else "remove it"
                 yield f"[pci] device_spec rule {number} has {key}, which is not read: {meant}"
+        if isinstance(rule, dict) and rule.get("live_migratable") and rule.get("physical_network"):
+            yield (
+                f"[pci] device_spec rule {number} has live_migratable, which nova reads for devices that a flavor asks "
+                f"for by an alias, and physical_network, whose devices are for ports alone: remove one of them"
+            )
 
 
 def _rules(texts: Iterable[str]) -> Iterator[object]:

@@ -653,6 +653,14 @@ def test_a_slip_in_the_configuration_is_told_once(
     assert found.partition(": ")[2] == told
 
 
+def test_live_migration_of_devices_for_ports_is_told(write_config: Write) -> None:
+    path = write_config(pci={"device_spec": '{"physical_network": "net", "live_migratable": "yes"}'})
+
+    (found,) = slips_of_the_pen(Values(load_settings([path]).apis.source))
+
+    assert found.startswith("[pci] device_spec rule 1 has live_migratable, which nova reads for devices that a flavor ")
+
+
 def test_a_second_type_without_cards_of_its_own_is_told(write_config: Write) -> None:
     path = write_config(devices={"enabled_mdev_types": "a,b,c"}, mdev_c={"device_addresses": "0000:84:00.0"})
 
