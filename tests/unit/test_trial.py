@@ -17,10 +17,10 @@ from agent.sync.journal import end_trial, find_trial, kept_conversions, read_jou
 from agent.sync.outcome import Condition, Outcome, Status
 from beds.one_host import GUEST, RESHAPE, Cut, OneHost, Sender
 from drivers.policy import DevicePolicy, Layout, Policy
-from hardware import card, guest_with, host, plain
+from hardware import at, card, guest_with, host, plain
 
 NIC, VF = "0000:81:00.0", "SRIOV_NET_VF"
-FACTS = replace(host(*card(NIC, 4)), guests=(guest_with(GUEST, pci=frozenset({"0000:81:10.0"})),))
+FACTS = replace(host(*card(NIC, 4)), guests=(guest_with(GUEST, pci=frozenset({at("0000:81:10.0")})),))
 BY_S = 4_000_000_000.0
 
 
