@@ -101,6 +101,7 @@ def parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
         description="Reports this host's CPUs, memory, disk, cells and devices to OpenStack placement as one tree.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # a new option would change what a script means
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
@@ -110,6 +111,7 @@ def parsers() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
             help=verb.help,
             description=verb.help[0].upper() + verb.help[1:] + ".",
             epilog=f"example: compute-node-agent {verb.name} {verb.example}",
+            allow_abbrev=False,
         )
         for option in (*COMMON, *verb.options):
             _add(one, option)

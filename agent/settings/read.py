@@ -291,6 +291,14 @@ def _tell_reading(error: BaseException) -> str:
     cause = error.__context__
     if isinstance(error, cfg.ConfigFileParseError) and isinstance(cause, cfg.ParseError):
         return f"{cause.filename}:{cause.lineno} cannot be read: {cause.msg}"
-    may_not = isinstance(error, cfg.ConfigFilesPermissionDeniedError)
     told = cause if isinstance(error, SystemExit) and cause else error
-    return one_line(told) + (": run as a user that may read it, for instance with sudo" if may_not else "")
+    match told:
+        case cfg.ConfigFilesNotFoundError():
+            return "there is no such file: name one with --config-file"
+        case cfg.ConfigFilesPermissionDeniedError():
+            return f"{one_line(told)}: run as a user that may read it, for instance with sudo"
+        case IsADirectoryError():
+            return "it is a folder: name a file, or the folder with --config-dir"
+        case UnicodeDecodeError():
+            return "it is no text: is it the right file?"
+    return one_line(told)

@@ -27,8 +27,10 @@ def load_once(file: Path, path: Path) -> Any:
         return yaml.load(data.decode(), _OnceLoader)
     except _Refused as error:
         raise ConfigError(f"{path}:{error}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"cannot read {path}: it is no text") from error
     except (
         yaml.YAMLError,
         ValueError,

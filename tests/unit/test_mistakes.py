@@ -1,10 +1,11 @@
 """Mistakes that are known only beside the host: each is told by a verb; those of one file are in ``test_config.py``."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from beds.agents import run_here
+from beds.agents import run_agent, run_here
 from beds.golden import HOSTS
 
 HOST = HOSTS / "four-cells/archive"
@@ -62,3 +63,30 @@ def test_a_mistake_is_told_beside_the_numbers_or_instead(text: str, code: int, t
 
     assert (done.code, told in done.err) == (code, True), done.err
     assert done.err.count("\n") <= 3
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (lambda path: None, "there is no such file: name one with --config-file"),
+        (lambda path: path.mkdir(), "it is a folder: name a file, or the folder with --config-dir"),
+        (lambda path: path.write_bytes(b"\x80\x9f"), "it is no text: is it the right file?"),
+    ],
+    ids=["no file", "a folder", "no text"],
+)
+def test_what_is_no_configuration_file_is_told_in_plain_words(
+    made: Callable[[Path], object], told: str, tmp_path: Path
+) -> None:
+    made(path := tmp_path / "agent.conf")
+
+    done = run_here("discover", "--host", HOST, "--config-file", path)
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err.strip() == f"configuration {path}: {told}"
+
+
+def test_a_shortened_option_is_none() -> None:
+    done = run_agent("discover", "--hos", HOST)
+
+    assert done.code == 2
+    assert "is --host meant?" in done.err
