@@ -127,7 +127,7 @@ def _stock_changes(
     before, after = _amounts(was, was_used), _amounts(now, now_used)
     for name in sorted(old.keys() | new.keys()):
         if name not in old:
-            yield f"{name} {after[name]}{_terms_of(new[name])}"
+            yield f"{name} {'none → ' if was else ''}{after[name]}{_terms_of(new[name])}"
         elif name not in new:
             yield f"{name} {before[name]} → gone"
         else:

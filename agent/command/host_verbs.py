@@ -423,8 +423,8 @@ def _listed(conversions: Sequence[Conversion]) -> Report:
     )
     told = [{**{key: getattr(one, key) for key in keys}, "takes_back": digests.get(one.undoes)} for one in conversions]
     rows = [
-        (one.began[:19], one.node, one.layout, one.target, str(one.consumers), one.digest, one.outcome)
-        for one in conversions
+        (one["began"][:19], one["node"], *(str(one[key]) for key in keys[2:7]), one["takes_back"] or "-")
+        for one in told
     ]
-    heads = ("began", "node", "from", "to", "consumers", "digest", "outcome")
+    heads = ("began", "node", "outcome", "from", "to", "digest", "consumers", "takes back")
     return Report(data={"conversions": told}, lines=columns(rows, heads=heads) or ["no conversion"])

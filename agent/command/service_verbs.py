@@ -46,6 +46,7 @@ def status(options: argparse.Namespace) -> Report:
     told = tell_approvals(directory)
     cases = case_files(directory)
     about = {"cases": cases, "approvals": told, "running": found.is_running, "late": found.is_late}
+    about["ready"] = found.is_ready and found.is_running
     named = (f"case: {case} (plan --replay repeats it)" for case in cases)
     return Report(
         data={**record_of(found), **about},

@@ -107,7 +107,8 @@ def outcome_lines(one: Outcome, *, whole: bool = False, with_plan: bool = True) 
     """Yield how the pass over one node ended, after its plan, unless that is empty, unknown or not the agreed one."""
     if with_plan and one.plan.operations and one.status not in (Status.FAILED, Status.OTHER_PLAN):
         data = Forecast.of(Plan(one.plan.operations), one.observed, (), None)
-        yield from _row_lines(rows(data.before, data.after, with_use=False), "total", whole=whole)
+        what = "total" if one.status in (Status.CHANGED, Status.UNCHANGED) else "not written: total"
+        yield from _row_lines(rows(data.before, data.after, with_use=False), what, whole=whole)
         if one.plan.moves:
             names = names_of((move.consumer for move in one.plan.moves), one.survey)
             yield from _guest_lines(one.plan.moves, names, whole=whole)

@@ -93,7 +93,7 @@ def test_each_row_says_what_becomes_of_one_provider() -> None:
     )
 
     assert [(row.depth, row.mark, *row.names, row.stock, row.traits) for row in rows(before, after)] == [
-        (0, "~", "host", ("DISK_GB 0/9 (1 reserved)", "PCPU 0/4 → gone", "VCPU 2/8 (min_unit 1 → 2)"), ()),
+        (0, "~", "host", ("DISK_GB none → 0/9 (1 reserved)", "PCPU 0/4 → gone", "VCPU 2/8 (min_unit 1 → 2)"), ()),
         (1, "~", "host_a", (), ("+CUSTOM_B", "+CUSTOM_C", "+CUSTOM_D", "+CUSTOM_E", "-CUSTOM_A")),
         (1, "~", "host_b", (), ("aggregates",)),
         (1, " ", "host_d", (), ()),

@@ -110,6 +110,19 @@ def test_a_plan_that_makes_or_ends_a_tree_is_that_of_its_root(before: Observed, 
     assert of_conversion(conversion(before=before, after=after), ()).node == "host"
 
 
+def test_what_a_guest_has_in_the_same_place_before_and_after_does_not_move() -> None:
+    before, after = (
+        replace(one, allocations=(*one.allocations, Allocation(GUEST, "card", "VF", 1))) for one in (BEFORE, AFTER)
+    )
+    card = seen("card", "d", VF=Inventory(total=4))
+    trees = (replace(one, tree=ObservedTree((*one.tree.providers, card))) for one in (before, after))
+
+    subject = of_conversion(conversion("db-primary", *trees), ())
+
+    moves = [{one.name: [chip.moves for chip in one.chips] for one in every(root)} for _, root in subject.trees]
+    assert moves == [{"host": [True], "card": [False]}, {"host": [True], "card": [False], "host_NUMA0": [True]}]
+
+
 def test_a_page_needs_nothing_from_elsewhere_and_escapes_what_guests_are_called() -> None:
     drawn = of_conversion(conversion("<script>x</script>\x07"), ("<b>no</b>",))
     text = page("plan of host", [drawn], ["<script>y</script>\x07", "digest d1g357"])

@@ -78,8 +78,9 @@ def _other_layout(snapshot: Snapshot) -> list[Finding]:
         return []
     sentence = (
         f"the tree stands in the layout {standing}, and [compute] layout is {configured}: set [compute] layout = "
-        f"{standing}, or convert the tree with compute-node-agent reshape --to {configured}, or where nova-compute "
-        f"reports this host with this agent's driver, by a start of nova-compute"
+        f"{standing}, or convert the tree with compute-node-agent reshape --to {configured} (a pass does so by itself "
+        f"while nothing on the tree is allocated), or where nova-compute reports this host with this agent's driver, "
+        f"by a start of nova-compute"
     )
     return [Finding(kind=Kind.OTHER_LAYOUT, provider=snapshot.tree.providers[0].name, seen=sentence)]
 

@@ -52,7 +52,13 @@ def of_conversion(data: Forecast, refusals: Iterable[str]) -> Subject:
     """Return the subject of a plan: both trees, and whose accounting is rewritten."""
     names = data.names
     marks = {name: row.mark for row in rows(data.before, data.after) for name in row.names}
-    moving = {move.consumer for move in data.plan.moves}
+    before, after = by_consumer(data.before.allocations), by_consumer(data.after.allocations)
+    moving = {
+        (guest, provider)
+        for guest in before.keys() | after.keys()
+        for provider in before.get(guest, {}).keys() | after.get(guest, {}).keys()
+        if before.get(guest, {}).get(provider) != after.get(guest, {}).get(provider)
+    }
     return Subject(
         node=_root(data.after) or _root(data.before),
         trees=(
@@ -78,12 +84,12 @@ def _root(observed: Observed) -> str:
 def _tree(
     observed: Observed,
     names: Mapping[str, str],
-    moving: Collection[str],
+    moving: Collection[tuple[str, str]],
     marks: Mapping[str, str],
     *,
     wrong: Collection[str] = (),
 ) -> Box:
-    """Return a tree as boxes; siblings that are alike and hold nothing are one box."""
+    """Return a tree as boxes; siblings that are alike and hold nothing are one box; ``moving``: consumer, provider."""
     providers, used = observed.tree.by_name, usages(observed.allocations)
     root = _root(observed)
     chips: dict[str, list[Chip]] = {}
@@ -93,7 +99,7 @@ def _tree(
         called = names.get(consumer, consumer[:8])
         for provider, resources in held.items():
             short = ", ".join(f"{amount} {_UNITS.get(name, name)}" for name, amount in resources.items())
-            chip = Chip(consumer, f"{called}: {short}", consumer in moving, consumer in wrong)
+            chip = Chip(consumer, f"{called}: {short}", (consumer, provider) in moving, consumer in wrong)
             chips.setdefault(provider, []).append(chip)
     below: dict[str | None, list[str]] = {}
     for name in sorted(providers):
