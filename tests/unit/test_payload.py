@@ -9,6 +9,7 @@ import pytest
 from reportclient.allocations import AllocationRequest
 from reportclient.payload import (
     decode_allocations,
+    decode_candidates,
     decode_inventories,
     decode_listing,
     decode_names,
@@ -33,6 +34,7 @@ from reportclient.plan import (
     SetInventories,
     SetTraits,
 )
+from reportclient.tree import Offer
 
 NOTHING: frozenset[str] = frozenset()
 OFFERED = {"allocations": {"r": {"resources": {"VCPU": 1}}}, "mappings": {"": ["r"]}}
@@ -208,3 +210,24 @@ def test_a_parent_that_is_no_uuid_is_none_that_is_listed() -> None:
 def test_names_that_are_no_list_are_no_answer() -> None:
     with pytest.raises(TypeError, match="traits is no list"):
         decode_names({"traits": "HW_A"}, "traits")
+
+
+def test_candidates_have_the_trees_that_they_take_from_and_what_is_free_there() -> None:
+    def summary(root: str, capacity: int, used: int, *traits: str) -> dict[str, Any]:
+        resources = {"DISK_GB": {"capacity": capacity, "used": used}}
+        return {"root_provider_uuid": root, "resources": resources, "traits": list(traits)}
+
+    summaries = {
+        "host": summary("host", 8, 3),
+        "cell": summary("host", 4, 4, "HW_NUMA_ROOT"),
+        "pool": summary("pool", 9, 1),
+    }
+    requests = [{"allocations": {"cell": {}, "pool": {}}}, {"allocations": {"host": {}}}]
+
+    candidates, trees = decode_candidates({"provider_summaries": summaries, "allocation_requests": requests})
+
+    assert candidates == [{"host", "pool"}, {"host"}]
+    assert trees == {
+        "host": {"host": Offer({"DISK_GB": 5}, NOTHING), "cell": Offer({"DISK_GB": 0}, frozenset({"HW_NUMA_ROOT"}))},
+        "pool": {"pool": Offer({"DISK_GB": 8}, NOTHING)},
+    }
