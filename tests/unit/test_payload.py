@@ -222,7 +222,7 @@ def test_candidates_have_the_trees_that_they_take_from_and_what_is_free_there() 
         "cell": summary("host", 4, 4, "HW_NUMA_ROOT"),
         "pool": summary("pool", 9, 1),
     }
-    requests = [{"allocations": {"cell": {}, "pool": {}}}, {"allocations": {"host": {}}}]
+    requests: list[dict[str, Any]] = [{"allocations": {"cell": {}, "pool": {}}}, {"allocations": {"host": {}}}]
 
     candidates, trees = decode_candidates({"provider_summaries": summaries, "allocation_requests": requests})
 
