@@ -3,24 +3,42 @@
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from beds.process import BedError, start, stop, tail
+from beds.process import BedError, Child, start, stop, tail
 
 PATIENCE_S = 60
 MASKED = ("systemd-networkd", "libvirt-guests", "ssh", "postgresql", "mariadb", "cron")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Container:
-    """``leader`` is its process 1, as this machine counts."""
+    """``child`` keeps it, ``leader`` is its process 1, as this machine counts."""
 
-    leader: int
-    root: Path
+    command: Sequence[str]
+    directory: Path
+    child: Child | None = None
+    leader: int = 0
+
+    @property
+    def root(self) -> Path:
+        return self.directory / "root"
+
+    def boot(self) -> None:
+        """Start it, and wait until what starts at boot is up."""
+        self.child = start(self.command, directory=self.directory, log=self.directory / "nspawn.log")
+        self.leader = _leader(self.child)
+
+    def reboot(self) -> None:
+        """All of its processes end in order, and it boots again from the same files."""
+        assert self.child
+        self.run("systemctl", "reboot", check=False)
+        self.child.process.wait(PATIENCE_S)
+        self.boot()
 
     def run(self, *command: str, check: bool = True, text: str = "") -> str:
         """Run a command in it as root; its output, errors too. What it leaves running does not hold us up."""
@@ -63,18 +81,20 @@ def booted(directory: Path, *, binds: Mapping[Path, str] = MappingProxyType({}))
             *(f"--bind={ours}:{place}" for ours, place in binds.items()),
             *("-b", *masked, "systemd.unified_cgroup_hierarchy=0"),
         ]
-        child = start(command, directory=directory, log=directory / "nspawn.log")
+        container = Container(command, directory)
         try:
-            yield Container(_leader(child.process.pid, directory / "nspawn.log"), root)
+            container.boot()
+            yield container
         finally:
-            stop(child, patience=20)
+            if container.child:
+                stop(container.child, patience=20)
     finally:
         for folder in (root, layers):
             subprocess.run(["umount", "-l", str(folder)], check=False, capture_output=True)
 
 
-def _leader(pid: int, log: Path) -> int:
-    deadline = time.monotonic() + PATIENCE_S
+def _leader(nspawn: Child) -> int:
+    pid, deadline = nspawn.process.pid, time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         children = Path(f"/proc/{pid}/task/{pid}/children")
         text = children.read_text(encoding="ascii") if children.exists() else ""
@@ -84,7 +104,7 @@ def _leader(pid: int, log: Path) -> int:
             if done.stdout.strip() in ("running", "degraded"):
                 return int(child)
         time.sleep(0.2)
-    raise BedError(f"no systemd within {PATIENCE_S} s:\n{tail(log)}")
+    raise BedError(f"no systemd within {PATIENCE_S} s:\n{tail(nspawn.log)}")
 
 
 def _mount(*arguments: str) -> None:

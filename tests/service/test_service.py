@@ -236,6 +236,33 @@ def test_the_reshape_before_the_start_converts_only_what_was_approved(installed:
         send("DELETE", f"/allocations/{consumer}")
 
 
+def test_a_conversion_on_trial_is_taken_back_after_a_reboot(installed: Installed) -> None:
+    """The host boots while the trial of a conversion waits, with somebody who holds a VF."""
+    container, hand = installed.container, installed.placement
+    installed.report()
+    before = {name: one["parent_provider_uuid"] for name, one in hand.providers().items()}
+    card = f"{QUEENS_FIRST.name}_{QUEENS_FIRST.nics[0].address}"
+    slots = {hand.providers()[card]["uuid"]: {"SRIOV_NET_VF": 1}}
+    consumer = str(uuid.uuid4())
+    hand.claim(consumer, slots, "OTHER")
+    try:
+        converted = by_hand(container, "reshape", "--to", "flat", "--apply", "--confirm-within", "1m")
+        assert "reshape --confirm keeps it" in converted
+        assert hand.providers().keys() == {QUEENS_FIRST.name}
+        container.run("systemctl", "enable", UNIT)
+
+        container.reboot()
+
+        log = ("journalctl", "-u", UNIT, "--no-pager", "-b")
+        taken_back = "a conversion that nobody confirmed is taken back"
+        wait_until(lambda: taken_back in container.run(*log), 2 * PATIENCE_S, lambda: container.run(*log), pause_s=0.5)
+        assert {name: one["parent_provider_uuid"] for name, one in hand.providers().items()} == before
+        assert hand.send("GET", f"/allocations/{consumer}")["allocations"].keys() == slots.keys()
+    finally:
+        container.run("systemctl", "disable", "--now", UNIT)
+        hand.send("DELETE", f"/allocations/{consumer}")
+
+
 def test_a_reshape_that_fails_does_not_keep_the_service_from_starting(installed: Installed) -> None:
     container = installed.container
     container.run(
