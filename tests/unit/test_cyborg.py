@@ -6,12 +6,15 @@ from pathlib import Path
 import pytest
 
 from agent.audit.audit import witness
-from agent.audit.decide.findings import Finding
+from agent.audit.decide.findings import Finding, Kind
 from beds.one_host import GUEST, OneHost
 from drivers.facts import GuestMemory, Mdev, Tenant
 from drivers.policy import DevicePolicy, Layout, MdevRule, Policy
 from hardware import gpu, guest_with, host, parent
+from reportclient.ownership import MARKER
 
+TYPE_A = DevicePolicy(mdevs=(MdevRule(type="a"),))
+CARD = "0000:84:00.0"
 GPU, OTHER_GPU, CYBORGS = "pci_0000_84_00_0", "pci_0000_85_00_0", "cyborg_gpu"
 MDEV = "0badcafe-0000-4000-8000-000000000099"
 
@@ -45,6 +48,28 @@ def test_a_device_of_cyborgs_alone_is_nobodys_fault(tmp_path: Path, layout: Layo
     one = audited(tmp_path, layout, *types)
 
     assert findings_of(one) == ()
+
+
+@pytest.mark.parametrize("marks", [("OWNER_CYBORG",), ()], ids=["its mark", "no mark"])
+@pytest.mark.parametrize("layout", ["flat", "devices", "numa"])
+def test_a_card_that_both_offer_is_told_with_both_owners(
+    tmp_path: Path, layout: Layout, marks: tuple[str, ...]
+) -> None:
+    """Cyborg names its provider by the address of the card (cyborg/accelerator/drivers/gpu/nvidia/sysinfo.py)."""
+    one = OneHost(tmp_path, host(gpu(), parents=(parent(gpu(), a=4),)), Policy(layout=layout, devices=TYPE_A))
+    one.sync()
+    one.make_as_nova(CARD, "VGPU")
+    one.remove_traits(CARD, *one.traits(CARD))
+    for mark in marks:
+        one.put_trait(CARD, mark)
+
+    found = [each for each in findings_of(one) if each.kind is Kind.DUPLICATE]
+
+    assert f"host_{CARD}" in {each.provider for each in found}
+    for each in found:
+        assert "CYBORG" in each.seen.upper()
+        assert MARKER in each.seen
+        assert each.seen.endswith("out of one service")
 
 
 @pytest.mark.parametrize("marks", [("OWNER_CYBORG",), ("CUSTOM_OWNER_SITE", "OWNER_CYBORG")], ids=["its mark", "two"])

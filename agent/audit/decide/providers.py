@@ -89,18 +89,21 @@ def _offered_by_two(snapshot: Snapshot) -> list[Finding]:
     """Return a finding for each child of another service that offers a card, or a part of it, that we offer too."""
     units = {unit: name for name, offered in snapshot.holdings.backing.offered.items() for unit in sorted(offered)}
     found, cards, foreign = [], snapshot.providers.cards, snapshot.providers.foreign
+    root = snapshot.tree.providers[0].name
     for seen in snapshot.tree:
         address = device_address(seen.name) or ""
         unit = _same_hardware(address, units, cards) if seen.provider.inventories and seen.name in foreign else None
-        if unit is None or units[unit] not in snapshot.tree.by_name or device_address(units[unit]) == address:
+        if unit is None:
+            continue
+        ours = root if snapshot.standing == "flat" else units[unit]
+        if ours not in snapshot.tree.by_name or device_address(ours) == address:
             continue  # not on offer twice, or found by the names
         what, too = (
             f"{one}, which libvirt lists as a VF of {cards[one]}," if one in cards else one for one in (address, unit)
         )
-        owner = _owner(seen, snapshot.tree.providers[0].name) or "nobody"
         sentence = (
-            f"it offers {what} and {units[unit]} of this agent offers {too}: the first is of {owner}: take the device "
-            f"out of one service"
+            f"it offers {what} and {ours} offers {too}: the first is of {_owner(seen, root) or 'nobody'}, the second "
+            f"of {_owner(snapshot.tree.by_name[ours], root) or 'nobody'}: take the device out of one service"
         )
         found.append(Finding(kind=Kind.DUPLICATE, provider=seen.name, seen=sentence))
     return found
@@ -140,19 +143,19 @@ def _duplicates(snapshot: Snapshot) -> list[Finding]:
 
     Children that are all ours and wanted are no duplicates: a card makes mediated devices beside its virtual functions.
     """
-    parts = snapshot.providers.wanted - snapshot.providers.foreign
-    devices: dict[str, list[str]] = {}
+    parts, root = snapshot.providers.wanted - snapshot.providers.foreign, snapshot.tree.providers[0].name
+    devices: dict[str, dict[str, str]] = {}
     for seen in snapshot.tree:
         if seen.provider.parent and seen.provider.inventories and (address := device_address(seen.name)):
-            devices.setdefault(address, []).append(seen.name)
+            devices.setdefault(address, {})[seen.name] = _owner(seen, root) or "nobody that is known"
     return [
         Finding(
             kind=Kind.DUPLICATE,
             provider=name,
-            seen=f"{' and '.join(names)} stand for the same device: find out which service made each of them, and "
-            "take the device out of one service",
+            seen=f"{' and '.join(f'{one} (of {owner})' for one, owner in owners.items())} stand for the same device: "
+            "take it out of one service",
         )
-        for names in devices.values()
-        if len(names) > 1 and not parts.issuperset(names)
-        for name in names
+        for owners in devices.values()
+        if len(owners) > 1 and not parts.issuperset(owners)
+        for name in owners
     ]
