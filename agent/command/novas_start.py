@@ -22,7 +22,7 @@ from agent.sync.node import ComputeNode
 from agent.sync.provider_yaml import read_additions
 from drivers import INSIDE
 from drivers.base import Survey
-from drivers.devices.memory import CONTEXT, supported
+from drivers.devices.memory import CONTEXT, ENCRYPTED, supported
 from drivers.facts import Guest, HostFacts, dotted
 from drivers.policy import CpuPolicy, DevicePolicy
 from reportclient.allocations import Allocation, Consumer
@@ -140,7 +140,9 @@ def _of_stock(one: ComputeNode, survey: Survey, observed: ObservedTree, root: Ob
     shaped, _ = one.driver.shape(survey, replace(one.settings.policy, layout="devices"), None)
     below = {each.name.removeprefix(f"{shaped.root.name}_"): each.inventories for each in shaped if each.parent}
     rows = one.client.allocations(observed)
-    yield from _of_children(observed, root, below, rows)
+    limited = {rule.type for rule in one.settings.policy.devices.mdevs if rule.max_instances is not None}
+    full = (card.name for card in survey.facts.devices.mdev_parents if limited & {each.id for each in card.types})
+    yield from _of_children(observed, root, below, rows, ENCRYPTED.union(full))
     cards = sorted({card.name for card in survey.facts.devices.mdev_parents} & below.keys())
     moving = {CONTEXT: ["amd_sev"] if "amd_sev" in below else []} | ({"VGPU": cards} if cards else {})
     with_mdevs = {guest.uuid for guest in survey.facts.guests if guest.devices.mdevs}
@@ -191,17 +193,28 @@ def _of_children(
     root: ObservedProvider,
     below: Mapping[str, Mapping[str, Inventory]],
     rows: Collection[Allocation],
+    judged: Container[str],
 ) -> Iterator[Check]:
-    """Yield what nova takes from its providers of cards and encryption while somebody has some of it."""
+    """
+    Yield what nova takes from its providers of cards and encryption while somebody has some of it.
+
+    ``judged`` are the suffixes of providers that it lists although they have nothing: others it leaves as they are.
+    """
     for seen in observed:
         if seen is root or MANAGED in seen.provider.traits or is_marked(seen) or not is_novas(seen):
             continue
-        wanted = below.get(seen.name.removeprefix(f"{root.name}_"), {})
+        suffix = seen.name.removeprefix(f"{root.name}_")
+        wanted = below.get(suffix, {})
         lost = {row.resource_class: row.consumer for row in rows if row.provider == seen.name}.keys() - wanted.keys()
-        if lost:
-            how = "does not start" if wanted else "starts, and each of its writes to placement fails from then on"
-            text = f"nova {NOVA} takes {few(sorted(lost))} from {seen.name}, of which somebody has some: it {how}"
-            yield Check(START, False, text)
+        if not lost:
+            continue
+        if not wanted and suffix not in judged:
+            text = f"nova {NOVA} leaves {seen.name} as it is, on offer too, as no enabled type is of this card"
+            yield Check(CHANGE, True, text)
+            continue
+        how = "does not start" if wanted else "starts, and each of its writes to placement fails from then on"
+        text = f"nova {NOVA} takes {few(sorted(lost))} from {seen.name}, of which somebody has some: it {how}"
+        yield Check(START, False, text)
 
 
 def _kept(one: ComputeNode, observed: ObservedTree, root: ObservedProvider) -> frozenset[str]:

@@ -55,13 +55,14 @@ class Scene:
     root: str = ""  # a class that an older nova left on the root
     held: bool = True  # the guest has one of it
     card: bool = False  # nova reports a PCI device
-    encrypted: bool = False  # nova reports contexts of SEV below the root, of which the guest has one
+    below: str = ""  # a provider of nova's below the root, and its class, of which the guest has one
     slots: tuple[int, int] = (9, 5)  # how many guests can have SEV, and SEV-ES
     elsewhere: bool = False  # the guest has one of the class on another host too
     files: tuple[str, ...] = ()  # of provider.yaml: a provider's uuid, and a class
     refusal: str = ""  # in nova's words; empty: it starts
 
 
+SEV_BELOW = "amd_sev MEM_ENCRYPTION_CONTEXT"
 MDEVS = {"devices.enabled_mdev_types": "mtty-1"}
 SCENES = {
     "a host as it should be": Scene(),
@@ -97,8 +98,10 @@ SCENES = {
     "encryption on the root, and none here": Scene(
         root="MEM_ENCRYPTION_CONTEXT", refusal="child resource provider for AMD SEV is not found"
     ),
-    "encryption below the root, and none here": Scene(encrypted=True, refusal="Failed to synchronize"),
-    "encryption below the root": Scene(kernel="sev", encrypted=True),
+    "encryption below the root, and none here": Scene(below=SEV_BELOW, refusal="Failed to synchronize"),
+    "encryption below the root": Scene(kernel="sev", below=SEV_BELOW),
+    "a vGPU below the root, and no type enabled": Scene(below="pci_0000_84_00_0 VGPU"),
+    "a vGPU below the root, of another card than the type": Scene(options=MDEVS, below="pci_0000_85_00_0 VGPU"),
     "encryption on the root": Scene(kernel="sev", root="MEM_ENCRYPTION_CONTEXT"),
     "encryption on the root, and all slots for SEV-ES": Scene(
         kernel="sev sev_es", root="MEM_ENCRYPTION_CONTEXT", slots=(0, 5), refusal="AMD SEV is not found"
@@ -173,12 +176,13 @@ def placement_of(scene: Scene) -> MemoryPlacement:
         send("POST", "/resource_providers", card)
         traits = {"traits": ["COMPUTE_MANAGED_PCI_DEVICE"], "resource_provider_generation": 0}
         send("PUT", f"/resource_providers/{CARD}/traits", traits)
-    if scene.encrypted:
-        below = {"name": f"{NODE}_amd_sev", "uuid": CARD, "parent_provider_uuid": ROOT}
+    if scene.below:
+        suffix, name = scene.below.split()
+        below = {"name": f"{NODE}_{suffix}", "uuid": CARD, "parent_provider_uuid": ROOT}
         send("POST", "/resource_providers", below)
-        there = {"inventories": {"MEM_ENCRYPTION_CONTEXT": {"total": 9}}, "resource_provider_generation": 0}
+        there = {"inventories": {name: {"total": 9}}, "resource_provider_generation": 0}
         send("PUT", f"/resource_providers/{CARD}/inventories", there)
-        held = {ROOT: {"resources": {"VCPU": 1}}, CARD: {"resources": {"MEM_ENCRYPTION_CONTEXT": 1}}}
+        held = {ROOT: {"resources": {"VCPU": 1}}, CARD: {"resources": {name: 1}}}
         body = {"allocations": held, "project_id": "p", "user_id": "u"}
         send("PUT", f"/allocations/{GUEST}", body | {"consumer_generation": None, "consumer_type": "INSTANCE"})
     return placement
