@@ -54,12 +54,8 @@ class Folders:
 
     state: Path
     identity: tuple[Path, ...]  # where compute_id is read; a new one is made in the first of them
+    of_nova: tuple[Path, ...]  # where nova reads compute_id: its state_path, and the folders of configuration files
     option: str = "[agent] state_directory"  # which option names ``state``, for messages
-
-    @property
-    def of_nova(self) -> tuple[Path, ...]:
-        """Where nova reads compute_id: its state_path, and the folders of configuration files."""
-        return self.identity[1:-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,9 +188,8 @@ def load_settings(
 
 def keep_in(settings: Settings, folder: Path) -> Settings:
     """Return the same settings with identity and state in ``folder``."""
-    return replace(
-        settings, folders=Folders(state=folder, identity=(folder,), option="--embedded-dir to another folder")
-    )
+    option = "--embedded-dir to another folder"
+    return replace(settings, folders=replace(settings.folders, state=folder, identity=(folder,), option=option))
 
 
 def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
@@ -247,7 +242,8 @@ def _read_folders(values: Values, config_folders: list[Path]) -> Folders:
     own_state = Path(values.value("agent", "state_directory"))
     # A new identity is made in nova's folder if it can be written: a unit may allow our own only.
     home = state_path if os.path.isdir(state_path) and os.access(state_path, os.W_OK) else own_state
-    return Folders(state=own_state, identity=(home, state_path, *config_folders, own_state))
+    of_nova = state_path, *config_folders
+    return Folders(state=own_state, identity=(home, *of_nova, own_state), of_nova=of_nova)
 
 
 def _disk(values: Values) -> DiskPlace:

@@ -97,7 +97,7 @@ class Case:
         state = self.folder / "state"
         return replace(
             settings,
-            folders=Folders(state=state, identity=(state,)),
+            folders=Folders(state=state, identity=(state,), of_nova=()),
             recorded=self.saved.recorded,
             operator_files=OperatorFiles(
                 folder=self.folder / "provider_config",
