@@ -125,7 +125,7 @@ def reserved_mib(
     lacking += tuple(
         f"[agent] reserved_cell_memory is {mib} MiB in cell {id_}, {why}"
         for id_, mib in sorted(said.items())
-        if (why := _otherwise(id_, mib, shares.get(id_, 0), sizes.keys(), whole))
+        if (why := _otherwise(id_, mib, shares.get(id_), sizes.keys(), whole))
     )
     kept |= {(id_, sizes[id_]): share + kept.get((id_, sizes[id_]), 0) for id_, share in shares.items()}
     kept |= {pool: mib for pool, mib in pools.items() if pool[0] in whole}
@@ -158,12 +158,18 @@ def _shares(amount: int, small: Mapping[int, int], left: Mapping[int, int], said
     return shares | {id_: mib + more[id_] for id_, mib in own.items()}
 
 
-def _otherwise(cell: int, wanted_mib: int, kept_mib: int, cells: Container[int], whole: Container[int]) -> str:
-    """Return what is kept in a cell for which the operator said another amount, and why; empty: it is that amount."""
+def _otherwise(cell: int, wanted_mib: int, kept_mib: int | None, cells: Container[int], whole: Container[int]) -> str:
+    """
+    Return what is kept in a cell for which the operator said another amount, and why; empty: it is that amount.
+
+    ``kept_mib`` is None where nothing is kept as the cell has no CPUs, or no small pages.
+    """
     if cell in whole:
         return "which is reserved whole: remove it from that option"
     if cell not in cells:
         return "which this host does not have: remove it from that option"
+    if kept_mib is None:
+        return "and nothing is kept there: it has no CPUs, or no small pages. Remove it from that option"
     if kept_mib < wanted_mib:
         return f"and {kept_mib} MiB are kept there, as it has no more small pages for that: allocate fewer huge pages"
     text = f"and {kept_mib} MiB are kept there, as no other cell takes the rest of [DEFAULT] reserved_host_memory_mb"

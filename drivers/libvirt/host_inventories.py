@@ -235,7 +235,7 @@ def _memory_of(
         is_small, suffix = size_kib == small_page_kib(cell), f"{name}_PAGES_{size_kib}"
         fact = f"libvirt's capabilities: {mib} MiB in pages of {size_kib} KiB in cell {cell.id}"
         rule = kept_text(kept_mib, "memory_mb or reserved_huge_pages, in pages of this size")
-        said = is_small and cell.id in policy.reserved_cell_mib
+        said = kept_mib and is_small and cell.id in policy.reserved_cell_mib
         rule += ", by [agent] reserved_cell_memory for this cell" if said else ""
         reason = Reason(fact, reserved_cells_text(policy) if whole else rule)
         ratio, step = policy.ratios.ram if is_small else FIXED, max(1, size_kib // 1024)

@@ -241,7 +241,7 @@ HBM = replace(FACTS, cells=(*FACTS.cells, NumaCell(2, 1 << 20, frozenset())))
         pytest.param(FACTS, {}, {7: 300}, (800, 800), "which this host does not have", id="no such cell"),
         pytest.param(FACTS, {}, {7: 0}, (800, 800), "which this host does not have", id="nothing of no such cell"),
         pytest.param(
-            HBM, {"reserved_cells": frozenset()}, {2: 300}, (800, 800), "and 0 MiB are kept", id="a cell without CPUs"
+            HBM, {"reserved_cells": frozenset()}, {2: 300}, (800, 800), "and nothing is kept", id="a cell without CPUs"
         ),
         pytest.param(
             HBM, {"reserved_cells": frozenset({2})}, {2: 300}, (800, 800), "which is reserved whole", id="a whole cell"
