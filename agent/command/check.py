@@ -20,7 +20,7 @@ from agent.settings.read import Settings
 from agent.settings.slips import slips_of_the_pen
 from agent.settings.values import Values, one_line
 from agent.state.node_file import RESERVE_BYTES
-from agent.sync.decide.checks import conditions_on, judge
+from agent.sync.decide.checks import REPARENTING, conditions_on, judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.features.boot import AWAITED
 from agent.sync.decide.features.second_writer import SECOND_WRITER
@@ -33,13 +33,26 @@ from agent.sync.provider_yaml import unread_keys
 from drivers.base import Driver, Survey
 from drivers.cells import plain_mib
 from drivers.errors import MalformedFact
-from drivers.facts import DiskSpace, HostFacts
+from drivers.facts import DiskSpace, HostFacts, dotted
 from drivers.libvirt.absent import why_absent
 from drivers.libvirt.shape import idle
 from drivers.policy import OF_CELLS, Policy
 from reportclient.client import PlacementClient
 
 SKEW_LIMIT_S = 10
+_LEAKING = 10_005_000  # the first libvirt without that leak
+_FIRST_IN = {  # a standard trait -> the first release of placement whose os-traits has it
+    "COMPUTE_NET_VIRTIO_PACKED": "2023.2",
+    "COMPUTE_SECURITY_STATELESS_FIRMWARE": "2024.2",
+    "HW_PCI_LIVE_MIGRATABLE": "2025.1",
+    "COMPUTE_SOUND_MODEL_AC97": "2025.2",
+    "HW_CPU_X86_AMXINT8": "2026.1",
+    "HW_CPU_X86_INTEL_TDX": "2026.2",
+}
+_CANNOT = {  # what placement cannot do before a microversion
+    REPARENTING: "move a provider below another one, as some conversions need",
+    (1, 38): "tell servers from migrations by the type of a consumer",
+}
 UNASKED = "not asked, as no file sets [nova] auth_type: repairs that only nova's word makes certain are not made"
 
 
@@ -170,6 +183,9 @@ def _check_node(settings: Settings, choice: Choice) -> Iterator[Check]:
 def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> Iterator[Check]:
     """Report what a node's tree has in all, odd devices, and memory of which nobody said whether guests may have it."""
     yield from (Check("devices", False, text) for text in idle(survey.facts, settings.policy))
+    if (libvirt := survey.facts.hypervisor.versions.libvirt) < _LEAKING:
+        text = f"libvirt {dotted(libvirt)} may leak memory in queries about devices, which {dotted(_LEAKING)} does not"
+        yield Check("libvirt", True, f"{text}: watch the memory of libvirtd or virtnodedevd")
     tree, holdings = driver.shape(survey, settings.policy, None)
     totals = Counter[str]()
     for one in tree:
@@ -211,8 +227,7 @@ def _check_pages(facts: HostFacts, policy: Policy) -> Iterator[Check]:
 def _check_placement(settings: Settings, choice: Choice, driver: Driver, node: str, survey: Survey) -> Iterator[Check]:
     client, where = open_client(settings, choice)
     client.find(node)
-    version = ".".join(map(str, client.transport.microversion))
-    yield Check("placement", True, f"{where} answers at microversion {version}")
+    yield Check("placement", True, f"{where} {release_of(client)}")
     yield _check_clock(client)
     yield from tried("role", _check_role(client))
     nova = cache(partial(open_nova, settings, choice))
@@ -222,6 +237,15 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, node: s
         yield from tried("nova", check_nova(one, survey))
     elif not settings.reports_root:
         yield Check("nova", True, UNASKED)
+
+
+def release_of(client: PlacementClient) -> str:
+    """Return which release a placement seems to be, and what it cannot do."""
+    known, version = client.known_traits(_FIRST_IN), client.transport.microversion
+    release = max((first for trait, first in _FIRST_IN.items() if trait in known), default="2023.1 or before")
+    lacks = [what for since, what in _CANNOT.items() if version < since]
+    text = f"answers at microversion {'.'.join(map(str, version))}, with the standard traits of {release}"
+    return f"{text}; it cannot {', and cannot '.join(lacks)}" if lacks else text
 
 
 def _check_clock(client: PlacementClient) -> Check:

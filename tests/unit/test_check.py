@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.command.check import Check, check_host, check_nova, check_pass, check_state, tried
+from agent.command.check import Check, check_host, check_nova, check_pass, check_state, release_of, tried
 from agent.connect.senders import Trace
 from agent.nova.client import NovaClient
 from agent.settings.read import Role, keep_in, load_settings
@@ -20,6 +20,7 @@ from configured import changed
 from drivers.facts import DiskSpace
 from drivers.policy import DevicePolicy, MdevRule, Policy
 from hardware import gpu, host, parent
+from reportclient.client import PlacementClient
 
 Write = Callable[..., Path]
 GPU = "pci_0000_84_00_0"
@@ -200,6 +201,9 @@ def test_a_host_is_told_with_the_sums_of_its_tree_although_the_state_directory_i
 
     assert {one.check for one in checks if not one.ok} >= {"state", "approval"}
     assert "32 VCPU, 262144 MEMORY_MB" in next(one.detail for one in checks if one.check == "host")
+    (leak,) = (one for one in checks if one.check == "libvirt")
+    assert leak.ok
+    assert "may leak memory in queries about devices, which 10.5.0 does not" in leak.detail
 
 
 def test_a_wrong_login_to_nova_is_a_finding_beside_the_tree_and_the_host_is_named_once(
@@ -240,3 +244,22 @@ def test_nova_is_asked_what_an_audit_asks(one: OneHost) -> None:
     assert "no hypervisor with the uuid of this host's root provider" in unknown.detail
     assert known.detail == f"nova at X knows 1 servers and 0 migrations of this host, which it calls {HOST}"
     assert "docs/allocations.md" in barred.detail
+
+
+@pytest.mark.parametrize(
+    ("traits", "microversion", "told"),
+    [
+        (("HW_CPU_X86_INTEL_TDX", "HW_CPU_X86_AMXINT8"), (1, 39), "traits of 2026.2"),
+        (("COMPUTE_NET_VIRTIO_PACKED",), (1, 39), "traits of 2023.2"),
+        ((), (1, 37), "traits of 2023.1 or before; it cannot tell servers from migrations by the type of a consumer"),
+        ((), (1, 36), "before; it cannot move a provider below another one, as some conversions need, and cannot tell"),
+    ],
+)
+def test_the_release_of_placement_is_told_with_what_it_cannot_do(
+    one: OneHost, traits: tuple[str, ...], microversion: tuple[int, int], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PlacementClient, "known_traits", lambda _, names: frozenset(traits) & frozenset(names))
+    client = one.node.client
+    client.transport.microversion = microversion
+
+    assert told in release_of(client)
