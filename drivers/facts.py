@@ -361,7 +361,7 @@ class Cpu:
     vendor: str = ""  # as libvirt names it, for instance "Intel"; empty: unknown
     sev: SevKernel | None = None  # None: unknown, or kvm_amd is not loaded
     tdx_guests: int | None = None  # how many guests can have Intel TDX at a time; None: the kernel does not tell
-    tdx_hidden: bool = False  # True: unknown, as a container hides it
+    tdx_hidden: bool = False  # True: unknown, as the host's control groups are not to be seen
 
 
 @dataclass(frozen=True, slots=True)

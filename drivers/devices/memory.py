@@ -11,6 +11,7 @@ from drivers.reasons import Reason
 from reportclient.tree import Inventory
 
 CONTEXT = "MEM_ENCRYPTION_CONTEXT"
+ENCRYPTED = frozenset({"amd_sev", "amd_sev_es", "amd_sev_snp", "intel_tdx"})  # suffixes of providers of contexts
 QEMU_SEV_ES = 8_000_000
 PMEM = "[libvirt] pmem_namespaces"
 
@@ -54,13 +55,13 @@ def tdx_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> lis
     Return Intel TDX, as nova 34 offers it: guests need the host's own CPU, and the kernel tells how many there can be.
 
     Of the kernel's number and the configured one, the lower counts (nova's documentation of num_intel_tdx_guests).
-    Where a container hides the kernel's number, that in placement stays, which the root has in the layout flat.
+    Where the kernel's number is hidden, that in placement stays, which the root has in the layout flat.
     """
     number = facts.cpu.tdx_guests
     kernel = "does not tell" if number is None else f"has {number}"
     if facts.cpu.tdx_hidden:
         stands = standing.stock("intel_tdx").get(CONTEXT) or standing.stock("").get(CONTEXT)
-        number, kernel = stands.total if stands else 0, "shows no number in this container, so that in placement stays"
+        number, kernel = stands.total if stands else 0, "shows no number here, so that in placement stays"
     count = min((each for each in (number, policy.tdx_guests) if each is not None), default=0)
     if not (_wants_tdx(facts, policy) and count):
         return []
@@ -74,12 +75,12 @@ def _wants_tdx(facts: HostFacts, policy: DevicePolicy) -> bool:
 
 
 def hidden_stock(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
-    """Return a sentence on stock whose amount a container hides; empty where it hides none."""
+    """Return a sentence on stock whose amount is hidden; empty where none is."""
     if not (facts.cpu.tdx_hidden and _wants_tdx(facts, policy)):
         return ()
     return (
-        f"in this container nothing shows how many guests can have Intel TDX: its {CONTEXT} stays as placement has it. "
-        f"Give the container the control groups of the host (podman: --cgroupns=host)",
+        f"nothing shows how many guests can have Intel TDX: its {CONTEXT} stays as placement has it. Give a container "
+        f"the control groups of the host, /sys/fs/cgroup (podman: --cgroupns=host)",
     )
 
 

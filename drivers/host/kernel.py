@@ -31,6 +31,13 @@ def hides_groups(files: KernelFiles) -> bool:
     return files.read("sys/fs/cgroup/cgroup.type") is not None
 
 
+def hides_tdx(files: KernelFiles) -> bool:
+    """Return whether the number of guests with Intel TDX is hidden: of the host's cgroup v2 not even the root shows."""
+    return hides_groups(files) or not any(
+        files.read(f"sys/fs/cgroup/{name}") for name in ("misc.capacity", "cgroup.controllers")
+    )
+
+
 def probe_tdx(files: KernelFiles) -> int | None:
     """
     Return how many guests can have Intel TDX at a time, by the controller misc of cgroup v2 (the kernel's cgroup-v2).

@@ -10,7 +10,15 @@ from drivers.errors import DiscoveryError, Vanished
 from drivers.facts import Cpu, CpuMap, Devices, DiskFacts, DomainCapabilities, Guest, HostFacts, Hypervisor
 from drivers.host.archive import DISK, KernelFiles, encode_disk
 from drivers.host.commands import NAMESPACES, parse_namespaces
-from drivers.host.kernel import hides_groups, probe_boot, probe_offline, probe_residency, probe_sev, probe_tdx
+from drivers.host.kernel import (
+    hides_groups,
+    hides_tdx,
+    probe_boot,
+    probe_offline,
+    probe_residency,
+    probe_sev,
+    probe_tdx,
+)
 from drivers.host.parse import format_cpu_set
 from drivers.host.pci_functions import complete
 from drivers.libvirt import shape
@@ -138,7 +146,7 @@ class _Look:
                 capabilities.vendor,
                 sev=probe_sev(self.files),
                 tdx_guests=probe_tdx(self.files),
-                tdx_hidden=hides_groups(self.files),
+                tdx_hidden=hides_tdx(self.files),
             ),
             cpu_map=cpu_map,
             cells=capabilities.cells,

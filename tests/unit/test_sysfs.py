@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from drivers.errors import DiscoveryError, MalformedFact
 from drivers.facts import CpuMap, Devices, NetDevice, PciFunction, SevKernel, Sriov
 from drivers.host.archive import MAX_FILE_BYTES, MAX_TABLE_BYTES, KernelFiles
-from drivers.host.kernel import probe_offline, probe_sev, probe_tdx
+from drivers.host.kernel import hides_tdx, probe_offline, probe_sev, probe_tdx
 from drivers.host.pci_functions import complete
 from drivers.host.routes import ROUTED, list_routed
 from hardware import card, plain
@@ -386,3 +386,22 @@ def test_a_number_of_tdx_guests_that_is_none_is_refused(tmp_path: Path, text: st
 
     with pytest.raises(MalformedFact, match=r"misc\.capacity"):
         probe_tdx(KernelFiles(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("there", "hidden"),
+    [
+        ((), True),
+        (("cgroup.controllers",), False),
+        (("misc.capacity",), False),
+        (("cgroup.controllers", "misc.capacity", "cgroup.type"), True),
+    ],
+    ids=["no control groups", "no controller misc", "an archive of before", "control groups of a container"],
+)
+def test_the_number_of_tdx_guests_is_hidden_where_the_root_of_control_groups_is(
+    tmp_path: Path, there: tuple[str, ...], *, hidden: bool
+) -> None:
+    for name in there:
+        write(tmp_path, f"sys/fs/cgroup/{name}", "")
+
+    assert hides_tdx(KernelFiles(tmp_path)) is hidden
