@@ -16,6 +16,7 @@ LEAKED = (KeyError, IndexError, TypeError, AttributeError, RecursionError)
 FAILURES = (exceptions.ClientException, OSError, ArithmeticError, ValueError, *LEAKED)
 """Everything that an adapter raises when no answer came."""
 KEYSTONE_AWAY = "Keystone gives no token: does it run, and is auth_url right?"
+_UNTRUSTED = "its certificate is not trusted here: set [{group}] cafile to the CA that signed it"
 _PLAIN_HTTP = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")  # OpenSSL's words for it
 
 
@@ -40,7 +41,9 @@ def explain(error: Exception, where: str, group: str) -> tuple[str, bool]:
     The line has where, what to do next, and the cause without passwords. ``group`` has the options of the login.
     """
     may_pass, advice = next((passes, text) for kinds, passes, text in _ADVICE if isinstance(error, kinds))
-    if isinstance(error, exceptions.SSLError) and any(word in str(error) for word in _PLAIN_HTTP):
+    if isinstance(error, exceptions.DiscoveryFailure) and "CERTIFICATE_VERIFY_FAILED" in str(error):
+        may_pass, advice = False, _UNTRUSTED
+    elif isinstance(error, exceptions.SSLError) and any(word in str(error) for word in _PLAIN_HTTP):
         advice = "it answers without TLS: is https right in its URL or auth_url in [{group}], or should it be http?"
     elif isinstance(error, (exceptions.ConnectTimeout, exceptions.ConnectFailure)) and "/auth/tokens" in str(error):
         advice = KEYSTONE_AWAY
@@ -53,7 +56,7 @@ def describe(error: Exception) -> str:
 
 
 _ADVICE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], bool, str], ...] = (
-    (exceptions.SSLError, False, "its certificate is not trusted here: set [{group}] cafile to the CA that signed it"),
+    (exceptions.SSLError, False, _UNTRUSTED),
     (
         exceptions.ConnectTimeout,
         True,

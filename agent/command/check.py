@@ -229,7 +229,7 @@ def _check_placement(settings: Settings, choice: Choice, driver: Driver, node: s
     client.find(node)
     yield Check("placement", True, f"{where} {release_of(client)}")
     yield _check_clock(client)
-    yield from tried("role", _check_role(client))
+    yield from tried("role", _check_role(client, settings))
     nova = cache(partial(open_nova, settings, choice))
     one = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where, nova=nova)
     yield from tried("tree", check_pass(one, survey))
@@ -257,9 +257,15 @@ def _check_clock(client: PlacementClient) -> Check:
     return Check("clock", True, f"within {SKEW_LIMIT_S} s of placement's")
 
 
-def _check_role(client: PlacementClient) -> Iterator[Check]:
+def _check_role(client: PlacementClient, settings: Settings) -> Iterator[Check]:
+    if settings.audits_only and not settings.service.heal_policy:
+        yield Check("role", True, "the user may read placement, which is all that an audit without repairs needs")
+        return
     if not client.may_write():
         raise CheckFailed("the user may not write providers: give it the role service on its project")
+    if settings.audits_only:
+        yield Check("role", True, "the user may write")
+        return
     if not client.may_reshape():
         raise CheckFailed("the user may write, but not reshape: give it the role service (admin does not include it)")
     yield Check("role", True, "the user may write providers and reshape")
@@ -288,10 +294,10 @@ def check_pass(one: ComputeNode, survey: Survey) -> Iterator[Check]:
     yield from (Check("devices", False, one.text) for one in conditions_on(draft) if one.kind == AWAITED)
     disk, settings = survey.facts.disk, one.settings
     yield from (Check("storage", False, text) for text in survey.facts.disk_unread)
-    if isinstance(disk, DiskSpace) and disk.missing and settings.reports_root and not settings.policy.disk.shared:
+    if isinstance(disk, DiskSpace) and disk.missing and not settings.policy.disk.shared:
         text = f"{disk.missing} does not exist, so DISK_GB is the size of the file system of {disk.folder}"
         advice = "make or mount the folder, in a container too, or set [DEFAULT] instances_path"
-        yield Check("storage", False, f"{text}: {advice}")
+        yield Check("storage", not settings.reports_root, f"{text}: {advice}")  # else nova reports it
 
 
 def _check_tree(one: ComputeNode, survey: Survey, draft: Draft) -> Iterator[Check]:

@@ -38,7 +38,7 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
     conf.set_override("debug", conf.debug or verbose > 1)
     logging.raiseExceptions = False
     before = logging.getLogger().handlers[:]
-    unopened = None
+    unopened, said = None, list[str]()
     rate_limit.uninstall_filter()  # oslo.log refuses a second one
     log._load_log_config.old_time = 0  # type: ignore[attr-defined] # else it reads an unchanged file no second time
     for name in STDERR_ALONE:
@@ -48,6 +48,7 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
             log.setup(conf, NAME)
         except (OSError, RuntimeError, ImportError, AttributeError, NameError, SyntaxError, log.LogConfigError) as why:
             unopened = why
+            said = [name for name in STDERR_ALONE if conf[name] and name != "use_stderr"]
             for name, value in STDERR_ALONE.items():
                 conf.set_override(name, value)
             log.setup(conf, NAME)
@@ -66,8 +67,8 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
     if unopened:
         LOG.warning(
             "the log goes to standard error, as it cannot go where [DEFAULT] says: in a file of the agent's own, after "
-            "nova.conf, set log_dir, log_file or log_config_append empty, or use_journal or publish_errors = false "
-            "reason=%s",
+            "nova.conf, set %s empty or false reason=%s",
+            ", ".join(said),
             unopened,
         )
 

@@ -179,7 +179,7 @@ def load_settings(
         )
         resolve(conf)
     except (cfg.Error, OSError, UnicodeDecodeError, SystemExit) as error:  # the last from oslo.config, of [DEFAULT]
-        where = ", ".join(map(str, [*named, *directories]))
+        where = ", ".join(map(str, [path for path in named if not path.exists()] or [*named, *directories]))
         raise ConfigError(f"configuration {where}: {_tell_reading(error)}") from error
     except RecursionError as error:  # from options that are read here already: those of the log and of a login
         raise ConfigError(f"configuration {', '.join(map(str, named))}: an option refers to itself") from error

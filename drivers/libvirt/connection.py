@@ -35,10 +35,8 @@ ADVICE = (  # where no connection can be opened
     "start libvirtd (systemctl start libvirtd), run as root or as a user of the group libvirt, and check [libvirt] "
     "connection_uri"
 )
-LOGIN = (  # where a libvirtd at an address asks for a name and a password
-    "write authname and password for the service libvirt (libvirt.org/auth.html) into /etc/libvirt/auth.conf, or into "
-    "the file that LIBVIRT_AUTH_FILE names; this user must be able to read it"
-)
+AUTH_FILE = "LIBVIRT_AUTH_FILE"  # names another file than libvirt's own
+_FAILED = "authentication failed"
 DOMAIN_STATES = ("nostate", "running", "blocked", "paused", "shutdown", "shutoff", "crashed", "pmsuspended")
 
 
@@ -292,9 +290,11 @@ class LiveConnection:
             yield
             LOG.info("read %s from libvirt seconds=%.1f", what, time.monotonic() - started)
         except libvirt.libvirtError as error:
-            login = error.get_error_code() == libvirt.VIR_ERR_AUTH_FAILED and urlsplit(self.uri).netloc
-            advice = "see libvirtd's log" if self._open else LOGIN if login else ADVICE
-            where, said = mask(f"libvirt at {self.uri}"), mask(str(error))
+            auth_file = os.environ.get(AUTH_FILE)
+            no_file = auth_file and not os.path.exists(auth_file)  # libvirt says of that: the cause is unknown
+            login = (error.get_error_code() == libvirt.VIR_ERR_AUTH_FAILED or no_file) and urlsplit(self.uri).netloc
+            advice = "see libvirtd's log" if self._open else _login_advice(auth_file) if login else ADVICE
+            where, said = mask(f"libvirt at {self.uri}"), mask(str(error)).replace(f"{_FAILED}: {_FAILED}", _FAILED)
             self._drop_broken()
             if error.get_error_code() in (libvirt.VIR_ERR_NO_DOMAIN, libvirt.VIR_ERR_NO_NODE_DEVICE):
                 raise Vanished(f"{where}: {said}: the domain or device was removed while the host was read") from error
@@ -331,4 +331,14 @@ def _device_kinds() -> int:
         | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV_TYPES
         | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV
         | libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_VDPA
+    )
+
+
+def _login_advice(named: str | None) -> str:
+    """Return what to do where a libvirtd at an address refuses a name and a password."""
+    if named and not os.path.exists(named):
+        return f"there is no file {named}, which {AUTH_FILE} names"
+    file = named or f"/etc/libvirt/auth.conf, or in a file that {AUTH_FILE} names"
+    return (
+        f"write authname and password for the service libvirt (libvirt.org/auth.html), as libvirtd has them, in {file}"
     )

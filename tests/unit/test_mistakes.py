@@ -85,6 +85,14 @@ def test_what_is_no_configuration_file_is_told_in_plain_words(
     assert done.err.strip() == f"configuration {path}: {told}"
 
 
+def test_of_several_configuration_files_the_missing_one_is_named(tmp_path: Path) -> None:
+    (there := tmp_path / "nova.conf").touch()
+
+    done = run_here("discover", "--host", HOST, "--config-file", there, "--config-file", tmp_path / "lost.conf")
+
+    assert done.err.startswith(f"configuration {tmp_path / 'lost.conf'}: there is no such file")
+
+
 def test_a_shortened_option_is_none() -> None:
     done = run_agent("discover", "--hos", HOST)
 
