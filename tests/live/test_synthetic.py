@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from beds.agents import run_agent
+from beds.by_hand import ByHand
 from beds.golden import HOSTS, LAYOUTS, GoldenHost, beyond_the_machine, discover, write_layout
-from beds.guests import GuestSpec
+from beds.guests import METADATA, GuestSpec
 from beds.placement import PlacementServer
 from beds.process import wait_until
 from beds.service import noauth
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.live
 Start = Callable[[Machine], Host]
 Write = Callable[..., Path]
 Connect = Callable[..., tuple[object, ...]]
+EVERY = "heal: [orphaned, missing, wrong-amount, wrong-provider, doubled]\ngrace_s: 0\nat_once: true\nlimit: 100\n"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 MACHINES = {machine.name: machine for machine in (QUEENS_FIRST, QUEENS_SECOND, FOUR_CELLS, ODD_CELLS)}
 
@@ -96,7 +98,7 @@ def writing(placement_server: PlacementServer, write_config: Write, tmp_path: Pa
 
         def options(host: Host, **groups: dict[str, object]) -> tuple[object, ...]:
             placement = noauth(stack.enter_context(host.doorway(placement_server.url)))
-            own: dict[str, object] = {"state_directory": tmp_path / "state"}
+            own: dict[str, object] = {"state_directory": tmp_path / "state", **groups.pop("agent", {})}
             config = connect(host, write_config, placement=placement, agent=own, **groups)
             return "--config-file", config, "--format", "json"
 
@@ -135,6 +137,47 @@ def test_guests_on_a_vf_and_on_a_vgpu_leave_the_stock_as_it_is(synthetic: Start,
     (domain,) = (folder / "libvirt/domains").glob("*.xml")
     assert mdev in domain.read_text()
     assert json.loads((folder / "libvirt/domains.json").read_text()) == {domain.stem: "running"}
+
+
+@pytest.mark.parametrize(
+    ("types", "classes"), [("nvidia-222", []), ("nvidia-222,nvidia-231", ["VGPU"])], ids=["Cyborg's", "of both"]
+)
+@pytest.mark.parametrize("layout", ["flat", "devices"])
+def test_a_mediated_device_that_nova_made_for_cyborg_is_never_allocated_or_moved(
+    layout: str,
+    types: str,
+    classes: list[str],
+    synthetic: Start,
+    writing: Connect,
+    placement_server: PlacementServer,
+    tmp_path: Path,
+) -> None:
+    """The request of the type MDEV is on Cyborg's provider, which it names by the address of the card."""
+    host, hand, policy = synthetic(FOUR_CELLS), ByHand(placement_server.url), tmp_path / "policy.yaml"
+    policy.write_text(EVERY)
+    options = writing(
+        host,
+        compute={"layout": layout},
+        devices={"enabled_mdev_types": types},
+        **{"mdev_nvidia-222": {"device_addresses": "0000:06:00.0"}},
+        agent={"audit_grace": 0},
+    )
+    assert host.run("sync", *options).code == 0
+    root = hand.providers()[host.machine.name]["uuid"]
+    cyborgs = hand.add_child(root, f"{host.machine.name}_0000:86:00.0", "VGPU", 8, "OWNER_CYBORG")
+    owner = METADATA.format(memory_mib=32, vcpus=1, user="u", project="p")
+    with host.running(GuestSpec(mdevs=("1b20d080-1b54-4048-85b3-a6a62d165c01",), metadata=owner)) as guest:
+        hand.claim(guest, {root: {"VCPU": 1, "MEMORY_MB": 32}, cyborgs: {"VGPU": 1}}, "INSTANCE")
+        before = hand.send("GET", f"/allocations/{guest}")
+
+        found = host.run("audit", *options).json["findings"]
+        healed = host.run("audit", "--heal", "--policy", policy, *options)
+
+        assert [one["resource_class"] for one in found if one["consumer"]] == classes
+        assert all("which Cyborg reports" in one["seen"] for one in found if one["consumer"])
+        assert {one["kind"] for one in found if not one["consumer"]} == ({"duplicate-provider"} if classes else set())
+        assert healed.code == (3 if found else 0)
+        assert hand.send("GET", f"/allocations/{guest}") == before
 
 
 def test_the_class_of_vfs_comes_from_a_file_of_their_driver_live_and_recorded(
