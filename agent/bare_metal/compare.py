@@ -22,6 +22,7 @@ from drivers.ironic.shape import (
     BARE_METAL,
     GAVE,
     SET_CLASS,
+    WAS_CRITICAL,
     Misfit,
     Node,
     Share,
@@ -60,7 +61,8 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
     marked = client.generations(BARE_METAL)
     reported = {uuid: known.spelling for uuid, known in memory.nodes.items() if known.spelling and uuid in marked}
     standing = marked.keys() - (set() if bare_metal.ironic.lists_all else _renamed(nodes, reported))
-    shape = partial(shape_share, nodes, reported=reported, standing=standing)
+    critical = client.generations(WAS_CRITICAL) if bare_metal.ironic.asks_health else {}
+    shape = partial(shape_share, nodes, reported=reported, standing=standing, critical=critical)
     share = shape()
     lacked = unknown_standard(memory.lacked, client.known_traits(memory.lacked))  # it may have been upgraded
     here = frozenset(share.providers.keys() | share.misfits.keys())

@@ -38,6 +38,7 @@ class IronicClient:
         self._filters = {
             name: value for name, value in (("shard", shard), ("conductor_group", conductor_group)) if value is not None
         }
+        self.asks_health = health
         self._fields = (*FIELDS, HEALTH) if health else FIELDS
         needed = [WITH_TRAITS] + [WITH_GROUPS] * ("conductor_group" in self._filters) + [WITH_HEALTH] * health
         self._version = max(needed + [WITH_SHARDS] * ("shard" in self._filters))

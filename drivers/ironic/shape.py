@@ -57,6 +57,8 @@ HEALTH = "health"  # of ``Node``: asked for only where the operator wants it to 
 FIELDS = tuple(one.name for one in fields(Node) if one.name != HEALTH)
 """The fields that a listing asks for: everything that decides about a node's provider."""
 CRITICAL = "Critical"  # health of a node whose hardware fails (Ironic's health_states)
+WAS_CRITICAL = f"{MARKER}_CRITICAL"
+"""Trait on the provider of such a node: it stays reserved while Ironic does not know another health."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ def shape_share(
     reported: Mapping[str, str] = NOTHING,
     standing: Container[str] = (),
     elsewhere: Mapping[str, str] = NOTHING,
+    critical: Container[str] = (),
 ) -> Share:
     """
     Return the providers of these nodes.
@@ -117,6 +120,8 @@ def shape_share(
 
     ``elsewhere`` are resource classes of nodes by uuid, also of nodes that other agents list. Where one of those
     collides, what this agent ``reported`` does not count, and nobody's class may stay.
+
+    ``critical`` are nodes (by uuid) that stand with ``WAS_CRITICAL``, where the health of nodes counts.
     """
     misfits: dict[str, Misfit] = {}
     fitting: dict[str, tuple[Node, str]] = {}
@@ -127,14 +132,18 @@ def shape_share(
         else:
             fitting[found[0].uuid] = found
     others = {uuid: text for uuid, text in elsewhere.items() if uuid not in fitting and uuid not in misfits}
-    reserved = {uuid: why for uuid, (node, _) in fitting.items() if (why := why_reserved(node))}
+    ill = {uuid for uuid, (node, _) in fitting.items() if node.health == CRITICAL}
+    ill |= {uuid for uuid, (node, _) in fitting.items() if node.health is None and uuid in critical}
+    reserved = {
+        uuid: why for uuid, (node, _) in fitting.items() if (why := why_reserved(node, was_critical=uuid in ill))
+    }
     misfits |= {one.uuid: one for one in _colliding(fitting, reported, standing, others)}
     spellings = {uuid: text for uuid, (_, text) in fitting.items() if uuid not in misfits}
     providers = {
         uuid: Provider(
             name=uuid,
             inventories={_class_of(text): Inventory(total=1, reserved=int(uuid in reserved), max_unit=1)},
-            traits=(traits := fitting[uuid][0].traits) | MARKS | given_marks(traits),
+            traits=_traits(fitting[uuid][0], is_ill=uuid in ill),
         )
         for uuid, text in spellings.items()
     }
@@ -205,6 +214,11 @@ def _class_of(text: str) -> str:
     return str(os_resource_classes.normalize_name(text))
 
 
+def _traits(node: Node, *, is_ill: bool) -> frozenset[str]:
+    given = node.traits | ({WAS_CRITICAL} if is_ill else frozenset[str]())
+    return given | MARKS | given_marks(given)
+
+
 def given_marks(traits: Iterable[str]) -> frozenset[str]:
     """Return the traits by which a provider shows that its node gave these traits."""
     hashes = "".join(sorted(map(_hash, traits)))
@@ -244,12 +258,13 @@ def on_offer(stands: Provider) -> frozenset[str]:
     return frozenset(name for name in names if not stands.inventories[name].reserved)
 
 
-def why_reserved(node: Node) -> str:
+def why_reserved(node: Node, *, was_critical: bool = False) -> str:
     """Return why a node must be reserved: it has a fault, is not ready, or has an instance; empty if it is free."""
     reasons = {
         "in maintenance": node.maintenance,
         f"power state {node.power_state or 'unknown'}": node.power_state in NO_POWER,
         f"health {node.health}": node.health == CRITICAL,
+        f"health unknown, and {CRITICAL} before": was_critical and node.health is None,
         f"provision state {node.provision_state}": node.provision_state not in AVAILABLE,
         f"instance {node.instance_uuid}": node.instance_uuid is not None,
     }

@@ -39,6 +39,7 @@ class Nodes(IronicClient):
     name: str = "Ironic, shard 'one'"
     where: str = "Ironic"
     lists_all: bool = True
+    asks_health: bool = False
     traits: list[str] = field(default_factory=list)
     maintenance: bool = False
     ill: set[int] = field(default_factory=set)  # nodes in maintenance, whatever the others are

@@ -26,7 +26,7 @@ from beds.nova import as_json
 from beds.placement import KeystoneAuth, PlacementServer
 from beds.process import free_port
 from beds.proxy import Answer, Forward, Proxy, Request, pass_on, refusing
-from drivers.ironic.shape import MARKS, given_marks
+from drivers.ironic.shape import MARKS, WAS_CRITICAL, given_marks
 
 pytestmark = pytest.mark.live
 
@@ -232,9 +232,15 @@ def test_a_node_whose_hardware_is_critical_is_reserved_where_the_operator_wants_
     watching = lab.agent(agent={"reserve_critical_nodes": "true"})
     assert watching.sums() == {"changed": 1, "unchanged": 1}
     assert lab.reserved(ill) == {"CUSTOM_GOLD": 1}
+    lab.server.set_health(ill, None)  # its BMC does not answer any more
+    assert watching.sums() == {"unchanged": 2}
+    anew = replace(lab, folder=lab.folder / "anew").agent(agent={"reserve_critical_nodes": "true"})
+    assert anew.sums()["unchanged"] == 2
+    assert lab.reserved(ill) == {"CUSTOM_GOLD": 1}
     lab.server.set_health(ill, "OK")
     assert watching.sums() == {"changed": 1, "unchanged": 1}
     assert lab.reserved(ill) == {"CUSTOM_GOLD": 0}
+    assert WAS_CRITICAL not in lab.placement.traits(ill)
 
 
 def test_an_endpoint_override_serves_without_keystone_as_in_novas_configuration(lab: Lab) -> None:

@@ -15,6 +15,7 @@ from drivers.ironic.client import BUSY, PAGE, REQUEST_TRIES, IronicClient
 from drivers.ironic.shape import (
     GAVE,
     MARKS,
+    WAS_CRITICAL,
     Misfit,
     Node,
     given_marks,
@@ -121,6 +122,24 @@ def test_a_node_that_cannot_be_deployed_or_is_in_use_is_reserved(change: dict[st
 
     (stock,) = share.providers[UUID].inventories.values()
     assert (stock.reserved, share.reserved) == (len(share.reserved), {UUID: why} if why else {})
+
+
+@pytest.mark.parametrize(
+    ("health", "stands", "why"),
+    [
+        ("Critical", False, "health Critical"),
+        (None, True, "health unknown, and Critical before"),
+        (None, False, ""),
+        ("Warning", True, ""),
+    ],
+)
+def test_a_critical_node_stays_reserved_until_another_health_is_known(
+    health: str | None, *, stands: bool, why: str
+) -> None:
+    share = shape_share([replace(NODE, health=health)], critical={UUID} if stands else ())
+
+    assert share.reserved.get(UUID, "") == why
+    assert (WAS_CRITICAL in share.providers[UUID].traits) == bool(why)
 
 
 @pytest.mark.parametrize(
