@@ -13,7 +13,7 @@ from reportclient.errors import Absent, Conflict, Forbidden, Rejected, Unavailab
 from reportclient.names import SHARES
 from reportclient.plan import AllocationWrite, Plan
 from reportclient.transport import Transport, parse_date
-from reportclient.tree import ObservedProvider, ObservedTree, Offer, Provider, went_back
+from reportclient.tree import ObservedProvider, ObservedTree, Provider, Summary, went_back
 from reportclient.writer import Writer, write_allocations
 
 T = TypeVar("T")
@@ -280,7 +280,7 @@ class PlacementClient:
                 return {uuid: dict(rows["resources"]) for uuid, rows in one["allocations"].items()}
         return None
 
-    def candidates(self, query: str) -> tuple[list[frozenset[str]], dict[str, dict[str, Offer]]]:
+    def candidates(self, query: str) -> tuple[list[frozenset[str]], dict[str, dict[str, Summary]]]:
         """Return all candidates for a query, as ``decode_candidates``; errors as ``candidate``. One request."""
         body, _ = self.transport.get(f"/allocation_candidates?{query}")
         with payload.in_form("its allocation candidates"):

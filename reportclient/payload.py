@@ -22,7 +22,7 @@ from reportclient.plan import (
     SetInventories,
     SetTraits,
 )
-from reportclient.tree import Inventory, ObservedProvider, Offer, Provider
+from reportclient.tree import Inventory, ObservedProvider, Provider, Summary
 
 _Json = dict[str, Any]
 UNTYPED = (1, 37)  # the last microversion that writes allocations without a consumer type
@@ -243,17 +243,17 @@ def decode_usages(body: _Json) -> dict[str, dict[str, int]]:
     }
 
 
-def decode_candidates(body: _Json) -> tuple[list[frozenset[str]], dict[str, dict[str, Offer]]]:
+def decode_candidates(body: _Json) -> tuple[list[frozenset[str]], dict[str, dict[str, Summary]]]:
     """
     Return the roots whose trees give to each candidate of ``GET /allocation_candidates`` (1.29), by uuid.
 
     Beside them, for each root of the answer, what each provider of its tree has.
     """
-    trees: dict[str, dict[str, Offer]] = {}
+    trees: dict[str, dict[str, Summary]] = {}
     roots = {str(uuid): str(one["root_provider_uuid"]) for uuid, one in body["provider_summaries"].items()}
     for uuid, one in body["provider_summaries"].items():
         free = {str(name): _whole(row["capacity"]) - _whole(row["used"]) for name, row in one["resources"].items()}
-        trees.setdefault(roots[uuid], {})[uuid] = Offer(free, decode_names(one, "traits"))
+        trees.setdefault(roots[uuid], {})[uuid] = Summary(free, decode_names(one, "traits"))
     return [frozenset(roots[uuid] for uuid in one["allocations"]) for one in body["allocation_requests"]], trees
 
 

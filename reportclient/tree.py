@@ -166,7 +166,7 @@ def _is_another(one: ObservedProvider, other: ObservedProvider) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class Summary:
     """What one provider of a tree has, as allocation candidates tell it."""
 
     free: Mapping[str, int]  # by class; below zero where more is allocated than the inventory allows now

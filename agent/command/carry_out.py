@@ -59,8 +59,8 @@ ACTS: Mapping[str, Act] = {
     "status": service_verbs.status,
     "retire": host_verbs.retire,
     "hand-over": host_verbs.hand_over,
-    "hold": hold_verbs.hold,
-    "release-hold": hold_verbs.release_hold,
+    "hold": hold_verbs.start_hold,
+    "release-hold": hold_verbs.end_hold,
     "check": check.check,
 }
 OF_NODES: Mapping[str, Act] = {

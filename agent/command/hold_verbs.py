@@ -36,7 +36,7 @@ from reportclient.tree import ObservedTree
 _KEYS = ("what", "since", "by", "until", "why")
 
 
-def hold(options: argparse.Namespace) -> Report:
+def start_hold(options: argparse.Namespace) -> Report:
     """Hold what the options name, or list what is held."""
     if not options.what:
         return _listed(options)
@@ -49,7 +49,7 @@ def hold(options: argparse.Namespace) -> Report:
     return _report(options, _asked(options, HoldWish(what=_what(options), note=note)), note.until_s)
 
 
-def release_hold(options: argparse.Namespace) -> Report:
+def end_hold(options: argparse.Namespace) -> Report:
     """Give back what is held."""
     holds, node = _held(options)
     if _key(options, node) not in holds:

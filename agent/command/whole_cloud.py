@@ -11,7 +11,7 @@ from agent.command.wording import alike, columns, counted
 from reportclient.client import PlacementClient
 from reportclient.errors import Forbidden, Rejected
 from reportclient.request import IN_TREE, REQUIRED, RESOURCES, Wish, amount_of, format_request
-from reportclient.tree import Offer
+from reportclient.tree import Summary
 
 COMMON = ("MEMORY_MB", "VCPU", "DISK_GB")  # a host has something left of one of them, as a rule
 NONE, ROOM, UNITS, BESIDE = "have none", "have too little free", "give no such amount", "not beside the rest"
@@ -30,7 +30,7 @@ Lacks = tuple[tuple[Wish, str], ...]  # wishes that a host cannot fulfil beside 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Remedy:
     """A change of a request with which placement has candidates."""
 
     without: Wishes
@@ -53,7 +53,7 @@ class WholeCloud:
     hosts: int
     candidates: tuple[str, ...] | None  # names of hosts; None: not known
     groups: Mapping[Lacks, tuple[str, ...]] = field(default_factory=dict)  # names of the other hosts, by what they lack
-    change: Change | None = None  # None: there are candidates, or no part of the request finds any
+    change: Remedy | None = None  # None: there are candidates, or no part of the request finds any
     refusal: str = ""  # why the answer is not whole; empty: it is
 
     def counts(self) -> dict[Wish, Counter[str]]:
@@ -147,7 +147,7 @@ class Cloud:
         self.shared = frozenset().union(*(one.provider.inventories for one in self._sharing.values()))  # classes
         roots = {*self._roots.values()} - self._sharing.keys()
         self.names = {uuid: rows[uuid][0] for uuid in roots}
-        self.trees: dict[str, Mapping[str, Offer]] = {}  # providers by uuid, by root; of hosts that were in an answer
+        self.trees: dict[str, Mapping[str, Summary]] = {}  # providers by uuid, by root; of hosts that were in an answer
         self._answers: dict[str, Answer] = {}
 
     def learn(self, classes: Iterable[str]) -> None:
@@ -252,13 +252,13 @@ def _root_of(uuid: str, rows: Mapping[str, tuple[str, str | None]]) -> str:
     return uuid
 
 
-def free_of(tree: Mapping[str, Offer], wish: Wish) -> list[int]:
+def free_of(tree: Mapping[str, Summary], wish: Wish) -> list[int]:
     """Return what each provider that has the class of a wish has left of it."""
     (name,) = wish.names
     return [one.free[name] for one in tree.values() if name in one.free]
 
 
-def _fits(one: Offer, wishes: Iterable[Wish]) -> bool:
+def _fits(one: Summary, wishes: Iterable[Wish]) -> bool:
     return all(
         wish.names <= one.free.keys() if wish.kind == RESOURCES else wish.names.isdisjoint(one.traits) is wish.unwanted
         for wish in wishes
@@ -320,7 +320,7 @@ def split(cloud: Cloud, wishes: Wishes, hosts: Set[str]) -> dict[str, Lacks]:
     return found
 
 
-def smallest(cloud: Cloud, wishes: Wishes, lacking: Iterable[Lacks]) -> Change | None:
+def smallest(cloud: Cloud, wishes: Wishes, lacking: Iterable[Lacks]) -> Remedy | None:
     """Return the change of fewest wishes that finds a host, as placement says; None: none does."""
     lists = (tuple(wish for wish, _ in lacks) for lacks in lacking)
     without = min((one for one in lists if _left(cloud, wishes, one)), key=len, default=())
@@ -338,7 +338,7 @@ def smallest(cloud: Cloud, wishes: Wishes, lacking: Iterable[Lacks]) -> Change |
     left = _left(cloud, wishes, without)
     instead = _less(cloud, left, without)
     hosts = cloud.ask((*left, *instead.values())).hosts if left else ()
-    return Change(without=without, instead=instead, hosts=_named(cloud, hosts), smallest=sure) if hosts else None
+    return Remedy(without=without, instead=instead, hosts=_named(cloud, hosts), smallest=sure) if hosts else None
 
 
 def _left(cloud: Cloud, wishes: Wishes, without: Wishes) -> Wishes:

@@ -7,6 +7,7 @@ from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.state.identity import read_identity
 from agent.state.locks import locked
+from agent.state.memory import NodeState
 from agent.state.node_file import StateFile
 from agent.sync.decide.features.hold import BODY, HOST, Hold, HoldWish, encoded, held, is_device, key_of
 from agent.sync.decide.features.second_writer import SECOND_WRITER
@@ -20,6 +21,7 @@ from reportclient.diff import diff
 from reportclient.forecast import forecast
 from reportclient.names import ONE_TIME
 from reportclient.ownership import MARKER, Names, Ownership, joined
+from reportclient.plan import Plan
 from reportclient.reserve import HOLD, with_marks_of, with_reservations
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
 
@@ -48,23 +50,14 @@ def _attempt(
 ) -> Outcome:
     client.begin()
     memory, observed = state.read(where), client.observe(root_uuid)
-    root, files = observed.root, {name: names.classes for name, names in memory.configured.items()}
-    if root is None or MARKER not in root.provider.traits:
-        raise ConfigError("placement has no root of this host that carries this agent's mark")
-    if told := [one.text for one in conditions_of(memory.bodies) if one.kind in _DOUBTED]:
-        raise ConfigError(f"nothing is written without a look at the host, as its last pass said: {told[0]}")
+    root = _sure_root(observed, memory)
+    files = {name: names.classes for name, names in memory.configured.items()}
     ours = Ownership(emitted=emitted, configured=joined(memory.configured, memory.reported))
     own = own_standing(with_reservations(with_marks_of(observed, memory.observed), files), ours)
     if own is None:
         raise ConfigError("providers of this agent stand below another service's: that waits for a look at the host")
-    devices = {key_of(seen.name, root.name) for seen in own if is_device(seen.name, root.name)}
-    what = HOST if wish.what == HOST else key_of(wish.what, root.name)
-    if what not in {HOST, *devices}:
-        raise ConfigError(f"placement has no provider of {wish.what}, and what the root has of it is not known now")
     claimed = _perhaps_claimed(own, memory.observed)
-    if what in {key_of(name, root.name) for name in claimed}:
-        raise ConfigError(f"{wish.what} is a one-time device and may have been used: that waits for a look at the host")
-    holds, note = held(observed, memory), wish.note
+    what, holds, note = _key_of(wish.what, root, own, claimed), held(observed, memory), wish.note
     assert note
     feature = Hold(holds={**holds, what: holds[what].and_also(note) if what in holds else note})
     rows = client.allocations(seen for seen in own if seen.provider.inventories)
@@ -72,9 +65,7 @@ def _attempt(
     tree = with_marks(with_reserved(tree, reservations(tree, [feature]), files, rows), [feature])
     tree = ProviderTree(tuple(claimed.get(one.name, one) for one in tree))
     tree = without_others(tree, {seen.name: ours.classes(seen) for seen in own})
-    tree = with_root_traits(tree, [feature], root)
-    kept = {name for name in root.provider.traits if not name.startswith(HOLD)}  # what else was set stays
-    tree = ProviderTree((replace(tree.root, traits=tree.root.traits | kept), *(one for one in tree if one.parent)))
+    tree = _with_traits_of(root, with_root_traits(tree, [feature], root))
     known = frozenset[str]().union(feature.root_traits(), *(seen.provider.traits for seen in observed))
     plan = diff(observed, tree, ours, root_uuid=root_uuid, known_traits=known)
     given = Given(
@@ -89,15 +80,47 @@ def _attempt(
     if plan.operations:
         state.begin(memory)
         client.execute(plan, observed)
-    # Of what was not written here the next pass compares what the last one left.
-    left, before = client.observe(root_uuid).by_uuid, memory.observed
-    wrote = {one.uuid for one in forecast(plan, observed) if one.provider != observed.by_uuid[one.uuid].provider}
-    if before:
-        after = (left.get(seen.uuid, seen) if seen.uuid in wrote else seen for seen in before)
-        memory = replace(memory, observed=ObservedTree(tuple(after), before.last_modified))
+    memory = _with_written(memory, plan, observed, client.observe(root_uuid))
     state.write(memory.with_bodies({BODY: encoded(feature.holds)}))
     status = Status.CHANGED if plan.operations else Status.UNCHANGED
     return Outcome(node=root.name, status=status, plan=plan, observed=observed, reasons=(feature.sentence(what),))
+
+
+def _sure_root(observed: ObservedTree, memory: NodeState) -> ObservedProvider:
+    """Return the root, where it is ours and the last pass was sure of it; ConfigError: it was not."""
+    root = observed.root
+    if root is None or MARKER not in root.provider.traits:
+        raise ConfigError("placement has no root of this host that carries this agent's mark")
+    if told := [one.text for one in conditions_of(memory.bodies) if one.kind in _DOUBTED]:
+        raise ConfigError(f"nothing is written without a look at the host, as its last pass said: {told[0]}")
+    return root
+
+
+def _key_of(what: str, root: ObservedProvider, own: Iterable[ObservedProvider], claimed: Iterable[str]) -> str:
+    """Return the key of what a person names; ConfigError: that waits for a look at the host."""
+    if what == HOST:
+        return HOST
+    key = key_of(what, root.name)
+    if key not in {key_of(seen.name, root.name) for seen in own if is_device(seen.name, root.name)}:
+        raise ConfigError(f"placement has no provider of {what}, and what the root has of it is not known now")
+    if key in {key_of(name, root.name) for name in claimed}:
+        raise ConfigError(f"{what} is a one-time device and may have been used: that waits for a look at the host")
+    return key
+
+
+def _with_traits_of(root: ObservedProvider, tree: ProviderTree) -> ProviderTree:
+    """Return a tree whose root keeps the traits that it has, but for those of holds."""
+    kept = {name for name in root.provider.traits if not name.startswith(HOLD)}
+    return ProviderTree((replace(tree.root, traits=tree.root.traits | kept), *(one for one in tree if one.parent)))
+
+
+def _with_written(memory: NodeState, plan: Plan, observed: ObservedTree, left: ObservedTree) -> NodeState:
+    """Return the memory with the providers that were written; of the others the next pass compares the last one's."""
+    if not memory.observed:
+        return memory
+    wrote = {one.uuid for one in forecast(plan, observed) if one.provider != observed.by_uuid[one.uuid].provider}
+    after = (left.by_uuid.get(seen.uuid, seen) if seen.uuid in wrote else seen for seen in memory.observed)
+    return replace(memory, observed=ObservedTree(tuple(after), memory.observed.last_modified))
 
 
 def _perhaps_claimed(own: Iterable[ObservedProvider], left: ObservedTree | None) -> dict[str, Provider]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from agent.command.whole_cloud import Change, ask_all
+from agent.command.whole_cloud import Remedy, ask_all
 from beds.givers import AGGREGATES, SHARES, TRAITS, Giver, World, givers, requests
 from reportclient.request import RESOURCES, Wish, parse_request
 from reportclient.tree import Inventory
@@ -70,7 +70,7 @@ def named(tree: Sequence[Giver], number: int, vcpus: int) -> tuple[Giver, ...]:
     return root, *tree[1:]
 
 
-def changed(wishes: Sequence[Wish], change: Change) -> list[Wish]:
+def changed(wishes: Sequence[Wish], change: Remedy) -> list[Wish]:
     return [*without(wishes, change.without), *change.instead.values()]
 
 

@@ -34,7 +34,7 @@ from reportclient.plan import (
     SetInventories,
     SetTraits,
 )
-from reportclient.tree import Offer
+from reportclient.tree import Summary
 
 NOTHING: frozenset[str] = frozenset()
 OFFERED = {"allocations": {"r": {"resources": {"VCPU": 1}}}, "mappings": {"": ["r"]}}
@@ -228,6 +228,9 @@ def test_candidates_have_the_trees_that_they_take_from_and_what_is_free_there() 
 
     assert candidates == [{"host", "pool"}, {"host"}]
     assert trees == {
-        "host": {"host": Offer({"DISK_GB": 5}, NOTHING), "cell": Offer({"DISK_GB": 0}, frozenset({"HW_NUMA_ROOT"}))},
-        "pool": {"pool": Offer({"DISK_GB": 8}, NOTHING)},
+        "host": {
+            "host": Summary({"DISK_GB": 5}, NOTHING),
+            "cell": Summary({"DISK_GB": 0}, frozenset({"HW_NUMA_ROOT"})),
+        },
+        "pool": {"pool": Summary({"DISK_GB": 8}, NOTHING)},
     }
