@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Any
 
-EVENTLET_WENT = 34  # from this nova on its API wants threads, and refuses to start where eventlet was imported
+MOVED, EVENTLET_WENT = 33, 34  # from these novas on: the module of its API; its API wants threads by itself
 
 
 def application_of(app: str) -> Any:
@@ -19,8 +19,10 @@ def application_of(app: str) -> Any:
         return import_module("glance.common.wsgi_app").init_app()
     if app == "cyborg":
         return below("/accelerator", import_module("cyborg.api.wsgi_app").init_application())
-    if app == "nova" and int(version("nova").partition(".")[0]) < EVENTLET_WENT:
+    release = int(version("nova").partition(".")[0]) if app == "nova" else EVENTLET_WENT
+    if release < EVENTLET_WENT:
         os.environ["OS_NOVA_DISABLE_EVENTLET_PATCHING"] = "yes"  # else gunicorn's threads become eventlet's
+    if release < MOVED:
         return import_module("nova.api.openstack.compute.wsgi").init_application()
     return import_module({"nova": "nova.wsgi.osapi_compute", "neutron": "neutron.wsgi.api"}[app]).application
 
