@@ -163,3 +163,17 @@ class World:
     @property
     def client(self) -> PlacementClient:
         return PlacementClient(Transport(self._sender, where="placement in this process"))
+
+
+def empty(sender: Any) -> None:
+    """Take all providers and allocations off a placement, for tests of what is asked of all hosts."""
+    hand = ByHand(sender)
+    rows = list(hand.providers().values())
+    for row in rows:
+        for consumer in hand.send("GET", f"/resource_providers/{row['uuid']}/allocations")["allocations"]:
+            hand.send("DELETE", f"/allocations/{consumer}")
+    while rows:
+        parents = {row["parent_provider_uuid"] for row in rows}
+        for row in [one for one in rows if one["uuid"] not in parents]:
+            hand.send("DELETE", f"/resource_providers/{row['uuid']}")
+            rows.remove(row)

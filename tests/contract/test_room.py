@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent.command.explain import explain_request
 from beds.by_hand import ByHand
-from beds.givers import SHARES, TRAITS, Giver, World, givers, requests
+from beds.givers import SHARES, TRAITS, Giver, World, empty, givers, requests
 from beds.golden import GoldenHost, golden_hosts
 from reportclient.allocations import usages
 from reportclient.client import PlacementClient
@@ -29,6 +29,12 @@ MOST = 6  # consumers of one example
 def left(client: PlacementClient, root: str, wishes: Sequence[Wish]) -> int | None:
     tree = client.observe(root)
     return room_for(tree.providers, usages(client.allocations(tree)), wishes)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nobody_else(placement_sender: Any) -> None:
+    """All hosts are asked about: those that other tests left are none of these."""
+    empty(placement_sender)
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))

@@ -12,13 +12,19 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from agent.command.whole_cloud import Remedy, ask_all
-from beds.givers import AGGREGATES, SHARES, TRAITS, Giver, World, givers, requests
+from beds.givers import AGGREGATES, SHARES, TRAITS, Giver, World, empty, givers, requests
 from reportclient.request import RESOURCES, Wish, parse_request
 from reportclient.tree import Inventory
 
 pytestmark = pytest.mark.contract
 
 EXAMPLES = int(os.environ.get("REQUESTS", "25"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nobody_else(placement_sender: Any) -> None:
+    """All hosts are asked about: those that other tests left are none of these."""
+    empty(placement_sender)
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
