@@ -23,7 +23,7 @@ from reportclient.names import ONE_TIME
 from reportclient.ownership import MARKER, Names, Ownership, joined
 from reportclient.plan import Plan
 from reportclient.reserve import HOLD, with_marks_of, with_reservations
-from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree
+from reportclient.tree import UNWRITTEN, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 _DOUBTED = (Status.CONTESTED.value, Status.AUDIT_ONLY.value, SECOND_WRITER)
 
@@ -42,14 +42,16 @@ def hold_unseen(client: PlacementClient, settings: Settings, where: str, wish: H
         raise ConfigError("without a look at the host nothing is given back")
     folder = settings.folders.state
     with locked(folder):
-        return again(lambda: _attempt(client, StateFile(folder, root_uuid), root_uuid, where, wish, emitted), root_uuid)
+        state = StateFile(folder, root_uuid)
+        memory = state.read(where)  # once: an attempt that ends in a conflict leaves doubts in the file
+        return again(lambda: _attempt(client, state, memory, root_uuid, wish, emitted), root_uuid)
 
 
 def _attempt(
-    client: PlacementClient, state: StateFile, root_uuid: str, where: str, wish: HoldWish, emitted: Names
+    client: PlacementClient, state: StateFile, memory: NodeState, root_uuid: str, wish: HoldWish, emitted: Names
 ) -> Outcome:
     client.begin()
-    memory, observed = state.read(where), client.observe(root_uuid)
+    observed = client.observe(root_uuid)
     root = _sure_root(observed, memory)
     files = {name: names.classes for name, names in memory.configured.items()}
     ours = Ownership(emitted=emitted, configured=joined(memory.configured, memory.reported))
@@ -77,11 +79,12 @@ def _attempt(
     )
     if broken := sentences(breaches(plan, given)):
         return Outcome(node=root.name, status=Status.UNSAFE, plan=plan, observed=observed, reasons=broken)
+    memory = memory.with_bodies({BODY: encoded(feature.holds)})
     if plan.operations:
-        state.begin(memory)
+        foreseen = (replace(seen, generation=UNWRITTEN) for seen in forecast(plan, observed))
+        state.write(_with_written(memory, plan, observed, ObservedTree(tuple(foreseen))))
         client.execute(plan, observed)
-    memory = _with_written(memory, plan, observed, client.observe(root_uuid))
-    state.write(memory.with_bodies({BODY: encoded(feature.holds)}))
+    state.write(_with_written(memory, plan, observed, client.observe(root_uuid)))
     status = Status.CHANGED if plan.operations else Status.UNCHANGED
     return Outcome(node=root.name, status=status, plan=plan, observed=observed, reasons=(feature.sentence(what),))
 

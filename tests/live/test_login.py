@@ -38,11 +38,11 @@ def test_the_password_of_auth_conf_opens_libvirt_by_tcp(look: Look, tmp_path: Pa
 
     assert right.code == 0, right.err
     assert {"VCPU", "MEMORY_MB"} <= next(iter(right.json["providers"].values()))["inventories"].keys()
-    for refused in (wrong, none):
+    for refused, file in ((wrong, "wrong.conf"), (none, "empty.conf")):
         assert refused.code == 1
         assert refused.err.count("\n") == 1
         assert f"libvirt at {uri}" in refused.err
-        assert "auth.conf" in refused.err
+        assert refused.err.endswith(f"in {tmp_path / file}\n")
 
 
 def test_the_password_of_auth_conf_opens_libvirt_by_tls(look: Look, tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_the_password_of_auth_conf_opens_libvirt_by_tls(look: Look, tmp_path: Pa
 
     assert right.code == 0, right.err
     assert wrong.code == 1
-    assert "auth.conf" in wrong.err
+    assert wrong.err.endswith(f"in {tmp_path / 'wrong.conf'}\n")
 
 
 def test_a_certificate_opens_libvirt_until_it_expires(look: Look, tmp_path: Path) -> None:

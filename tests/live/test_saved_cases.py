@@ -102,7 +102,7 @@ def test_a_first_plan_of_a_live_host_with_cells_and_cards_is_done_again_from_its
     ("data", "words"),
     [
         pytest.param(b"meta: {schema_version: '1.0'}\nproviders: [{}]\n", "files/wrong.yaml", id="a wrong provider"),
-        pytest.param(b"meta: {schema_version: '1.0'}\n# f\xfcr\n", "wrong.yaml: 'utf-8' codec", id="no text"),
+        pytest.param(b"meta: {schema_version: '1.0'}\n# f\xfcr\n", "wrong.yaml: it is no text", id="no text"),
     ],
 )
 def test_a_refused_file_of_an_operator_is_refused_alike_from_its_case(data: bytes, words: str, tmp_path: Path) -> None:

@@ -43,12 +43,13 @@ class Trial:
         tree = {name: (one["parent"], one["inventories"], one["traits"]) for name, one in shown["providers"].items()}
         return tree, shown["allocations"]
 
-    def convert(self, seconds: int) -> None:
+    def convert(self, seconds: int) -> datetime:
         end = datetime.now().astimezone() + timedelta(seconds=seconds)
         done = self.run("reshape", "--to", "devices", "--apply", "--confirm-within", end.isoformat(timespec="seconds"))
         assert done.code == 0, done.out + done.err
         assert "reshape --confirm keeps it" in done.err
         assert self.stands() != self.before
+        return end
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def trial(placement_server: PlacementServer, tmp_path: Path) -> Trial:
 def test_the_service_takes_it_back_also_after_a_kill(trial: Trial, tmp_path: Path) -> None:
     with serving(tmp_path, trial.groups) as service:
         service.wait_for_passes(1)
-        trial.convert(8)
+        trial.convert(20)
         service.wait(lambda: "is taken back at" in str(service.status()), 30)
     # the context killed it
     with serving(tmp_path, trial.groups) as service:
@@ -71,10 +72,11 @@ def test_the_service_takes_it_back_also_after_a_kill(trial: Trial, tmp_path: Pat
 
 def test_what_is_confirmed_stands(trial: Trial, tmp_path: Path) -> None:
     with serving(tmp_path, trial.groups) as service:
-        trial.convert(6)
+        end = trial.convert(30)
         converted = trial.stands()
         assert trial.run("reshape", "--confirm").json["confirmed"]
-        service.wait_for_passes(9)
+        service.wait(lambda: datetime.now().astimezone() > end, 60)
+        service.wait_for_passes(2)
         assert trial.stands() == converted
     assert trial.run("reshape", "--confirm").json["confirmed"] is None
 

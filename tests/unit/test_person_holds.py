@@ -1,5 +1,7 @@
 """What a person holds goes off offer, and comes back exactly once a person or a time gives it back."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,12 +10,13 @@ import pytest
 
 from agent.errors import ConfigError
 from agent.settings.read import Role
+from agent.state.memory import NodeState
 from agent.sync.decide.features.hold import BODY, ENDLESS, HOST, HoldWish, Note, held_in
 from agent.sync.decide.view import Wishes
 from agent.sync.hold_unseen import hold_unseen
 from agent.sync.leave import hand_over_node
 from agent.sync.outcome import Outcome, Status
-from beds.one_host import GUEST, OneHost
+from beds.one_host import GUEST, ROOT, Cut, OneHost, Sender
 from drivers.facts import ServiceSigns
 from drivers.libvirt.shape import EMITTED
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy, RulePlace
@@ -277,6 +280,39 @@ def test_a_flat_host_holds_a_card_beside_one_that_is_lost(tmp_path: Path) -> Non
     assert one.stock()[VF] == (8, 0)
 
 
+def test_each_refused_pass_of_a_flat_host_reserves_what_is_held_and_what_is_lost_once(tmp_path: Path) -> None:
+    second, third = "0000:82:00.0", "0000:83:00.0"
+    policy = Policy(layout="flat", devices=DevicePolicy(discover_all=True))
+    one = OneHost(tmp_path, host(*card(NIC, 4), *card(second, 4), *card(third, 4)), policy)
+    one.sync()
+    one.claim({"": {VF: 1}})
+    hold(one, NIC)
+    one.policy = replace(policy, layout="numa")
+
+    for _ in range(3):
+        done = one.sync(facts=host(*card(NIC, 4), *card(second, 4)))
+        assert (done.status, one.stock()[VF]) == (Status.RESHAPE_NEEDED, (12, 8))
+
+
+def test_a_wish_in_a_pass_that_may_write_nothing_is_not_remembered(tmp_path: Path) -> None:
+    one = live(tmp_path)
+    hold(one, NIC)
+    before = memory_of(one).bodies[BODY]
+    one.signs = ServiceSigns(processes=(1,), units=("nova-compute.service",))
+    one.put_trait("", "OWNER_NOVA")
+    one.set_by_hand("", "VCPU", allocation_ratio=3.0)
+    one.sync()
+
+    assert give_back(one, NIC).status is Status.CONTESTED
+    assert hold(one, GPU).status is Status.CONTESTED
+
+    assert memory_of(one).bodies[BODY] == before
+
+
+def memory_of(one: OneHost) -> NodeState:
+    return one.node.state_file(ROOT).read(one.where)
+
+
 def test_a_trait_that_a_hand_takes_off_comes_back_with_what_it_holds(one: OneHost) -> None:
     hold(one, NIC)
     held = providers(one)
@@ -402,6 +438,53 @@ def test_a_one_time_device_that_was_used_meanwhile_stays_used(tmp_path: Path, wh
     assert one.stock(NIC)["CUSTOM_ONCE"] == (1, 1)
     if what != NIC:
         give_back(one, what)
+    assert one.stock(NIC)["CUSTOM_ONCE"] == (1, 1)
+
+
+class Racing(Sender):
+    """A placement in which somebody else comes first, before the next write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.race: Callable[[], object] | None = None
+
+    def request(self, url: str, method: str, **more: Any) -> Any:
+        race, self.race = (None, self.race) if method == "GET" else (self.race, None)
+        if race:
+            race()
+        return super().request(url, method, **more)
+
+
+def test_a_claim_that_comes_first_makes_no_used_device_an_unused_one(tmp_path: Path) -> None:
+    rule = DeviceRule(number=1, one_time_use=True, resource_class="CUSTOM_ONCE", place=RulePlace())
+    facts = host(*card(NIC, 0), gpu(), parents=(parent(gpu(), a=8),))
+    policy = Policy(devices=DevicePolicy(report=True, rules=(replace(rule, vendor_id="8086"),), mdevs=ALL.mdevs))
+    one = OneHost(tmp_path, facts, policy, signs=ServiceSigns(), sender=(sender := Racing()))
+    one.sync()
+    one.claim({NIC: {"CUSTOM_ONCE": 1}})
+    one.claim({})
+    sender.race = lambda: one.claim({GPU: {"VGPU": 1}})
+
+    assert unseen(one, GPU).status is Status.CHANGED
+    one.sync()
+
+    assert one.stock(NIC)["CUSTOM_ONCE"] == (1, 1)
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2])
+def test_a_hold_that_is_cut_off_makes_no_used_device_an_unused_one(tmp_path: Path, writes: int) -> None:
+    rule = DeviceRule(number=1, one_time_use=True, resource_class="CUSTOM_ONCE", place=RulePlace())
+    facts = host(*card(NIC, 0), gpu(), parents=(parent(gpu(), a=8),))
+    policy = Policy(devices=DevicePolicy(report=True, rules=(replace(rule, vendor_id="8086"),), mdevs=ALL.mdevs))
+    one = OneHost(tmp_path, facts, policy, signs=ServiceSigns())
+    one.sync()
+    one.claim({NIC: {"CUSTOM_ONCE": 1}})
+    one.claim({})
+
+    with suppress(Cut), one.ending_after(writes):
+        unseen(one, GPU)
+    one.sync()
+
     assert one.stock(NIC)["CUSTOM_ONCE"] == (1, 1)
 
 

@@ -12,7 +12,9 @@ from agent.service.rounds import _trial
 from agent.state.files import checksum
 from agent.state.locks import locked
 from agent.sync.convert import take_back_trial
+from agent.sync.decide.features.hold import BODY, HOST, HoldWish, Note
 from agent.sync.decide.undoing import DONE, Conversion
+from agent.sync.decide.view import Wishes
 from agent.sync.journal import end_trial, find_trial, kept_conversions, read_journal
 from agent.sync.outcome import Condition, Outcome, Status
 from beds.one_host import GUEST, RESHAPE, Cut, OneHost, Sender
@@ -310,6 +312,31 @@ def test_a_take_back_whose_answer_was_lost_ends_the_trial(tmp_path: Path, monkey
 
     assert wait(one)
     assert (stands(one), trial_of(one)) == (before, None)
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile"])
+def test_a_host_that_is_held_is_taken_back_with_what_it_has(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=DevicePolicy(discover_all=True)))
+    one.sync()
+    one.claim({NIC: {VF: 1}, "": {"VCPU": 1, "MEMORY_MB": 512}})
+    before = stands(one)
+    drain, release = (Wishes(asked={BODY: HoldWish(what=HOST, note=note)}) for note in (Note(), None))
+    if when == "before":
+        one.sync(drain)
+    wishes = replace(RESHAPE, force=False, confirm_by_s=BY_S)
+    assert one.sync(wishes, policy=replace(one.policy, layout="flat")).status is Status.CHANGED
+    one.policy = replace(one.policy, layout="devices")
+    one.sync(release if when == "before" else drain)
+
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+    done = wait(one)
+
+    assert done
+    assert done.status is Status.CHANGED, done.reasons
+    one.sync(release)
+    assert stands(one) == before
 
 
 def test_a_trial_is_found_behind_the_entry_of_another_placement(one: OneHost) -> None:

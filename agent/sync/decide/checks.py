@@ -50,9 +50,8 @@ def judge(draft: Draft) -> Verdict:
         memory = replace(memory, smaller=refused.loss, smaller_seen=refused.seen)
     if refused.forgets:
         memory = replace(memory, observed=None, configured={}, reported={})
-    barred = refused.status not in (Status.UNSAFE, Status.RESHAPE_NEEDED) or refused.broken
     outdated = refused.forgets and draft.memory.observed is not None
-    reserving = Plan() if barred or outdated or wishes.agreed or wishes.undone else draft.reserving
+    reserving = Plan() if refused.bars or outdated or wishes.agreed or wishes.undone else draft.reserving
     return Verdict(
         refused=refused.status, notes=refused.notes, memory=memory, reserving=reserving, broken=refused.broken
     )

@@ -32,6 +32,11 @@ class Refusal:
     seen: int = 0  # passes in a row that want this loss
     broken: tuple[str, ...] = ()  # the laws that the plan breaks, of each breach
 
+    @property
+    def bars(self) -> bool:
+        """Whether nothing is written, not even what only reserves."""
+        return bool(self.broken) or self.status not in (Status.UNSAFE, Status.RESHAPE_NEEDED)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:

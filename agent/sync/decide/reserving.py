@@ -58,10 +58,27 @@ def reserved_tree(view: View, shaped: Shaped, features: Sequence[Feature]) -> Pr
     gone = tuple(_gone(after, there, files))
     if standing.observed.root and not view.beside:
         after = with_root_traits(after, features, standing.observed.root)
-    wished = (*gone, *reservations(after, features))
+    top = standing.observed.root
+    base = _without_earlier(after, said[top.uuid].provider, whole[top.name]) if top and top.name in whole else after
+    wished = (*gone, *reservations(base, features))
     names = {one.provider for one in wished}
     rows = view.rows_on((seen.uuid for seen in ours if seen.name in names), standing.observed) if wished else ()
     return with_marks(with_reserved(after, wished, files, rows), features)
+
+
+def _without_earlier(tree: ProviderTree, said: Provider, whole: Provider) -> ProviderTree:
+    """
+    Return a tree whose root has reserved what operators said and what is missing, and nothing of earlier passes.
+
+    To that a feature adds what it reserves of the root, else each refused pass would add it once more.
+    """
+    theirs, stock = reserved_by_operator(said), dict(tree.root.inventories)
+    for name in stock.keys() & whole.inventories.keys() - NO_DEVICES:
+        now, wanted = stock[name], whole.inventories[name]
+        least = max(theirs.get(name, 0), now.total - (wanted.total - wanted.reserved))
+        if wanted.total >= now.total:
+            stock[name] = replace(now, reserved=min(now.reserved, least))
+    return ProviderTree((replace(tree.root, inventories=stock), *(one for one in tree if one.parent)))
 
 
 def own_standing(observed: ObservedTree, ours: Ownership) -> list[ObservedProvider] | None:

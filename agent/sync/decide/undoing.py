@@ -98,13 +98,14 @@ def not_as_before(
 
 def _changed(was: Form, now: Form) -> Iterator[str]:
     """Yield each provider and each class that two trees do not have alike, and each other parent."""
+    of_host = any(trait.startswith(f"{HOLD}HOST") for one in (*was.values(), *now.values()) for trait in one["traits"])
     for name in sorted(was.keys() | now.keys()):
         if name not in was or name not in now:
             yield f"provider {name} is {'new' if name in now else 'gone'}"
             continue
         before, after = was[name]["inventories"], now[name]["inventories"]
         # What a person holds now, or held then, is reserved or not whatever the layout is.
-        held = any(trait.startswith(HOLD) for trait in (*was[name]["traits"], *now[name]["traits"]))
+        held = of_host or any(trait.startswith(HOLD) for trait in (*was[name]["traits"], *now[name]["traits"]))
         for kind in sorted(before.keys() ^ after.keys()):
             yield f"{kind} on {name} is {'new' if kind in after else 'gone'}"
         for kind in sorted(before.keys() & after.keys()):

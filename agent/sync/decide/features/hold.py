@@ -19,6 +19,7 @@ from agent.sync.decide.view import Shaper, View
 from agent.sync.outcome import Condition
 from drivers.errors import DiscoveryError, PolicyError
 from reportclient.errors import few
+from reportclient.json_text import decode_as
 from reportclient.names import device_address
 from reportclient.reserve import HOLD
 from reportclient.tree import MAX_INT, ObservedTree, ProviderTree
@@ -139,6 +140,8 @@ class Hold(Feature):
                 yield Condition(kind="on-hold", text=self.sentence(what))
 
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
+        if end.refused and end.refused.bars:
+            return {}  # nothing of a wish was written
         return {BODY: encoded(self.holds)} if self.holds or BODY in end.draft.memory.bodies else {}
 
 
@@ -169,7 +172,7 @@ def spoken(what: str) -> str:
 def held(observed: ObservedTree, memory: NodeState) -> dict[str, Note]:
     """Return what is held by the traits of a tree, or by the memory; the later end counts."""
     bodies = [one.bodies.get(BODY, {}) for one in (memory.elsewhere, memory) if one]
-    found = {what: Note(**note) for body in bodies for what, note in body.items()}
+    found = {what: decode_as(Note, note) for body in bodies for what, note in body.items()}
     for what, until_s in held_in(observed).items():
         found[what] = found.get(what, Note(until_s=0)).and_also(Note(until_s=until_s))
     return found
