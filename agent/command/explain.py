@@ -250,6 +250,8 @@ class ExplainedRequest:
         yield from (f"  {name} gives {written_amounts(resources)}" for name, resources in self.gives.items())
         if self.slots:
             yield f"  room for {counted(self.slots, 'such guest')}, one after the other"
+        elif self.candidate and self.slots is None:
+            yield "  how many such guests fit is not known: other providers share what it asks for, or too many give it"
         yield from (f"  {one.wish}: {one.why}" for one in self.missing)
 
 

@@ -41,7 +41,8 @@ class Remedy:
     def __str__(self) -> str:
         """Return what to change, and what placement has then."""
         parts = [f"with {self.instead[one]}" if one in self.instead else f"without {one}" for one in self.without]
-        smallest = "the smallest" if self.smallest else "a"
+        whole = any(one.kind == RESOURCES and one not in self.instead for one in self.without)  # a part might do
+        smallest = "the smallest" if self.smallest and not whole else "a"
         found = f"{counted(len(self.hosts), 'host')} can give it: {alike(self.hosts)}"
         return f"{smallest} change that finds a host: {' and '.join(parts)}, {found}"
 
@@ -149,6 +150,7 @@ class Cloud:
         self.names = {uuid: rows[uuid][0] for uuid in roots}
         self.trees: dict[str, Mapping[str, Summary]] = {}  # providers by uuid, by root; of hosts that were in an answer
         self._answers: dict[str, Answer] = {}
+        self._counts: dict[str, int] = {}  # of candidates, by query
 
     def learn(self, classes: Iterable[str]) -> None:
         """Read the trees of the hosts that have something left of one of these classes, until all are known."""
@@ -180,6 +182,7 @@ class Cloud:
             raise
         except Rejected as error:
             return Answer(frozenset(), REFUSED, f"placement refuses it: {error}")
+        self._counts[query] = len(candidates)
         self.trees |= {root: trees[root] for root in trees.keys() & self.names.keys()}
         found: set[str] = set()
         for roots in candidates:
@@ -214,12 +217,19 @@ class Cloud:
         trees = self.trees.items()
         return Answer(frozenset(root for root, tree in trees if any(wish.names & one.traits for one in tree.values())))
 
-    def is_cut(self, wishes: Wishes, root: str) -> bool:
-        """Return whether placement has a host as a candidate if it is asked about this one alone."""
+    def is_cut(self, wishes: Wishes, roots: Sequence[str]) -> bool:
+        """
+        Return whether placement has one of these hosts as a candidate if it is asked about that one alone.
+
+        An answer that is shorter than another one is whole. Of many hosts those at equal distances are asked about.
+        """
         groups = [one.group for one in wishes if self.asks_of_hosts([one])]
         if not groups or any(one.kind == IN_TREE for one in wishes):
             return False
-        return bool(self.ask((*wishes, Wish(IN_TREE, groups[0], root))).hosts)
+        if self._counts.get(format_request(wishes), 0) < max(self._counts.values(), default=0):
+            return False
+        asked = roots[:: max(1, -(-len(roots) // _TRIES))]
+        return any(self.ask((*wishes, Wish(IN_TREE, groups[0], root))).hosts for root in asked)
 
     def _combinations(self, wishes: Sequence[Wish]) -> int:
         """Return how many combinations of providers placement compares on all hosts."""
@@ -280,7 +290,7 @@ def ask_all(client: PlacementClient, wishes: Wishes) -> WholeCloud:
     groups: dict[Lacks, list[str]] = {}
     for root in sorted(lacking, key=cloud.names.__getitem__):
         groups.setdefault(lacking[root], []).append(root)
-    is_cut = any(cloud.is_cut(wishes, roots[0]) for roots in groups.values())
+    is_cut = cloud.is_cut(wishes, [root for roots in groups.values() for root in roots])
     known = not (is_cut or answer.why == NOT_ASKED)
     return WholeCloud(
         hosts=len(cloud.names),

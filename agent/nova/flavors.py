@@ -30,7 +30,7 @@ _THREADS = {"isolate": "forbidden", "require": "required"}
 _SECRET = "COMPUTE_SECURITY_TPM_SECRET_SECURITY_"
 OTHERS = (
     "nova adds more by its own state: OWNER_NOVA once each nova-compute is of 34, aggregates of the project and the "
-    "zone, the type of the image, and what ports ask for"
+    "zone, the type of the image, and what ports ask for; of a server that boots from a volume it asks no root disk"
 )
 
 
