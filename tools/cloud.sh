@@ -31,8 +31,6 @@ if [ "$(cat $nova/cloud 2> /dev/null)" != "$besides" ]; then
   echo "installing $besides"
   # shellcheck disable=SC2086
   install $nova $besides
-  # Both look for their files below the folder of their packages.
-  ln -sfn ../../../etc "$($nova/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/etc"
   echo "$besides" > $nova/cloud
 fi
 # shellcheck disable=SC2086

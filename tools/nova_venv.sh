@@ -14,5 +14,7 @@ nova_venv() {
     echo "pip could not install nova; the whole log is .bench/pip.log" >&2
     exit 1
   fi
+  # nova, and Glance beside it, look for their files below the folder of their packages.
+  ln -sfn ../../../etc "$($nova/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/etc"
   echo "$wanted" > $nova/wanted
 }
