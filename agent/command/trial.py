@@ -52,11 +52,6 @@ def check_trial(options: argparse.Namespace, wishes: Wishes) -> None:
         other = None
     if other and other.outcome == DONE:
         raise ConfigError(f"the conversion of {other.began} is on trial: run reshape --confirm, or undo --apply, first")
-    if other and other.target != settings_of(options).policy.layout:
-        raise ConfigError(
-            f"the conversion of {other.began} to {other.target} is on trial and was cut off: run undo --apply first, "
-            f"or go on with it by reshape --to {other.target}"
-        )
     if other and not wishes.confirm_by_s and (other.confirm_by_s or 0) <= time.time():
         raise ConfigError(
             f"the conversion of {other.began} on trial was cut off, and its time is over: run undo --apply, or go on "

@@ -4,11 +4,12 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
-from agent.errors import ConfigError
+from agent.errors import ConfigError, StateError
 from agent.state.files import remove_state
 from agent.state.locks import locked
 from agent.sync.decide.checks import judge
@@ -16,7 +17,7 @@ from agent.sync.decide.feature import Draft
 from agent.sync.decide.owner import only_audits
 from agent.sync.decide.undoing import DONE, Conversion
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import approval_path, end_trial, find_approval, kept_conversions, read_journal
+from agent.sync.journal import approval_path, end_trial, find_approval, find_trial, kept_conversions, read_journal
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import foresee, outcome_of, run_pass
@@ -44,6 +45,7 @@ def convert(node: ComputeNode, wishes: Wishes) -> Outcome:
 
     def against(one: ComputeNode, draft: Draft) -> tuple[str, ...]:
         refusal = agreement(one, draft) if agreement else ()
+        refusal = refusal or (() if wishes.undone else _another_trial(one, draft))
         return refusal or (_on_trial(one, draft) if wishes.confirm_by_s else ())
 
     return _patiently(node, partial(run_pass, node, replace(wishes, reshape=True), against))
@@ -116,6 +118,18 @@ def take_back_trial(node: ComputeNode, last: Conversion) -> Outcome | None:
     return outcome
 
 
+def _another_trial(node: ComputeNode, draft: Draft) -> tuple[str, ...]:
+    """Return why a plan is not carried out beside a conversion to another layout that is on trial; empty: it is."""
+    with suppress(StateError):  # a damaged journal stops no conversion
+        trial = find_trial(node.settings.folders.state, node.where)
+        if trial and trial.outcome != DONE and trial.target != draft.layout:
+            return (
+                f"the conversion of {trial.began} to {trial.target} is on trial and was cut off: run undo --apply "
+                f"first, or go on with it by reshape --to {trial.target}",
+            )
+    return ()
+
+
 def _on_trial(node: ComputeNode, draft: Draft) -> tuple[str, ...]:
     """Return why a plan is not carried out on trial; empty: it is."""
     begun = kept_conversions(read_journal(node.settings.folders.state, node.where))[-1:]
@@ -148,6 +162,8 @@ def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
     if approval is None:
         unapproved = (f"{verdict.notes[0]}; nobody approved that: {APPROVE}",)
         return outcome_of(node, draft, Status.RESHAPE_NEEDED, unapproved)
+    if another := _another_trial(node, draft):
+        return outcome_of(node, draft, Status.RESHAPE_NEEDED, another)
     agreement = Agreement(approval.digest, approval.outline if approval.begun else None, again=APPROVE)
     return run_pass(node, replace(wishes, reshape=True, agreed=approval.digest), agreement)
 

@@ -18,11 +18,12 @@ from agent.sync.outcome import Outcome, Status, conditions_of
 from agent.sync.run import again
 from reportclient.client import PlacementClient
 from reportclient.diff import diff
+from reportclient.errors import Conflict
 from reportclient.forecast import forecast
 from reportclient.names import ONE_TIME
-from reportclient.ownership import MARKER, Names, Ownership, joined
+from reportclient.ownership import MARKER, OWNER_NOVA, Names, Ownership, joined
 from reportclient.plan import Plan
-from reportclient.reserve import HOLD, with_marks_of, with_reservations
+from reportclient.reserve import is_mark, with_marks_of, with_reservations
 from reportclient.tree import UNWRITTEN, ObservedProvider, ObservedTree, Provider, ProviderTree
 
 _DOUBTED = (Status.CONTESTED.value, Status.AUDIT_ONLY.value, SECOND_WRITER)
@@ -44,7 +45,13 @@ def hold_unseen(client: PlacementClient, settings: Settings, where: str, wish: H
     with locked(folder):
         state = StateFile(folder, root_uuid)
         memory = state.read(where)  # once: an attempt that ends in a conflict leaves doubts in the file
-        return again(lambda: _attempt(client, state, memory, root_uuid, wish, emitted), root_uuid)
+        try:
+            return again(lambda: _attempt(client, state, memory, root_uuid, wish, emitted), root_uuid)
+        except (Conflict, ConfigError):
+            doubted = state.read(where)
+            if doubted != memory:  # a hold that a person was told has failed is no hold
+                state.write(doubted.with_bodies({BODY: memory.bodies.get(BODY, {})}))
+            raise
 
 
 def _attempt(
@@ -94,6 +101,9 @@ def _sure_root(observed: ObservedTree, memory: NodeState) -> ObservedProvider:
     root = observed.root
     if root is None or MARKER not in root.provider.traits:
         raise ConfigError("placement has no root of this host that carries this agent's mark")
+    left = memory.observed.root if memory.observed else None
+    if OWNER_NOVA in root.provider.traits and left and OWNER_NOVA not in left.provider.traits:
+        raise ConfigError(f"nova marked {root.name} since the last pass: that waits for a look at the host")
     if told := [one.text for one in conditions_of(memory.bodies) if one.kind in _DOUBTED]:
         raise ConfigError(f"nothing is written without a look at the host, as its last pass said: {told[0]}")
     return root
@@ -112,8 +122,8 @@ def _key_of(what: str, root: ObservedProvider, own: Iterable[ObservedProvider], 
 
 
 def _with_traits_of(root: ObservedProvider, tree: ProviderTree) -> ProviderTree:
-    """Return a tree whose root keeps the traits that it has, but for those of holds."""
-    kept = {name for name in root.provider.traits if not name.startswith(HOLD)}
+    """Return a tree whose root keeps the traits that it has, but for those that say who reserved."""
+    kept = {name for name in root.provider.traits if not is_mark(name)}
     return ProviderTree((replace(tree.root, traits=tree.root.traits | kept), *(one for one in tree if one.parent)))
 
 
@@ -121,9 +131,28 @@ def _with_written(memory: NodeState, plan: Plan, observed: ObservedTree, left: O
     """Return the memory with the providers that were written; of the others the next pass compares the last one's."""
     if not memory.observed:
         return memory
-    wrote = {one.uuid for one in forecast(plan, observed) if one.provider != observed.by_uuid[one.uuid].provider}
-    after = (left.by_uuid.get(seen.uuid, seen) if seen.uuid in wrote else seen for seen in memory.observed)
+    stands, now = observed.by_uuid, left.by_uuid
+    wrote = {one.uuid for one in forecast(plan, observed) if one.provider != stands[one.uuid].provider}
+    after = (
+        _merged(seen, stands[seen.uuid], now[seen.uuid]) if seen.uuid in wrote & now.keys() else seen
+        for seen in memory.observed
+    )
     return replace(memory, observed=ObservedTree(tuple(after), memory.observed.last_modified))
+
+
+def _merged(last: ObservedProvider, before: ObservedProvider, after: ObservedProvider) -> ObservedProvider:
+    """Return a provider as written, with all that somebody else changed since the last pass as that left it."""
+    if last.generation == before.generation:
+        return after
+    reserved = {name: one.reserved for name, one in after.provider.inventories.items()}
+    stock = {
+        name: replace(one, reserved=min(one.total, reserved.get(name, one.reserved)))
+        for name, one in last.provider.inventories.items()
+    }
+    marks = {name for name in after.provider.traits if is_mark(name)}
+    traits = {name for name in last.provider.traits if not is_mark(name)} | marks
+    provider = replace(last.provider, inventories=stock, traits=frozenset(traits))
+    return replace(last, provider=provider, generation=min(last.generation, after.generation))  # UNWRITTEN is below all
 
 
 def _perhaps_claimed(own: Iterable[ObservedProvider], left: ObservedTree | None) -> dict[str, Provider]:

@@ -12,6 +12,7 @@ from agent.errors import ConfigError
 from agent.settings.read import Role
 from agent.state.memory import NodeState
 from agent.sync.decide.features.hold import BODY, ENDLESS, HOST, HoldWish, Note, held_in
+from agent.sync.decide.features.second_writer import SECOND_WRITER
 from agent.sync.decide.view import Wishes
 from agent.sync.hold_unseen import hold_unseen
 from agent.sync.leave import hand_over_node
@@ -21,6 +22,8 @@ from drivers.facts import ServiceSigns
 from drivers.libvirt.shape import EMITTED
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy, RulePlace
 from hardware import card, gpu, host, parent
+from reportclient.client import PlacementClient
+from reportclient.errors import Conflict
 from reportclient.reserve import HOLD
 
 NIC, GPU, VF = "0000:81:00.0", "pci_0000_84_00_0", "SRIOV_NET_VF"
@@ -439,6 +442,65 @@ def test_a_one_time_device_that_was_used_meanwhile_stays_used(tmp_path: Path, wh
     if what != NIC:
         give_back(one, what)
     assert one.stock(NIC)["CUSTOM_ONCE"] == (1, 1)
+
+
+@pytest.mark.parametrize(("first", "then"), [(3, 2), (3, 0), (0, 2)])
+def test_an_amount_that_an_operator_changed_outlasts_a_hold_without_a_look(
+    tmp_path: Path, first: int, then: int
+) -> None:
+    second = "0000:82:00.0"
+    policy = Policy(layout="flat", devices=DevicePolicy(discover_all=True))
+    one = OneHost(tmp_path, host(*card(NIC, 4), *card(second, 8)), policy, signs=ServiceSigns())
+    one.sync()
+    one.set_by_hand("", VF, reserved=first)
+    hold(one, NIC)
+    one.set_by_hand("", VF, reserved=then)
+
+    unseen(one, HOST)
+    assert one.stock()[VF] == (12, 12)
+    one.sync()
+    give_back(one, HOST)
+    give_back(one, NIC)
+    one.sync()
+
+    assert one.stock()[VF] == (12, then)
+
+
+def test_a_root_that_nova_marked_since_the_last_pass_is_not_held_unseen(tmp_path: Path) -> None:
+    one = live(tmp_path)
+    one.sync()
+    one.put_trait("", "OWNER_NOVA")
+    before = providers(one)
+
+    with pytest.raises(ConfigError, match="nova marked host since the last pass"):
+        unseen(one, HOST)
+
+    assert providers(one) == before
+
+
+def test_a_second_writer_is_found_after_a_hold_without_a_look(tmp_path: Path) -> None:
+    one = live(tmp_path)
+    one.sync()
+    one.set_by_hand("", "VCPU", max_unit=1)
+    unseen(one, HOST)
+
+    assert SECOND_WRITER in {each.kind for each in one.sync().conditions}
+
+
+def test_a_hold_that_failed_is_not_carried_out_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = live(tmp_path)
+    before = providers(one)
+
+    def lose(*_: object) -> None:
+        raise Conflict("another writer came first")
+
+    with monkeypatch.context() as losing:
+        losing.setattr(PlacementClient, "execute", lose)
+        with pytest.raises(Conflict):
+            unseen(one, NIC)
+
+    assert one.sync().status is Status.UNCHANGED
+    assert providers(one) == before
 
 
 class Racing(Sender):

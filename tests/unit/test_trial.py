@@ -11,6 +11,7 @@ import pytest
 from agent.service.rounds import _trial
 from agent.state.files import checksum
 from agent.state.locks import locked
+from agent.sync.convert import convert as convert_now
 from agent.sync.convert import take_back_trial
 from agent.sync.decide.features.hold import BODY, HOST, HoldWish, Note
 from agent.sync.decide.undoing import DONE, Conversion
@@ -337,6 +338,18 @@ def test_a_host_that_is_held_is_taken_back_with_what_it_has(
     assert done.status is Status.CHANGED, done.reasons
     one.sync(release)
     assert stands(one) == before
+
+
+def test_a_conversion_on_trial_that_was_cut_off_goes_before_another_layout(one: OneHost) -> None:
+    with suppress(Cut), one.ending_after(2):
+        convert(one)
+    assert trial_of(one)
+    settings = replace(one.settings, policy=replace(one.policy, layout="numa"))
+    before = stands(one)
+
+    done = convert_now(replace(one.node, settings=settings), replace(RESHAPE, force=False))
+
+    assert (stands(one), "to devices is on trial and was cut off" in done.reasons[0]) == (before, True), done.reasons
 
 
 def test_a_trial_is_found_behind_the_entry_of_another_placement(one: OneHost) -> None:
