@@ -154,7 +154,7 @@ class Reading:
         kernel = SevKernel(*(host._kernel_supports_amd_sev(kind) for kind in ("sev", "sev-es", "sev-snp")))
         total_gib = self._nova._get_local_gb_info()["total"]
         disk = DiskSpace((total_gib if isinstance(total_gib, int) else 10) * GIB, 0, 0)  # some tests mock this too
-        cpu = replace(found.facts.cpu, sev=kernel, tdx_guests=host.max_intel_tdx_guests)
+        cpu = replace(found.facts.cpu, sev=kernel, tdx_guests=host.max_intel_tdx_guests, tdx_hidden=False)
         return replace(found, facts=replace(found.facts, cpu=cpu, disk=disk))
 
 
