@@ -421,15 +421,21 @@ def test_a_class_of_somebody_elses_on_the_root_stays_as_it_is(tmp_path: Path) ->
     assert (one.stock()["CUSTOM_LICENSE"], one.stock()["VCPU"][1] > 0) == ((5, 0), True)
 
 
-@pytest.mark.parametrize("what", [HOST, NIC, GPU])
-def test_a_one_time_device_that_was_used_meanwhile_stays_used(tmp_path: Path, what: str) -> None:
-    rule = DeviceRule(number=1, one_time_use=True, resource_class="CUSTOM_ONCE", place=RulePlace())
+def used_once(folder: Path, sender: Sender | None = None) -> OneHost:
+    """A host with a one-time card that a guest claimed and released since the last pass, and with a GPU."""
+    rule = DeviceRule(number=1, one_time_use=True, resource_class="CUSTOM_ONCE", place=RulePlace(), vendor_id="8086")
     facts = host(*card(NIC, 0), gpu(), parents=(parent(gpu(), a=8),))
-    policy = Policy(devices=DevicePolicy(report=True, rules=(replace(rule, vendor_id="8086"),), mdevs=ALL.mdevs))
-    one = OneHost(tmp_path, facts, policy, signs=ServiceSigns())
+    policy = Policy(devices=DevicePolicy(report=True, rules=(rule,), mdevs=ALL.mdevs))
+    one = OneHost(folder, facts, policy, signs=ServiceSigns(), sender=sender or Sender())
     one.sync()
     one.claim({NIC: {"CUSTOM_ONCE": 1}})
     one.claim({})
+    return one
+
+
+@pytest.mark.parametrize("what", [HOST, NIC, GPU])
+def test_a_one_time_device_that_was_used_meanwhile_stays_used(tmp_path: Path, what: str) -> None:
+    one = used_once(tmp_path)
 
     if what == NIC:
         with pytest.raises(ConfigError, match="may have been used"):
@@ -518,13 +524,7 @@ class Racing(Sender):
 
 
 def test_a_claim_that_comes_first_makes_no_used_device_an_unused_one(tmp_path: Path) -> None:
-    rule = DeviceRule(number=1, one_time_use=True, resource_class="CUSTOM_ONCE", place=RulePlace())
-    facts = host(*card(NIC, 0), gpu(), parents=(parent(gpu(), a=8),))
-    policy = Policy(devices=DevicePolicy(report=True, rules=(replace(rule, vendor_id="8086"),), mdevs=ALL.mdevs))
-    one = OneHost(tmp_path, facts, policy, signs=ServiceSigns(), sender=(sender := Racing()))
-    one.sync()
-    one.claim({NIC: {"CUSTOM_ONCE": 1}})
-    one.claim({})
+    one = used_once(tmp_path, sender := Racing())
     sender.race = lambda: one.claim({GPU: {"VGPU": 1}})
 
     assert unseen(one, GPU).status is Status.CHANGED
@@ -535,13 +535,7 @@ def test_a_claim_that_comes_first_makes_no_used_device_an_unused_one(tmp_path: P
 
 @pytest.mark.parametrize("writes", [0, 1, 2])
 def test_a_hold_that_is_cut_off_makes_no_used_device_an_unused_one(tmp_path: Path, writes: int) -> None:
-    rule = DeviceRule(number=1, one_time_use=True, resource_class="CUSTOM_ONCE", place=RulePlace())
-    facts = host(*card(NIC, 0), gpu(), parents=(parent(gpu(), a=8),))
-    policy = Policy(devices=DevicePolicy(report=True, rules=(replace(rule, vendor_id="8086"),), mdevs=ALL.mdevs))
-    one = OneHost(tmp_path, facts, policy, signs=ServiceSigns())
-    one.sync()
-    one.claim({NIC: {"CUSTOM_ONCE": 1}})
-    one.claim({})
+    one = used_once(tmp_path)
 
     with suppress(Cut), one.ending_after(writes):
         unseen(one, GPU)
