@@ -1,10 +1,11 @@
-"""Forty hosts on one placement on PostgreSQL, with claimers beside them: there, audited, and back."""
+"""Forty hosts on one placement on PostgreSQL: there, audited and back beside claimers, and on trial with a gate."""
 
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,9 +15,11 @@ import pytest
 import requests
 
 from beds import databases, placement
+from beds.agents import COMMAND
 from beds.by_hand import ByHand, claim_body
-from beds.inventory import Fleet, make_hosts, trees
+from beds.inventory import Fleet, FleetHost, make_hosts, trees
 from beds.placement import PlacementServer
+from beds.process import start, stop, wait_until
 from beds.trees import identity
 
 pytestmark = pytest.mark.live
@@ -24,6 +27,7 @@ pytestmark = pytest.mark.live
 Sums = dict[tuple[str, str], int]  # of each guest, by class
 HOSTS = 40
 BATCHES = [1, 5, "25%", "100%"]
+TRIAL_MINUTES = 7  # more than a batch and its bake take
 CLAIMERS = 2
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
 SUMS = """
@@ -33,13 +37,32 @@ WHERE consumers.uuid IN %s GROUP BY 1, 2
 """
 
 
-@pytest.fixture
-def cloud(tmp_path: Path) -> Iterator[tuple[PlacementServer, str]]:
+@dataclass(frozen=True)
+class Cloud:
+    """Forty hosts that report to one placement, which each test leaves as it found it."""
+
+    server: PlacementServer
+    hosts: list[FleetHost]
+    guests: list[str]
+    url: str  # of the database
+    database: Any
+
+    def held(self) -> Sums:
+        return sums(self.database, self.guests)
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    folder = tmp_path_factory.mktemp("cloud")
     with (
-        databases.postgresql(tmp_path / "database") as url,
-        placement.serving_on(databases.with_driver(url), tmp_path / "placement") as server,
+        databases.postgresql(folder / "database") as url,
+        placement.serving_on(databases.with_driver(url), folder / "placement") as server,
     ):
-        yield server, url
+        hosts = make_hosts(folder / "hosts", server.url, HOSTS)
+        database = psycopg2.connect(url)
+        database.autocommit = True
+        yield Cloud(server, hosts, [identity(name) for host in hosts for name in host.guests], url, database)
+        database.close()
 
 
 @contextmanager
@@ -110,21 +133,15 @@ def sums(connection: Any, guests: list[str]) -> Sums:
         return {(uuid, name): int(used) for uuid, name, used in cursor.fetchall()}
 
 
-def test_forty_hosts_there_and_back_beside_claimers(cloud: tuple[PlacementServer, str], tmp_path: Path) -> None:
-    server, url = cloud
-    hand = ByHand(server.url)
-    hosts = make_hosts(tmp_path / "hosts", server.url, HOSTS)
-    fleet = Fleet(hosts, tmp_path, {"fleet_probe": "resources=VCPU:1,MEMORY_MB:16"})
-    guests = [identity(name) for host in hosts for name in host.guests]
-    before = dict(trees(hand))
-    connection = psycopg2.connect(url)
-    connection.autocommit = True
-    held = sums(connection, guests)
+def test_forty_hosts_there_and_back_beside_claimers(cloud: Cloud, tmp_path: Path) -> None:
+    hand = ByHand(cloud.server.url)
+    fleet = Fleet(cloud.hosts, tmp_path, {"fleet_probe": "resources=VCPU:1,MEMORY_MB:16"})
+    before, held = dict(trees(hand)), cloud.held()
     assert len(held) == 2 * 3 * HOSTS
 
-    with claiming(server.url) as counts, watched(url, guests, held) as wrong:
+    with claiming(cloud.server.url) as counts, watched(cloud.url, cloud.guests, held) as wrong:
         timed(fleet, "plan")
-        assert fleet.read("summary.json")["outcomes"] == {"convert": [host.name for host in hosts]}
+        assert fleet.read("summary.json")["outcomes"] == {"convert": [host.name for host in cloud.hosts]}
         assert fleet.play("approve", fleet_approve="all").code == 0
         timed(fleet, "convert")
         assert set(fleet.states().values()) == {"converted"}
@@ -138,9 +155,60 @@ def test_forty_hosts_there_and_back_beside_claimers(cloud: tuple[PlacementServer
     assert wrong == []
     assert len(converted) > len(before)
     assert {**dict(trees(hand))} == before
-    assert sums(connection, guests) == held
+    assert cloud.held() == held
     print(f"claims meanwhile: {counts}", file=sys.stderr)
     assert min(counts) > 10
+
+
+def test_a_boot_that_fails_on_a_converted_host_stops_the_change_and_that_host_goes_back(
+    cloud: Cloud, tmp_path: Path
+) -> None:
+    hand = ByHand(cloud.server.url)
+    fleet = Fleet(cloud.hosts, tmp_path)
+    before, held = dict(trees(hand)), cloud.held()
+    first, last = cloud.hosts[:16], cloud.hosts[16:]  # three batches, and the last one
+    failing = first[9]
+    boot = ["sh", "-c", f"test $0 != {failing.name}"]
+    timed(fleet, "plan")
+    assert fleet.play("approve", fleet_approve="all").code == 0
+
+    done = fleet.play(
+        "convert", fleet_batches=BATCHES, fleet_confirm=f"{TRIAL_MINUTES}m", fleet_bake_seconds=5, fleet_gate=boot
+    )
+
+    assert done.code != 0
+    assert fleet.states() == (
+        dict.fromkeys((host.name for host in first), "converted")
+        | {failing.name: "failed"}
+        | dict.fromkeys((host.name for host in last), "not begun")
+    )
+    with running(failing, tmp_path / "service.log"):
+        wait_until(lambda: trial_end(failing) == "taken back", 60 * (TRIAL_MINUTES + 2), done.out.strip, pause_s=2)
+    assert {trial_end(host) for host in first if host != failing} == {"confirmed"}
+    assert tree_of(failing, dict(trees(hand))) == tree_of(failing, before)
+    assert fleet.play("revert", fleet_batches=BATCHES).code == 0
+    assert dict(trees(hand)) == before
+    assert cloud.held() == held
+
+
+def trial_end(host: FleetHost) -> str | None:
+    """How the trial of the host's last conversion on trial ended; None: it has not."""
+    conversions = host.run("undo", "--list").json["conversions"]
+    return next(str(one["trial_ended"]) for one in conversions if one["confirm_by_s"])
+
+
+def tree_of(host: FleetHost, all_trees: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: one for name, one in all_trees.items() if name.startswith(host.name)}
+
+
+@contextmanager
+def running(host: FleetHost, log: Path) -> Iterator[None]:
+    """The service of one host."""
+    child = start([str(COMMAND), "run", *host.arguments], directory=log.parent, log=log)
+    try:
+        yield
+    finally:
+        stop(child)
 
 
 def timed(fleet: Fleet, name: str) -> None:
