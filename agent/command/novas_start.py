@@ -24,6 +24,7 @@ from drivers import INSIDE
 from drivers.base import Survey
 from drivers.devices.memory import CONTEXT, ENCRYPTED, supported
 from drivers.facts import Guest, HostFacts, dotted
+from drivers.host.commands import PATIENCE_S, CommandFailed, output_of
 from drivers.policy import CpuPolicy, DevicePolicy
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import few
@@ -48,6 +49,21 @@ def foretell(options: argparse.Namespace) -> Iterator[Check]:
     if all(one.ok or one.check == CHANGE for one in found):
         yield Check(START, True, f"nothing that was looked for stops nova-compute {NOVA} here")
     yield from found
+    if not settings.recorded:
+        yield _of_release()
+
+
+def _of_release() -> Check:
+    """Return of which start the forecast is, by the nova-compute that is installed here."""
+    try:
+        installed = output_of(("nova-compute", "--version"), PATIENCE_S).strip()
+    except CommandFailed as error:  # it may be in a container
+        return Check(FORECAST, True, f"it is of nova {NOVA}; which one is installed here is not known: {error}")
+    major = installed.partition(".")[0]
+    if not major.isdecimal() or int(major) > int(NOVA):
+        return Check(FORECAST, False, f"nova-compute {installed} is installed here, and {FORECAST} is of {NOVA}")
+    start = "its next start" if major == NOVA else f"its first start after an upgrade to {NOVA}"
+    return Check(FORECAST, True, f"nova-compute {installed} is installed here: {FORECAST} is of {start}")
 
 
 def _of_host(settings: Settings, choice: Choice) -> Iterator[Check]:

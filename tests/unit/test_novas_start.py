@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.command.novas_start import CHANGE, FORECAST, START, foretell
+from agent.command.novas_start import CHANGE, FORECAST, START, _of_release, foretell
 from agent.command.service_verbs import Code, upgrade
 from beds.memory import MemoryPlacement
 from beds.nova_starts import (
@@ -195,3 +195,26 @@ def test_a_host_that_placement_does_not_have_may_start(placement: MemoryPlacemen
 
 def test_a_configuration_that_cannot_be_read_foretells_nothing(write_config: Write) -> None:
     assert told(write_config(libvirt={"virt_type": "what"})) == []
+
+
+@pytest.mark.parametrize(
+    ("installed", "ok", "told"),
+    [
+        ("34.0.1", True, "nova-compute 34.0.1 is installed here: the forecast is of its next start"),
+        ("32.2.1", True, "the forecast is of its first start after an upgrade to 34"),
+        ("35.0.0", False, "nova-compute 35.0.0 is installed here, and the forecast is of 34"),
+        (None, True, "which one is installed here is not known: this host has no command nova-compute"),
+    ],
+)
+def test_the_forecast_says_of_which_start_it_is(
+    installed: str | None, ok: bool, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if installed:
+        command = tmp_path / "nova-compute"
+        command.write_text(f"#!/bin/sh\necho {installed}\n")
+        command.chmod(0o755)
+
+    found = _of_release()
+
+    assert (found.check, found.ok, told in found.detail) == (FORECAST, ok, True), found.detail
