@@ -78,8 +78,8 @@ def open_database(database: str) -> tuple[Sender, str]:
         if stands != made_for:
             raise StateError(
                 f"{name} is not used: its schema is {stands or 'none'}, and the openstack-placement installed here "
-                f"needs {made_for}: install the cloud's release of openstack-placement here, or upgrade the cloud's "
-                f"placement database first"
+                f"needs {made_for}, that of 2023.2 to 2026.2: start the cloud's placement and leave out --database, "
+                f"or upgrade its database first"
             )
         policy.init(conf)
         return _sender(deploy.deploy(conf)), name

@@ -1,10 +1,12 @@
 """Conversions with placement's API down, on its database: PostgreSQL and MariaDB, by the installed command."""
 
 import re
+import shutil
 import socket
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -159,6 +161,21 @@ def test_a_database_that_is_none_is_one_line_and_tells_no_password(database: str
 
     assert (done.code, message in done.err) == (1, True), done.err
     assert "SECRET" not in done.err + done.out
+
+
+def test_a_database_of_another_release_is_refused_and_stays(placement_template: Path, tmp_path: Path) -> None:
+    file = tmp_path / "placement.sqlite"
+    shutil.copy(placement_template / file.name, file)
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'b4ed3a175331'")
+    before = file.read_bytes()
+    config = write_config({"agent": {"state_directory": tmp_path}, **STORY.data["config"]}, tmp_path / "agent.conf")
+    options = ("--host", write_host(STORY.data, tmp_path), "--config-file", config, "--apply", BY_A_PERSON)
+
+    done = run_agent("reshape", *options, "--database", f"sqlite:///{file}")
+
+    assert (done.code, file.read_bytes() == before) == (1, True), done.out
+    assert "its schema is b4ed3a175331, and the openstack-placement installed here needs" in done.err
 
 
 def test_without_a_configured_api_a_person_must_say_that_none_runs(
