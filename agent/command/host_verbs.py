@@ -32,12 +32,12 @@ from agent.command.shown import (
     standing_lines,
     tree_lines,
 )
-from agent.command.trial import check_trial, confirm_trial
+from agent.command.trial import check_trial, confirm_trial, how_to_keep
 from agent.command.verbs import VERBS
 from agent.command.wording import columns
 from agent.connect.adapters import api_in_the_way
 from agent.connect.choice import open_client, open_driver, read_host
-from agent.errors import USER_ERRORS, ConfigError, StateError
+from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
 from agent.sync.convert import Agreement, convert, convert_approved
@@ -47,7 +47,7 @@ from agent.sync.decide.feature import Draft
 from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.undoing import Conversion
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import approve, find_trial, kept_conversions, read_journal, withdraw
+from agent.sync.journal import approve, kept_conversions, read_journal, withdraw
 from agent.sync.json_form import Form, encode
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode, conditions_left
@@ -256,21 +256,11 @@ def _convert(options: argparse.Namespace) -> Report:
         became = Forecast.of(outcome.plan, outcome.observed, outcome.allocations, outcome.survey)
         drawn = [replace(of_conversion(became, () if well else outcome.notes), node=outcome.node)]
     remarks = ["take it back with: compute-node-agent undo"] if outcome.status is Status.CHANGED else []
-    if well and not wishes.undone and (trial := _trial_of(one)):
-        remarks.append(
-            f"the service takes it back at {trial.confirm_by}: compute-node-agent reshape --confirm keeps it"
-        )
+    if well and not wishes.undone and (until := how_to_keep(one)):
+        remarks.append(until)
     else:
         remarks = [*_to_configure(options), *remarks]
     return replace(report, remarks=remarks if well else (), subjects=drawn)
-
-
-def _trial_of(node: ComputeNode) -> Conversion | None:
-    """Return the conversion on trial, as far as the journal tells."""
-    try:
-        return find_trial(node.settings.folders.state, node.where)
-    except StateError:
-        return None
 
 
 def sync(options: argparse.Namespace) -> Report:
@@ -423,8 +413,8 @@ def _listed(conversions: Sequence[Conversion]) -> Report:
     )
     told = [{**{key: getattr(one, key) for key in keys}, "takes_back": digests.get(one.undoes)} for one in conversions]
     rows = [
-        (one["began"][:19], one["node"], *(str(one[key]) for key in keys[2:7]), one["takes_back"] or "-")
-        for one in told
+        (one["began"][:19], one["node"], *(str(one[key]) for key in keys[2:7]), one["takes_back"] or "-", trial)
+        for one, trial in zip(told, (each.trial for each in conversions), strict=True)
     ]
-    heads = ("began", "node", "outcome", "from", "to", "digest", "consumers", "takes back")
+    heads = ("began", "node", "outcome", "from", "to", "digest", "consumers", "takes back", "on trial")
     return Report(data={"conversions": told}, lines=columns(rows, heads=heads) or ["no conversion"])

@@ -10,6 +10,7 @@ from agent.state.locks import locked
 from agent.sync.decide.undoing import DONE
 from agent.sync.decide.view import Wishes
 from agent.sync.journal import end_trial, find_trial, kept_conversions, read_journal
+from agent.sync.node import ComputeNode
 
 UNTRIED = "was not made on trial"
 
@@ -65,3 +66,13 @@ def check_trial(options: argparse.Namespace, wishes: Wishes) -> None:
         )
     if wishes.confirm_by_s <= time.time():
         raise ConfigError("--confirm-within: that time is over: give one to come, as 90m")
+
+
+def how_to_keep(node: ComputeNode) -> str:
+    """Return until when the last conversion is on trial, and how it is kept; empty: it is not, as the journal tells."""
+    try:
+        trial = find_trial(node.settings.folders.state, node.where)
+    except StateError:
+        return ""
+    when = f"the service takes it back at {trial.confirm_by}" if trial else ""
+    return when and f"{when}: compute-node-agent reshape --confirm keeps it"

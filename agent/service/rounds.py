@@ -23,14 +23,12 @@ from agent.service.status import WELL
 from agent.settings.read import Settings
 from agent.state.audit_memory import write_memory
 from agent.state.locks import locked
-from agent.sync.convert import take_back_trial
-from agent.sync.decide.undoing import DONE
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import find_trial
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Condition, Outcome, Status
 from agent.sync.pool_node import pool_nodes
 from agent.sync.run import run_pass
+from agent.sync.trial import heed_trial
 from drivers.base import Driver, Event, OnOperation, Survey
 from drivers.facts import DiskUnread, PoolSpace
 from drivers.host.services import probe_service
@@ -168,7 +166,7 @@ class Rounds:
             try:
                 with locked(self._settings.folders.state):  # no other process writes between pass and audit
                     self._cases.keep_state()
-                    said = _trial(node) if node is host else ()
+                    said = heed_trial(node) if node is host else ()
                     outcome = run_pass(node, wishes, is_locked=True)
                     outcome = replace(outcome, conditions=(*outcome.conditions, *said))
                     taken.append((outcome, self._end(node, outcome, deep)))
@@ -224,23 +222,6 @@ class Rounds:
         if well:
             self._cases.well()  # only after the audit, which may fail at each pass
         return audited
-
-
-def _trial(node: ComputeNode) -> tuple[Condition, ...]:
-    """Take back a conversion on trial whose time is over; return what a person should know of one that waits."""
-    try:
-        trial = find_trial(node.settings.folders.state, node.where)
-        back = take_back_trial(node, trial) if trial else None
-    except USER_ERRORS as error:  # it stops no pass
-        return (Condition(kind="trial", text=f"a conversion may be on trial, and is not taken back: {error}"),)
-    if trial is None or (back and back.status in (Status.CHANGED, Status.UNCHANGED)):
-        return ()
-    text = f"the conversion of {trial.began} is taken back at {trial.confirm_by}, unless reshape --confirm comes"
-    if trial.outcome != DONE:
-        text = f"the conversion of {trial.began} is not whole, and is taken back at {trial.confirm_by}: {trial.outcome}"
-    if back:
-        text = f"the conversion of {trial.began} is on trial, and cannot be taken back: {'; '.join(back.notes)}"
-    return (Condition(kind="trial", text=text),)
 
 
 def result_of(passes: Sequence[tuple[Outcome, AuditResult | None]], kinds: Kinds) -> RoundResult:

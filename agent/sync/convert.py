@@ -4,24 +4,20 @@ import logging
 import random
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
 
-from agent.errors import ConfigError, StateError
 from agent.state.files import remove_state
 from agent.state.locks import locked
 from agent.sync.decide.checks import judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.owner import only_audits
-from agent.sync.decide.undoing import DONE, Conversion
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import approval_path, end_trial, find_approval, find_trial, kept_conversions, read_journal
+from agent.sync.journal import approval_path, find_approval
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import foresee, outcome_of, run_pass
-from drivers.policy import Layout
+from agent.sync.trial import refused_by_trial
 from reportclient.errors import Conflict, Unavailable
 from reportclient.plan import Outline
 
@@ -45,8 +41,7 @@ def convert(node: ComputeNode, wishes: Wishes) -> Outcome:
 
     def against(one: ComputeNode, draft: Draft) -> tuple[str, ...]:
         refusal = agreement(one, draft) if agreement else ()
-        refusal = refusal or (() if wishes.undone else _another_trial(one, draft))
-        return refusal or (_on_trial(one, draft) if wishes.confirm_by_s else ())
+        return refusal or refused_by_trial(one, draft)
 
     return _patiently(node, partial(run_pass, node, replace(wishes, reshape=True), against))
 
@@ -86,61 +81,6 @@ def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
     return _patiently(node, partial(_try_approved, node, wishes))
 
 
-def take_back_trial(node: ComputeNode, last: Conversion) -> Outcome | None:
-    """
-    Take the last conversion, which is on trial, back if its time is over; None: it is not to be taken back now.
-
-    The caller holds the lock (``locked``). What cannot be taken back exactly stays, and is tried again.
-
-    Raises:
-        ConfigError: this agent would convert the host again. As ``run_pass``.
-    """
-    if last.confirm_by_s is None or time.time() < last.confirm_by_s:
-        return None
-    configured, changes = node.settings.policy.layout, node.settings.changes
-    if changes.allow_reshape and configured != last.layout:
-        raise ConfigError(f"[agent] allow_reshape is true, so the host would be converted to {configured} again")
-    policy = replace(node.settings.policy, layout=cast(Layout, last.layout))
-    hasty = replace(changes, reshape_timeout_s=0)  # the next pass tries again
-    back = replace(node, settings=replace(node.settings, policy=policy, changes=hasty))
-    # What was cut off is taken back whole, though a part of that moves nothing.
-    wishes = Wishes(reshape=True, undone=last, configured=configured if last.outcome == DONE else last.layout)
-    draft = foresee(back, wishes)
-    if draft.view.terms.earliest_s < last.confirm_by_s:
-        return None
-    verdict = judge(draft)
-    if verdict.refused:  # told, and not remembered: the pass that comes next has its own plan
-        return outcome_of(back, draft, verdict.refused, verdict.notes)
-    outcome = run_pass(back, wishes, is_locked=True)
-    if outcome.status in (Status.CHANGED, Status.UNCHANGED):
-        LOG.warning("a conversion that nobody confirmed is taken back node=%s began=%s", node.name, last.began)
-        end_trial(last, "taken back")
-    return outcome
-
-
-def _another_trial(node: ComputeNode, draft: Draft) -> tuple[str, ...]:
-    """Return why a plan is not carried out beside a conversion to another layout that is on trial; empty: it is."""
-    with suppress(StateError):  # a damaged journal stops no conversion
-        trial = find_trial(node.settings.folders.state, node.where)
-        if trial and trial.outcome != DONE and trial.target != draft.layout:
-            return (
-                f"the conversion of {trial.began} to {trial.target} is on trial and was cut off: run undo --apply "
-                f"first, or go on with it by reshape --to {trial.target}",
-            )
-    return ()
-
-
-def _on_trial(node: ComputeNode, draft: Draft) -> tuple[str, ...]:
-    """Return why a plan is not carried out on trial; empty: it is."""
-    begun = kept_conversions(read_journal(node.settings.folders.state, node.where))[-1:]
-    if draft.plan.moves or not draft.plan.operations or any(one.outcome != DONE for one in begun):
-        return ()
-    return (
-        f"no allocation moves, so the service makes {node.name} as configured at each pass, and a trial has no effect: "
-        "set [compute] layout there and back",
-    )
-
-
 def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
     draft = foresee(node, wishes)
     verdict = judge(draft)
@@ -162,7 +102,7 @@ def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
     if approval is None:
         unapproved = (f"{verdict.notes[0]}; nobody approved that: {APPROVE}",)
         return outcome_of(node, draft, Status.RESHAPE_NEEDED, unapproved)
-    if another := _another_trial(node, draft):
+    if another := refused_by_trial(node, draft):
         return outcome_of(node, draft, Status.RESHAPE_NEEDED, another)
     agreement = Agreement(approval.digest, approval.outline if approval.begun else None, again=APPROVE)
     return run_pass(node, replace(wishes, reshape=True, agreed=approval.digest), agreement)

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from agent.service.rounds import _trial
 from agent.state.files import checksum
 from agent.state.locks import locked
 from agent.sync.convert import convert as convert_now
-from agent.sync.convert import take_back_trial
 from agent.sync.decide.features.hold import BODY, HOST, HoldWish, Note
 from agent.sync.decide.undoing import DONE, Conversion
 from agent.sync.decide.view import Wishes
 from agent.sync.journal import end_trial, find_trial, kept_conversions, read_journal
 from agent.sync.outcome import Condition, Outcome, Status
+from agent.sync.trial import _take_back, heed_trial
 from beds.one_host import GUEST, RESHAPE, Cut, OneHost, Sender
 from drivers.policy import DevicePolicy, Layout, Policy
 from hardware import at, card, guest_with, host, plain
@@ -48,7 +47,7 @@ def trial_of(one: OneHost) -> Conversion | None:
 def wait(one: OneHost) -> Outcome | None:
     with locked(one.settings.folders.state):
         last = trial_of(one)
-        return take_back_trial(one.node, last) if last else None
+        return _take_back(one.node, last) if last else None
 
 
 @pytest.fixture
@@ -158,7 +157,7 @@ def test_a_damaged_journal_stops_no_pass_and_is_told(one: OneHost, monkeypatch: 
     monkeypatch.setattr("time.time", lambda: BY_S + 1)
 
     with locked(one.settings.folders.state):
-        (told,) = _trial(one.node)
+        (told,) = heed_trial(one.node)
 
     assert told.kind == "trial"
     assert "is not taken back" in told.text
@@ -254,7 +253,7 @@ def test_nothing_is_taken_back_that_the_service_would_make_again(one: OneHost, m
     node = replace(one.node, settings=replace(one.settings, changes=changes, policy=one.policy))
 
     with locked(one.settings.folders.state):
-        (told,) = _trial(node)
+        (told,) = heed_trial(node)
 
     assert "allow_reshape is true" in told.text
     assert stands(one) == after
@@ -369,11 +368,11 @@ def test_a_trial_that_is_taken_back_is_told_no_more_whatever_else_is_told(
 ) -> None:
     convert(one)
     with locked(one.settings.folders.state):
-        (told,) = _trial(one.node)
+        (told,) = heed_trial(one.node)
     assert told.text.endswith("unless reshape --confirm comes")
     monkeypatch.setattr("time.time", lambda: BY_S + 1)
     odd = Condition(kind="odd", text="something stands")
     monkeypatch.setattr("agent.sync.run.conditions_on", lambda _draft: (odd,))
 
     with locked(one.settings.folders.state):
-        assert _trial(one.node) == ()
+        assert heed_trial(one.node) == ()

@@ -51,6 +51,11 @@ class Conversion:
         return datetime.fromtimestamp(self.confirm_by_s or 0.0, UTC).isoformat(timespec="seconds")
 
     @property
+    def trial(self) -> str:
+        """Until when it is on trial, or how that ended; "-": it was not made on trial."""
+        return self.trial_ended or (f"until {self.confirm_by}" if self.is_on_trial else "-")
+
+    @property
     def consumers(self) -> int:
         """How many consumers' allocations moved."""
         return len({move["consumer"] for move in self.moves})
