@@ -94,6 +94,22 @@ def test_a_type_that_both_manage_is_told_with_both_owners_and_never_repaired(
         assert "[devices] enabled_mdev_types or for Cyborg, not for both" in each.seen
 
 
+@pytest.mark.parametrize("held", [{"": {"VCPU": 1, "MEMORY_MB": 64}}, {}], ids=["of Cyborg's", "all"])
+@pytest.mark.parametrize("layout", ["flat", "devices"])
+def test_a_device_whose_allocation_of_cyborgs_is_lost_is_not_allocated_on_novas_card(
+    tmp_path: Path, layout: Layout, held: dict[str, dict[str, int]]
+) -> None:
+    one = audited(tmp_path, layout, "a")
+    one.claim(held)
+
+    found = findings_of(one)
+
+    assert {"VGPU"} <= {each.resource_class for each in found}
+    for each in found:
+        assert (each.repair, each.safe) == (None, False)
+        assert f"0 VGPU of host_{CYBORGS}, which Cyborg reports" in each.seen
+
+
 def test_a_device_of_cyborgs_is_no_place_to_which_an_allocation_of_novas_goes(tmp_path: Path) -> None:
     """The guest has a stale row of one card, and Cyborg's device on another card, whose type is enabled too."""
     cards, types = (gpu(), gpu("0000:85:00.0")), (("a", "0000:84:00.0"), ("b", "0000:85:00.0"))
@@ -121,6 +137,7 @@ def test_a_guest_with_another_accelerator_of_cyborgs_gets_what_it_has(tmp_path: 
     one.put_trait("cyborg_fpga", "OWNER_CYBORG")
     had = {"VCPU": 1, "MEMORY_MB": 64} | ({"VGPU": vgpus} if vgpus else {})
     one.claim({"": had, "cyborg_fpga": {"FPGA": 1}})
+    one.send("DELETE", f"/resource_providers/{one.tree().by_name[f'host_{CYBORGS}'].uuid}")
 
     (found,) = findings_of(one)
 

@@ -69,7 +69,7 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     doubt += _UNSEEN if known.flavor_unseen and Kind.WRONG_AMOUNT in kinds.values() else ""
     lost, unsure = _went_too(snapshot, consumer, differences)
     more = {name for name, places in differences.items() if any(has > booked for has, booked in places.values())}
-    unsure += _given_by_cyborg(snapshot, consumer, more)
+    unsure += _given_by_cyborg(snapshot, consumer.uuid, more)
     differences |= lost
     kinds |= dict.fromkeys(lost, Kind.WRONG_AMOUNT)
     safe = not doubt and differences.keys().isdisjoint(snapshot.disputed)
@@ -98,20 +98,22 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     ]
 
 
-def _given_by_cyborg(snapshot: Snapshot, consumer: Consumer, lacking: Collection[str]) -> str:
+def _given_by_cyborg(snapshot: Snapshot, uuid: str, lacking: Collection[str]) -> str:
     """
-    Return that a mediated device may be counted as Cyborg's already, as part of a sentence; empty: it is not.
+    Return that a mediated device of a guest may be Cyborg's, as part of a sentence; empty: it is not.
 
     ``lacking`` are the classes of which the guest has more than is allocated. nova makes the mediated devices of
-    Cyborg's requests too (``attach_handle_type`` MDEV, class VGPU), and a domain does not tell for whom.
+    Cyborg's requests too (``attach_handle_type`` MDEV, class VGPU), and a domain does not tell for whom. What is
+    allocated of Cyborg's may be lost as well.
     """
-    root = snapshot.tree.providers[0].name
+    root, consumer = snapshot.tree.providers[0].name, snapshot.consumers.get(uuid)
+    slots = consumer.slots if consumer else {}
     held = {
-        seen.name: consumer.slots[seen.uuid]["VGPU"]
+        seen.name: slots.get(seen.uuid, {}).get("VGPU", 0)
         for seen in snapshot.tree
-        if "VGPU" in consumer.slots.get(seen.uuid, ()) and is_cyborgs(seen, root)
+        if is_cyborgs(seen, root) and "VGPU" in {*seen.provider.inventories, *slots.get(seen.uuid, ())}
     }
-    if not held or snapshot.holdings.known[consumer.uuid].mediated.isdisjoint(lacking):
+    if not held or snapshot.holdings.known[uuid].mediated.isdisjoint(lacking):
         return ""
     found = ", ".join(f"{amount} VGPU of {provider}" for provider, amount in held.items())
     return (
@@ -197,7 +199,7 @@ def _unallocated(snapshot: Snapshot, uuid: str, rows: Mapping[tuple[str, str], i
     slots = _slots(snapshot, uuid, consumer, rows)
     request = json.dumps({"allocations": {place: {"resources": slots[place]} for place in sorted(slots)}})
     unsure = _unsure(snapshot, uuid, consumer, given, held, request)
-    unsure += _given_by_cyborg(snapshot, consumer, given) if consumer else ""
+    unsure += _given_by_cyborg(snapshot, uuid, given)
     here = "it runs here" if snapshot.is_settled(uuid) else "it is shut off here, and by nova's word this is its host"
     seen = f"{here}, and has no allocations here" + (", only on another host" if abroad else "") + unsure
     return seen, None if unsure else _claim_again(snapshot, uuid, consumer, rows)
