@@ -6,6 +6,7 @@ cells the small pages are stock of the cell itself, and only huge pages have pro
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from drivers.by_suffix import BySuffix
 from drivers.cells import apportion, cpus_by_cell, page_mib, reserved_cells, reserved_mib, small_page_kib
@@ -145,10 +146,22 @@ def reserved_cells_text(policy: Policy) -> str:
     return "the cell is reserved whole by [agent] reserved_cells"
 
 
-def device_provider(stock: DeviceStock, root: str, parent: str) -> Reasoned:
-    """Return the provider of a device below ``parent``, named after the device."""
+def device_provider(stock: DeviceStock, facts: HostFacts, parent: str) -> Reasoned:
+    """Return the provider of a device below ``parent``, named after the device; its facts name a cell of several."""
+    cells = (
+        f"; cell {one.id}{text}"
+        for one in facts.cells
+        if one.id == stock.cell and (text := _socket_text(one, facts.cells))
+    )
+    place = next(cells, "")
     return Reasoned(
-        name=f"{root}_{stock.suffix}", parent=parent, inventories=stock.inventories, traits={**stock.traits, **MARK}
+        name=f"{facts.hostname}_{stock.suffix}",
+        parent=parent,
+        inventories={
+            name: (one, replace(reason, fact=f"{reason.fact}{place}"))
+            for name, (one, reason) in stock.inventories.items()
+        },
+        traits={**stock.traits, **MARK},
     )
 
 
@@ -206,7 +219,7 @@ def shape_cells(
             providers.append(Reasoned(name=f"{root}_NUMA{cell.id}", parent=root, inventories=stock, traits=traits))
         providers += pages
     for device in devices:
-        providers.append(device_provider(device, root, names.get(device.cell, root)))
+        providers.append(device_provider(device, facts, names.get(device.cell, root)))
     return cpus[None], providers
 
 
@@ -235,8 +248,8 @@ def _memory_of(
         is_small, suffix = size_kib == small_page_kib(cell), f"{name}_PAGES_{size_kib}"
         fact = f"libvirt's capabilities: {mib} MiB in pages of {size_kib} KiB in cell {cell.id}"
         rule = kept_text(kept_mib, "memory_mb or reserved_huge_pages, in pages of this size")
-        said = kept_mib and is_small and cell.id in policy.reserved_cell_mib
-        rule += ", by [agent] reserved_cell_memory for this cell" if said else ""
+        if kept_mib and is_small and cell.id in policy.reserved_cell_mib:
+            rule = f"{kept_mib} MiB kept by [agent] reserved_cell_memory, of [DEFAULT] reserved_host_memory_mb"
         reason = Reason(fact, reserved_cells_text(policy) if whole else rule)
         ratio, step = policy.ratios.ram if is_small else FIXED, max(1, size_kib // 1024)
         places = (name, suffix) if policy.layout == "cells" else (suffix, name)

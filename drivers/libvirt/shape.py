@@ -105,7 +105,7 @@ def _shape(facts: HostFacts, policy: Policy, standing: BySuffix) -> Explained:
         stock, below = shape_cells(facts, policy, standing, devices)
     else:
         stock = cpu_stock(facts, policy, standing, {})[None] | _whole_memory(facts, policy, standing)
-        below = [device_provider(one, facts.hostname, facts.hostname) for one in devices if not one.of_root]
+        below = [device_provider(one, facts, facts.hostname) for one in devices if not one.of_root]
     is_flat = policy.layout == "flat"
     root = _with_totals(
         _root(facts, policy, stock | disk_stock(facts, policy, standing)),

@@ -303,6 +303,20 @@ def test_small_pages_are_reserved_beside_the_hosts_memory_as_far_as_there_are_an
     assert sums(tree(facts, "cells", None, **wishes), "reserved")["MEMORY_MB"] == 4096
 
 
+@pytest.mark.parametrize("layout", ["devices", *OF_CELLS])
+@pytest.mark.parametrize(("sockets", "told"), [((0, 0), "; cell 0, of the cells 0-1 of socket 0"), ((0, 1), "")])
+def test_a_card_tells_its_cell_where_a_socket_has_several(layout: Layout, sockets: tuple[int, int], told: str) -> None:
+    cells = tuple(replace(one, sockets=frozenset({of})) for one, of in zip(FACTS.cells, sockets, strict=True))
+    policy = Policy(layout=layout, devices=DevicePolicy(mdevs=(MdevRule(type="a"),)))
+    facts = host(gpu(), parents=(parent(gpu(), a=4),))
+
+    shaped = shape(replace(facts, cells=cells), policy, None)
+
+    (card,) = (one for one in shaped.providers if "VGPU" in one.inventories)
+    ((_, reason),) = card.inventories.values()
+    assert reason.fact.partition(" can be made")[2] == told
+
+
 @pytest.mark.parametrize("layout", OF_CELLS)
 @pytest.mark.parametrize("there", [50, 0])
 def test_of_huge_pages_of_which_fewer_are_there_than_are_listed_all_are_kept(layout: Layout, there: int) -> None:
