@@ -11,7 +11,8 @@ from drivers.reasons import Reason
 from reportclient.tree import Inventory
 
 CONTEXT = "MEM_ENCRYPTION_CONTEXT"
-ENCRYPTED = frozenset({"amd_sev", "amd_sev_es", "amd_sev_snp", "intel_tdx"})  # suffixes of providers of contexts
+TDX = "intel_tdx"
+ENCRYPTED = frozenset({"amd_sev", "amd_sev_es", "amd_sev_snp", TDX})  # suffixes of providers of contexts
 QEMU_SEV_ES = 8_000_000
 PMEM = "[libvirt] pmem_namespaces"
 
@@ -31,7 +32,7 @@ def supported(facts: HostFacts, policy: DevicePolicy) -> frozenset[str]:
         "amd_sev": sev,
         "amd_sev_es": sev and can_es,
         "amd_sev_snp": sev and can_snp,
-        "intel_tdx": policy.tdx and any(offer.tdx for offer in offers),
+        TDX: policy.tdx and any(offer.tdx for offer in offers),
     }
     return frozenset(kind for kind, is_there in kinds.items() if is_there)
 
@@ -55,23 +56,24 @@ def tdx_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> lis
     Return Intel TDX, as nova 34 offers it: guests need the host's own CPU, and the kernel tells how many there can be.
 
     Of the kernel's number and the configured one, the lower counts (nova's documentation of num_intel_tdx_guests).
-    Where the kernel's number is hidden, that in placement stays, which the root has in the layout flat.
+    Where the kernel's number is hidden, that in placement stays, which the root has in the layout flat; the configured
+    one is the only source where placement has none (as above).
     """
     number = facts.cpu.tdx_guests
     kernel = "does not tell" if number is None else f"has {number}"
     if facts.cpu.tdx_hidden:
-        stands = standing.stock("intel_tdx").get(CONTEXT) or standing.stock("").get(CONTEXT)
-        number, kernel = stands.total if stands else 0, "shows no number here, so that in placement stays"
+        stands = standing.stock(TDX).get(CONTEXT) or standing.stock("").get(CONTEXT)
+        number, kernel = stands.total if stands else None, "shows no number here, so that in placement stays"
     count = min((each for each in (number, policy.tdx_guests) if each is not None), default=0)
     if not (_wants_tdx(facts, policy) and count):
         return []
     rule = "[libvirt] num_intel_tdx_guests, if it is lower" if policy.tdx_guests is not None else "the kernel's number"
     fact = f"libvirt's domain capabilities have tdx, and the kernel {kernel} (tdx in misc.capacity)"
-    return [_provider("intel_tdx", count, Reason(fact, rule), standing)]
+    return [_provider(TDX, count, Reason(fact, rule), standing)]
 
 
 def _wants_tdx(facts: HostFacts, policy: DevicePolicy) -> bool:
-    return policy.tdx_guests != 0 and "intel_tdx" in supported(facts, policy)
+    return policy.tdx_guests != 0 and TDX in supported(facts, policy)
 
 
 def hidden_stock(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
@@ -79,8 +81,9 @@ def hidden_stock(facts: HostFacts, policy: DevicePolicy) -> tuple[str, ...]:
     if not (facts.cpu.tdx_hidden and _wants_tdx(facts, policy)):
         return ()
     return (
-        f"nothing shows how many guests can have Intel TDX: its {CONTEXT} stays as placement has it. Give a container "
-        f"the control groups of the host, /sys/fs/cgroup (podman: --cgroupns=host)",
+        f"nothing shows how many guests can have Intel TDX: its {CONTEXT} stays as placement has it, and where it has "
+        f"none, [libvirt] num_intel_tdx_guests counts. Give a container the control groups of the host, /sys/fs/cgroup "
+        f"(podman: --cgroupns=host)",
     )
 
 

@@ -677,7 +677,9 @@ def test_intel_tdx_is_offered_as_nova_34_says(
         pytest.param(63, None, [63], id="what placement has"),
         pytest.param(63, 1, [1], id="less is wanted"),
         pytest.param(63, 0, [], id="none is wanted, and nothing stays"),
-        pytest.param(None, 8, [], id="none, though an option has a number: the kernel may have less"),
+        pytest.param(63, 80, [63], id="more is wanted"),
+        pytest.param(None, 8, [8], id="an option alone has a number, as in nova"),
+        pytest.param(None, None, [], id="nothing has a number"),
     ],
 )
 @pytest.mark.parametrize("suffix", ["intel_tdx", ""], ids=["on its provider", "on a flat root"])
