@@ -30,6 +30,7 @@ from agent.sync.decide.wanted import resembling
 from agent.sync.journal import tell_approvals
 from agent.sync.node import ComputeNode
 from agent.sync.provider_yaml import unread_keys
+from drivers import FAKE
 from drivers.base import Driver, Survey
 from drivers.cells import plain_mib
 from drivers.errors import MalformedFact
@@ -183,7 +184,7 @@ def _check_node(settings: Settings, choice: Choice) -> Iterator[Check]:
 def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> Iterator[Check]:
     """Report what a node's tree has in all, odd devices, and memory of which nobody said whether guests may have it."""
     yield from (Check("devices", False, text) for text in idle(survey.facts, settings.policy))
-    if (libvirt := survey.facts.hypervisor.versions.libvirt) < _LEAKING:
+    if settings.hypervisor.driver != FAKE and (libvirt := survey.facts.hypervisor.versions.libvirt) < _LEAKING:
         text = f"libvirt {dotted(libvirt)} may leak memory in queries about devices, which {dotted(_LEAKING)} does not"
         yield Check("libvirt", True, f"{text}: watch the memory of libvirtd or virtnodedevd")
     tree, holdings = driver.shape(survey, settings.policy, None)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from agent.command.check import Check, tried
 from agent.command.result import choice_of, settings_of
 from agent.command.verb_options import NOVA
-from agent.connect.choice import Choice, open_client, open_driver, read_host
+from agent.connect.choice import Choice, lists_nodes, open_client, open_driver, read_host
 from agent.errors import ConfigError
 from agent.settings.read import Settings
 from agent.state.identity import FILE, parse_identity, read_identity
@@ -22,10 +22,11 @@ from agent.sync.node import ComputeNode
 from agent.sync.provider_yaml import read_additions
 from drivers import INSIDE
 from drivers.base import Survey
-from drivers.devices.memory import CONTEXT, ENCRYPTED, supported
+from drivers.devices.match import has_live_vfio
+from drivers.devices.memory import CONTEXT, ENCRYPTED, TDX, supported
 from drivers.facts import Guest, HostFacts, dotted
 from drivers.host.commands import PATIENCE_S, CommandFailed, output_of
-from drivers.policy import CpuPolicy, DevicePolicy
+from drivers.policy import CpuPolicy, DevicePolicy, DeviceRule
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import few
 from reportclient.ownership import MANAGED, OWNER_NOVA, is_marked, is_novas
@@ -42,6 +43,9 @@ def foretell(options: argparse.Namespace) -> Iterator[Check]:
         choice, settings = choice_of(options), settings_of(options)
     except ConfigError:  # the checks of the configuration say so
         return
+    if lists_nodes(settings):
+        yield Check(FORECAST, True, f"{FORECAST} is of hypervisors, and this agent reports bare-metal nodes")
+        return
     if settings.hypervisor.driver == INSIDE:
         yield Check(FORECAST, True, f"nova-compute runs this agent's driver, and {FORECAST} is of nova's own")
         return
@@ -49,8 +53,6 @@ def foretell(options: argparse.Namespace) -> Iterator[Check]:
     if all(one.ok or one.check == CHANGE for one in found):
         yield Check(START, True, f"nothing that was looked for stops nova-compute {NOVA} here")
     yield from found
-    if not settings.recorded:
-        yield _of_release()
 
 
 def _of_release() -> Check:
@@ -74,7 +76,7 @@ def _of_host(settings: Settings, choice: Choice) -> Iterator[Check]:
         if unread := [one.uuid for one in guests if one.unread]:
             yield Check(FORECAST, False, f"guest {few(unread)} is not understood (see guests), so not all is known")
         for stop in (
-            *_of_versions(facts),
+            *_of_versions(facts, policy.devices.rules),
             *_of_encryption(facts, guests, supported(facts, policy.devices)),
             *_of_pins(facts, guests, policy.cpus),
             *(() if policy.guests.tpm else _of_tpms(guests)),
@@ -84,11 +86,16 @@ def _of_host(settings: Settings, choice: Choice) -> Iterator[Check]:
         client, where = open_client(settings, choice)
         one = ComputeNode(name=node, driver=driver, client=client, settings=settings, where=where)
         yield from tried(FORECAST, _of_tree(one, survey, guests))
+        if not settings.recorded:
+            yield _of_release()
 
 
-def _of_versions(facts: HostFacts) -> Iterator[str]:
-    if (found := facts.hypervisor.versions.hypervisor) < _QEMU:
+def _of_versions(facts: HostFacts, rules: Iterable[DeviceRule]) -> Iterator[str]:
+    versions = facts.hypervisor.versions
+    if (found := versions.hypervisor) < _QEMU:
         yield f"QEMU is {dotted(found)}, and nova {NOVA} needs {dotted(_QEMU)}: upgrade QEMU first"
+    if any(rule.live_migratable for rule in rules) and not has_live_vfio(versions):
+        yield "[pci] device_spec has live_migratable, which needs libvirt 10.0.0 and QEMU 8.2.2: remove it here"
 
 
 def _of_encryption(facts: HostFacts, guests: Iterable[Guest], kinds: Container[str]) -> Iterator[str]:
@@ -156,6 +163,11 @@ def _of_stock(one: ComputeNode, survey: Survey, observed: ObservedTree, root: Ob
     shaped, _ = one.driver.shape(survey, replace(one.settings.policy, layout="devices"), None)
     below = {each.name.removeprefix(f"{shaped.root.name}_"): each.inventories for each in shaped if each.parent}
     rows = one.client.allocations(observed)
+    stands = observed.by_name.get(f"{root.name}_{TDX}")
+    if stands and survey.facts.cpu.tdx_hidden:
+        below[TDX] = stands.provider.inventories
+        text = f"nothing shows here how many guests can have Intel TDX, and so what nova makes of {stands.name}"
+        yield Check(FORECAST, False, f"{text}: give this agent the host's /sys/fs/cgroup")
     limited = {rule.type for rule in one.settings.policy.devices.mdevs if rule.max_instances is not None}
     full = (card.name for card in survey.facts.devices.mdev_parents if limited & {each.id for each in card.types})
     yield from _of_children(observed, root, below, rows, ENCRYPTED.union(full))

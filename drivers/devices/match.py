@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from drivers.by_suffix import BySuffix
 from drivers.errors import PolicyError
-from drivers.facts import Devices, HostFacts, OddDevice, PciFunction
+from drivers.facts import Devices, HostFacts, OddDevice, PciFunction, Versions
 from drivers.pci import PciAddress
 from drivers.policy import DevicePolicy, DeviceRule
 from drivers.rules import matches, network_trait
@@ -269,10 +269,14 @@ def _refusal(address: PciAddress, matched: list[Match]) -> str:
     return ""
 
 
+def has_live_vfio(versions: Versions) -> bool:
+    """Return whether guests with PCI devices can move while they run."""
+    return versions.libvirt >= LIBVIRT_LIVE_VFIO and versions.hypervisor >= QEMU_LIVE_VFIO
+
+
 def _check_live(matched: list[Match], facts: HostFacts) -> None:
     wants_live = any(match.rule.live_migratable for match in matched)
-    versions = facts.hypervisor.versions
-    if wants_live and (versions.libvirt < LIBVIRT_LIVE_VFIO or versions.hypervisor < QEMU_LIVE_VFIO):
+    if wants_live and not has_live_vfio(facts.hypervisor.versions):
         raise PolicyError(
             f"[pci] device_spec has live_migratable, which needs libvirt 10.0.0 and QEMU 8.2.2, but this host has "
             f"an older version: remove live_migratable from the rules {_numbers(matched)}"

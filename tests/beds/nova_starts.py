@@ -74,6 +74,10 @@ SCENES = {
         options={"libvirt.file_backed_memory": "1024", "DEFAULT.ram_allocation_ratio": "1.0"},
         refusal="reserved_host_memory_mb' is not compatible with file-backed memory",
     ),
+    "live_migratable for a card that is not here, and an old QEMU": Scene(
+        options={"pci.device_spec": '{"vendor_id": "10de", "product_id": "ffff", "live_migratable": "yes"}'},
+        refusal="live_migratable but it's not supported by libvirt",
+    ),
     "a pinned guest among shared CPUs": Scene(
         options={"compute.cpu_shared_set": "0-1"}, guest=PINNED, pinned=True, refusal="has pinned instances"
     ),

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -21,7 +22,7 @@ from beds.nova_starts import (
     foretold,
     placement_of,
 )
-from drivers import INSIDE
+from drivers import INSIDE, IRONIC
 from reportclient.client import PlacementClient
 from reportclient.ownership import MARKER, OWNER_NOVA
 from reportclient.transport import Transport
@@ -131,6 +132,20 @@ def test_what_stops_nova_is_foretold(scene: Scene, tmp_path: Path) -> None:
     assert bool(stops) == bool(scene.refusal), stops
 
 
+def test_what_nova_makes_of_tdx_is_not_known_where_control_groups_are_hidden(tmp_path: Path) -> None:
+    scene = Scene(below="intel_tdx MEM_ENCRYPTION_CONTEXT")
+    archive, config = archive_of(scene, tmp_path), config_of(scene, tmp_path)
+    client = PlacementClient(Transport(placement_of(scene), where="placement"))
+
+    with mock.patch("agent.command.novas_start.open_client", return_value=(client, "placement")):
+        found = told(config, archive)
+
+    assert [text for check, ok, text in found if (check, ok) == (START, False)] == []
+    assert ["intel_tdx: give this agent the host's /sys/fs/cgroup" in text for check, ok, text in found if not ok] == [
+        True
+    ]
+
+
 def test_what_is_free_goes_from_the_root(placement: MemoryPlacement, write_config: Write) -> None:
     reported(placement, {"VGPU": 4}, held=False)
 
@@ -191,6 +206,12 @@ def test_a_host_that_placement_does_not_have_may_start(placement: MemoryPlacemen
     ((check, ok, text),) = told(write_config(libvirt={"virt_type": "qemu"}))
 
     assert (check, ok, text) == (START, True, "nothing that was looked for stops nova-compute 34 here")
+
+
+def test_nothing_is_foretold_of_bare_metal_nodes(write_config: Write) -> None:
+    ((check, ok, text),) = told(write_config(DEFAULT={"compute_driver": IRONIC}))
+
+    assert (check, ok, "bare-metal nodes" in text) == (FORECAST, True, True)
 
 
 def test_a_configuration_that_cannot_be_read_foretells_nothing(write_config: Write) -> None:
