@@ -20,6 +20,7 @@ from drivers.errors import DiscoveryError
 from drivers.ironic.client import IronicClient
 from drivers.ironic.shape import (
     BARE_METAL,
+    CRITICAL,
     GAVE,
     SET_CLASS,
     WAS_CRITICAL,
@@ -156,7 +157,8 @@ def _reserve_misfits(look: Look, share: Share) -> None:
         if misfit.collides and not because:
             because, only = _COLLIDES, misfit.collides
         if because and uuid in look.marked:
-            look.reserve(uuid, look.nodes.get(uuid), because, only=only)
+            ill = misfit.node is not None and misfit.node.health == CRITICAL
+            look.reserve(uuid, look.nodes.get(uuid), because, only=only, ill=ill)
 
 
 def _is_as_wanted(stands: Provider, wanted: Provider, lacked: frozenset[str]) -> bool:

@@ -1,7 +1,7 @@
 """Context of a pass over all bare-metal nodes of this agent, and the values that its steps hand over."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from agent.settings.read import Settings
@@ -9,7 +9,7 @@ from agent.state.clock import Clock, probe_clock
 from agent.state.node_records import KnownNode, NodesMemory, read_nodes
 from agent.sync.outcome import Outcome, Status
 from drivers.ironic.client import IronicClient
-from drivers.ironic.shape import on_offer
+from drivers.ironic.shape import WAS_CRITICAL, on_offer
 from reportclient.client import PlacementClient
 from reportclient.plan import Plan
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
@@ -46,6 +46,7 @@ class Task:
     spelling: str | None = None  # the node's resource class as Ironic has it, to be remembered when this is done
     does: Literal["report", "reserve", "delete"] = "report"  # reserve: only take the node off offer, as it stands
     only: str = ""  # reserve this class alone; empty: whichever is on offer
+    ill: bool = False  # the node is reserved as its hardware fails, which its provider remembers
     status: Status | None = None  # how the node's pass ends; None: the write decides
 
 
@@ -71,19 +72,27 @@ class Look:
         return known.seen if known and not self.whole and known.seen.generation == self.marked.get(uuid) else None
 
     def reserve(
-        self, uuid: str, known: KnownNode | None, because: str, *, only: str = "", status: Status | None = None
+        self,
+        uuid: str,
+        known: KnownNode | None,
+        because: str,
+        *,
+        only: str = "",
+        ill: bool = False,
+        status: Status | None = None,
     ) -> bool:
         """
         Add a task that takes a node with our mark off offer, as in ``Task``.
 
-        Return False, without one, if it is not on offer.
+        Return False, without one, if it is not on offer, and an ill one has its trait.
         """
         current = self.current(uuid, known)
-        if current and not on_offer(current.provider) & ({only} if only else current.provider.inventories.keys()):
+        stands = current.provider if current else None
+        remembers = not ill or (stands and WAS_CRITICAL in stands.traits)
+        if stands and remembers and not on_offer(stands) & ({only} if only else stands.inventories.keys()):
             return False
-        provider = Provider(name=uuid)
-        task = Task(provider, known, current, self.marked[uuid], because, does="reserve", only=only, status=status)
-        self.tasks.append(task)
+        task = Task(Provider(name=uuid), known, current, self.marked[uuid], because, does="reserve", status=status)
+        self.tasks.append(replace(task, only=only, ill=ill))
         return True
 
 

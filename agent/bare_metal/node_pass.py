@@ -20,14 +20,14 @@ from agent.sync.decide.laws import Given, lawful
 from agent.sync.decide.view import Wishes
 from agent.sync.outcome import Outcome, Status
 from drivers.errors import DiscoveryError
-from drivers.ironic.shape import MARKS, given_traits, node_classes, on_offer, single_classes
+from drivers.ironic.shape import MARKS, given_traits, node_classes, on_offer, single_classes, with_critical
 from reportclient.client import PlacementClient
 from reportclient.diff import diff
 from reportclient.errors import Conflict, PlacementError, Rejected, Unavailable, Unlawful
 from reportclient.forecast import forecast
 from reportclient.names import is_custom, unknown_standard
 from reportclient.ownership import MARKER, OWNER_NOVA, Names, Ownership, others_marks
-from reportclient.plan import Delete, EnsureClasses, Plan, SetInventories
+from reportclient.plan import Delete, EnsureClasses, Plan
 from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree
 
 _SILENCES = 5  # nodes without an answer of placement's, after which placement is taken to be down
@@ -211,7 +211,7 @@ def _plan_node(task: Task, seen: ObservedProvider | None, writing: Writing) -> P
     elif seen is None:
         plan, names = Plan(()), Names()
     elif task.does == "reserve":
-        plan, names = _reserve(seen, task.only)
+        plan, names = _reserve(task, seen, writing)
     else:
         plan, names = _delete(seen), Names()
     return lawful(plan, Given(observed=tree, emitted=names, ends=task.does == "delete"))
@@ -235,14 +235,18 @@ def _report(task: Task, seen: ObservedProvider | None, writing: Writing) -> tupl
     return replace(plan, operations=tuple(steps)), names
 
 
-def _reserve(seen: ObservedProvider, only: str = "") -> tuple[Plan, Names]:
-    """Plan to take a node off offer, unless its provider has another service's mark; ``only`` as in ``Task``."""
+def _reserve(task: Task, seen: ObservedProvider, writing: Writing) -> tuple[Plan, Names]:
+    """Plan to take a node off offer, unless its provider has another service's mark."""
     if _marks_of_others(seen):
         return Plan(()), Names()
-    stock = seen.provider.inventories
-    names = on_offer(seen.provider) & ({only} if only else stock.keys())
-    after = {**stock, **{name: replace(stock[name], reserved=stock[name].total) for name in names}}
-    return Plan((SetInventories(seen.uuid, seen.name, after),) if names else ()), Names(classes=names)
+    stock, stand = seen.provider.inventories, seen.provider.traits
+    classes = on_offer(seen.provider) & ({task.only} if task.only else stock.keys())
+    after = {**stock, **{name: replace(stock[name], reserved=stock[name].total) for name in classes}}
+    traits = with_critical(stand) if task.ill else stand
+    wanted = replace(seen.provider, inventories=after, traits=traits)
+    names = Names(classes=classes, traits=traits ^ stand)
+    tree, ours, known = ObservedTree((seen,)), Ownership(emitted=names), frozenset(writing.traits)
+    return diff(tree, ProviderTree((wanted,)), ours, root_uuid=seen.uuid, known_traits=known), names
 
 
 def _delete(seen: ObservedProvider) -> Plan:

@@ -57,6 +57,7 @@ HEALTH = "health"  # of ``Node``: asked for only where the operator wants it to 
 FIELDS = tuple(one.name for one in fields(Node) if one.name != HEALTH)
 """The fields that a listing asks for: everything that decides about a node's provider."""
 CRITICAL = "Critical"  # health of a node whose hardware fails (Ironic's health_states)
+WELL = ("OK", "Warning")  # another health than these says nothing (likewise)
 WAS_CRITICAL = f"{MARKER}_CRITICAL"
 """Trait on the provider of such a node: it stays reserved while Ironic does not know another health."""
 
@@ -133,7 +134,7 @@ def shape_share(
             fitting[found[0].uuid] = found
     others = {uuid: text for uuid, text in elsewhere.items() if uuid not in fitting and uuid not in misfits}
     ill = {uuid for uuid, (node, _) in fitting.items() if node.health == CRITICAL}
-    ill |= {uuid for uuid, (node, _) in fitting.items() if node.health is None and uuid in critical}
+    ill |= {uuid for uuid, (node, _) in fitting.items() if node.health not in WELL and uuid in critical}
     reserved = {
         uuid: why for uuid, (node, _) in fitting.items() if (why := why_reserved(node, was_critical=uuid in ill))
     }
@@ -226,6 +227,12 @@ def given_marks(traits: Iterable[str]) -> frozenset[str]:
     return frozenset(GAVE + hashes[start : start + size] for start in range(0, len(hashes), size))
 
 
+def with_critical(traits: Collection[str]) -> frozenset[str]:
+    """Return the traits of a provider, and ``WAS_CRITICAL`` as if its node had given it."""
+    given = frozenset(one for one in given_traits(traits) if not one.startswith(GAVE)) | {WAS_CRITICAL}
+    return frozenset(one for one in traits if not one.startswith(GAVE)) | given | given_marks(given)
+
+
 def given_traits(traits: Collection[str]) -> frozenset[str]:
     """Return those traits of a provider that its node gave, and those that show it."""
     marks = frozenset(name for name in traits if name.startswith(GAVE))
@@ -264,7 +271,7 @@ def why_reserved(node: Node, *, was_critical: bool = False) -> str:
         "in maintenance": node.maintenance,
         f"power state {node.power_state or 'unknown'}": node.power_state in NO_POWER,
         f"health {node.health}": node.health == CRITICAL,
-        f"health unknown, and {CRITICAL} before": was_critical and node.health is None,
+        f"health {node.health or 'unknown'}, and {CRITICAL} before": was_critical and node.health != CRITICAL,
         f"provision state {node.provision_state}": node.provision_state not in AVAILABLE,
         f"instance {node.instance_uuid}": node.instance_uuid is not None,
     }

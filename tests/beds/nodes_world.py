@@ -19,7 +19,7 @@ from agent.sync.decide.view import Wishes
 from beds.memory import MemoryPlacement
 from configured import changed
 from drivers.ironic.client import IronicClient
-from drivers.ironic.shape import FIELDS, GAVE, MARKS
+from drivers.ironic.shape import FIELDS, GAVE, HEALTH, MARKS
 from reportclient.client import PlacementClient
 from reportclient.payload import encode_inventory
 from reportclient.transport import Transport
@@ -42,11 +42,12 @@ class Nodes(IronicClient):
     asks_health: bool = False
     traits: list[str] = field(default_factory=list)
     maintenance: bool = False
+    health: str | None = None  # of all nodes
     ill: set[int] = field(default_factory=set)  # nodes in maintenance, whatever the others are
     given: dict[int, list[str]] = field(default_factory=dict)  # traits of single nodes, instead of ``traits``
     unlisted: set[int] = field(default_factory=set)  # nodes of another shard
     listings: int = 0  # of all shards
-    _fields = FIELDS
+    _fields = (*FIELDS, HEALTH)
 
     def records(self, *, everywhere: bool = False) -> Iterator[Mapping[str, Any]]:
         self.listings += everywhere
@@ -57,6 +58,7 @@ class Nodes(IronicClient):
             own = {
                 "traits": self.given.get(number, self.traits),
                 "maintenance": self.maintenance or number in self.ill,
+                HEALTH: self.health,
             }
             yield {**usual, **own, "uuid": uuid_of(number), "resource_class": text}
 

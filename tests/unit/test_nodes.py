@@ -19,6 +19,7 @@ from beds.nodes_world import CLASS, DASH, DOT, World, shards, uuid_of, world
 from beds.watched import Watched
 from configured import changed
 from drivers.errors import DiscoveryError
+from drivers.ironic.shape import WAS_CRITICAL
 from reportclient.client import PlacementClient
 from reportclient.plan import Delete, Plan
 from reportclient.transport import Transport
@@ -439,6 +440,26 @@ def test_a_misfit_that_a_restored_placement_has_on_offer_is_reserved_again(one: 
     one.sync()
 
     assert one.stock(1) == {"CUSTOM_GOLD": 1}
+
+
+def test_a_misfit_that_was_critical_is_not_on_offer_once_it_fits_and_its_health_is_unknown(one: World) -> None:
+    one.nodes.asks_health, one.nodes.health, one.nodes.traits = True, "OK", ["CUSTOM_MINE"]
+    one.report({1: "gold"})
+    one.nodes.health = "Critical"
+    one.report({1: None})
+    assert one.stock(1) == {"CUSTOM_GOLD": 1}
+    one.nodes.health = None
+    one.report({1: None})
+
+    one.report({1: "gold"})
+
+    assert (one.stock(1), one.traits(1)) == ({"CUSTOM_GOLD": 1}, frozenset({"CUSTOM_MINE", WAS_CRITICAL}))
+    assert one.sync().unchanged == 1
+    one.nodes.health = "unheard-of"
+    assert one.sync().unchanged == 1
+    one.nodes.health = "Warning"
+    one.sync()
+    assert (one.stock(1), one.traits(1)) == ({"CUSTOM_GOLD": 0}, frozenset({"CUSTOM_MINE"}))
 
 
 def test_what_is_remembered_of_nodes_is_read_as_it_was_written(tmp_path: Path) -> None:
