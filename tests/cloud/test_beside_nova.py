@@ -82,6 +82,27 @@ def test_beside_nova_each_leaves_the_others_providers_alone(lab: Lab, server: st
     assert lab.cloud.allocations(server) == held
 
 
+def test_a_device_of_ours_is_held_beside_nova_and_what_nova_reports_is_novas_to_hold(lab: Lab, server: str) -> None:
+    before, held = lab.cloud.stocks(), lab.cloud.allocations(server)
+    why = ("--reason", "RMA 4711")
+
+    done = lab.agent("hold", CARD, *why, role="beside")
+    lab.restart_nova(more=QUICK)
+    lab.wait_for_periodics(1)
+
+    assert (done.code, lab.agent("sync", role="beside").json["outcome"]) == (0, "unchanged"), done.out + done.err
+    assert (lab.cloud.stocks()[CHILD][VFS]["reserved"], lab.cloud.allocations(server)) == (7, held)
+    assert not lab.agent("explain", "--flavor", "network", role="beside").json["candidate"]
+    assert lab.findings() == []
+    for what, role in (("host", "beside"), ("host", "audit"), (CARD, "audit")):
+        refused = lab.agent("hold", what, *why, role=role)
+        assert refused.code == 1
+        assert "nova-compute reports" in refused.err, refused.err
+    assert lab.agent("release-hold", CARD, role="beside").code == 0
+    assert lab.cloud.stocks() == before
+    assert lab.agent("explain", "--flavor", "network", role="beside").json["candidate"]
+
+
 def stocks(found: dict[str, tuple[int, Any]]) -> dict[str, Any]:
     """What providers offer, by name."""
     return {name: stock for name, (_, stock) in found.items()}
