@@ -48,7 +48,7 @@ quietly mmdebstrap --variant=apt --aptopt='Apt::Install-Recommends "false"' \
   --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
   --dpkgopt='path-exclude=/usr/share/locale/*' \
   --include="systemd,systemd-sysv,udev,dbus,libvirt-daemon-system,libvirt-clients,libvirt-daemon-driver-qemu,libvirt0,\
-qemu-system-x86,python3,openssh-server,iproute2,kmod,linux-image-$kernel,initramfs-tools,zstd,dmidecode" \
+qemu-system-x86,python3,openssh-server,iproute2,kmod,linux-image-$kernel,initramfs-tools,zstd,dmidecode,podman,crun" \
   bookworm root.tar "deb $mirror bookworm main" "deb $mirror bookworm-updates main" "deb $security bookworm-security main" &
 tree=$!
 
