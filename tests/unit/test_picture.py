@@ -14,6 +14,7 @@ from agent.command.picture.subjects import Box, of_conversion, of_standing
 from agent.errors import ConfigError
 from reportclient.allocations import Allocation, Move, Observed
 from reportclient.plan import EnsureTraits, Plan
+from reportclient.reserve import HOLD
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 GUEST = "4a5f7e9c-0d27-4e43-8f6f-2a3b1c9d8e70"
@@ -74,6 +75,19 @@ def test_providers_alike_are_one_box_unless_a_guest_or_another_one_is_there() ->
     [(_, root)] = of_standing(shown, {}).trees
 
     assert [one.label for one in root.below] == ["card0, card1 … card4 (5 alike)", "cell0", "cell1", "used0", "used1"]
+
+
+def test_what_a_person_holds_is_a_box_of_its_own_that_says_so() -> None:
+    cards = [seen(f"host_card{n}", f"u{n}", VCPU=VCPU) for n in range(3)]
+    traits = frozenset({f"{HOLD}CARD0"})
+    cards[0] = replace(cards[0], provider=replace(cards[0].provider, traits=traits))
+
+    [(_, root)] = of_standing(tree(seen("host", "r", None), *cards), {}).trees
+
+    assert [(one.label, one.lines[0]) for one in root.below] == [
+        ("card0", "on hold"),
+        ("card1, card2", "VCPU 0/8 (ratio 4)"),
+    ]
 
 
 def test_an_audit_marks_the_guests_and_providers_with_findings() -> None:

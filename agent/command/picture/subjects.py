@@ -8,6 +8,7 @@ from agent.command.changes import Forecast, rows, stock_of
 from agent.command.wording import alike, grouped
 from agent.sync.json_form import by_consumer
 from reportclient.allocations import Observed, usages
+from reportclient.reserve import HOLD
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +107,13 @@ def _tree(
         below.setdefault(providers[name].provider.parent, []).append(name)
 
     def box(name: str) -> Box:
+        provider = providers[name].provider
+        on_hold = ("on hold",) if any(trait.startswith(HOLD) for trait in provider.traits) else ()
         return Box(
             name=name,
             label=name.removeprefix(f"{root}_"),
             mark=marks.get(name, " "),
-            lines=tuple(stock_of(providers[name].provider, used)),
+            lines=(*on_hold, *stock_of(provider, used)),
             chips=tuple(chips.get(name, ())),
             below=_folded(map(box, below.get(name, ()))),
         )
