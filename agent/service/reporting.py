@@ -111,6 +111,11 @@ class Reporter:
             if before.outcomes.get(node) != outcome and outcome not in WELL and not again:
                 notes = "; ".join(taken.notes.get(node, ()))
                 LOG.warning("pass node=%s outcome=%s notes=%s", node, outcome, notes)
+        known = {(node, one.kind, one.provider) for node, each in before.conditions.items() for one in each}
+        for node, each in taken.conditions.items():
+            for one in each:
+                if (node, one.kind, one.provider) not in known and one.kind != taken.outcomes.get(node):
+                    LOG.info("condition node=%s kind=%s text=%s", node, one.kind, one.text)
 
     def failed(self, error: Exception) -> None:
         """Report a failed pass; the same failure is logged once until a pass succeeds."""

@@ -307,9 +307,7 @@ class ComputeNode:
 
 
 def conditions_left(settings: Settings, root_uuid: str, where: str) -> tuple[Condition, ...]:
-    """Return what the last pass of this host said of it, or why that cannot be read; nothing of a recorded host."""
-    if settings.recorded:
-        return ()
+    """Return what the last pass of this host said of it, or why that cannot be read."""
     try:
         return conditions_of(StateFile(settings.folders.state, root_uuid).read(where).bodies)
     except StateError as error:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 import os
 import re
 import socket
@@ -127,6 +128,25 @@ def test_a_service_notes_when_it_wrote_and_how_long_it_waits(tmp_path: Path) -> 
 
     told = read_status(tmp_path)
     assert (told.waits_s, told.age_s < 60) == (30.0, True)
+
+
+def test_what_is_so_on_a_host_is_logged_once_while_it_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    reporter = Reporter(keep_in(default_settings(), tmp_path), Notifier())
+    held = Condition(kind="on-hold", text="0000:81:00.0 is held", provider="host_0000:81:00.0")
+    refused = Condition(kind="unsafe", text="too much goes")
+
+    for outcome, conditions in (
+        ("unsafe", (held, refused)),
+        ("unchanged", (held,)),
+        ("unchanged", ()),
+        ("changed", (held,)),
+    ):
+        reporter.done(RoundResult(outcomes={"host": outcome}, conditions={"host": conditions}), 0.0, again=False)
+
+    assert [one.message for one in caplog.records if "condition" in one.message] == [
+        "condition node=host kind=on-hold text=0000:81:00.0 is held"
+    ] * 2
 
 
 def test_a_cluster_that_does_not_answer_is_logged_once_and_once_that_it_does_again(
