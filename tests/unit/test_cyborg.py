@@ -142,3 +142,18 @@ def test_a_guest_with_another_accelerator_of_cyborgs_gets_what_it_has(tmp_path: 
     (found,) = findings_of(one)
 
     assert (found.resource_class, found.expected, found.safe) == ("VGPU", 1, True)
+
+
+@pytest.mark.parametrize("more", [{}, {CYBORGS: {"VGPU": 1}}], ids=["nova's alone", "Cyborg's too"])
+def test_what_is_left_of_a_server_with_a_device_of_cyborgs_is_left_to_a_person(
+    tmp_path: Path, more: dict[str, dict[str, int]]
+) -> None:
+    one = audited(tmp_path, "devices", "a")
+    gone = "9e3f8b8e-6d35-4a0c-9a4f-3f9f7f0a5d11"
+    one.claim({"": {"VCPU": 1, "MEMORY_MB": 64}} | more, gone)
+
+    found = [each for each in findings_of(one) if each.consumer == gone]
+
+    assert {each.kind for each in found} == {Kind.ORPHANED}
+    assert {each.safe for each in found} == {not more}
+    assert all(("openstack accelerator arq list" in each.seen) == bool(more) for each in found)

@@ -13,6 +13,8 @@ from agent.audit.decide.findings import Finding, Kind, Repair, changed_rows, of_
 from agent.audit.decide.snapshot import Snapshot
 from agent.nova.answers import AT_REST, FINISHED, NovaServer
 from reportclient.allocations import Consumer
+from reportclient.errors import few
+from reportclient.ownership import is_cyborgs
 from reportclient.plan import Rewrite
 
 GUEST_TYPES = (None, INSTANCE, MIGRATION)  # consumers of other types belong to other services
@@ -199,8 +201,22 @@ def _judge(snapshot: Snapshot, one: Consumer) -> Finding:
         stored = "" if by_nova else _stored(snapshot, one)
         kind, seen = Kind.ORPHANED, f"its guest is neither defined nor running on this host{stored}"
         doubt += stored
+    bound = _bound_by_cyborg(snapshot, one)
     # Without nova's word, a resize that awaits its confirmation, or a claim, may look the same.
-    return Finding(kind=kind, seen=seen + told, safe=not doubt, arriving=not by_nova, by_nova=by_nova)
+    return Finding(
+        kind=kind, seen=seen + told + bound, safe=not (doubt or bound), arriving=not by_nova, by_nova=by_nova
+    )
+
+
+def _bound_by_cyborg(snapshot: Snapshot, one: Consumer) -> str:
+    """Return which of Cyborg's devices a consumer has, as part of a sentence; empty: none. Cyborg may not be done."""
+    root = snapshot.tree.providers[0].name
+    if not (names := [seen.name for seen in snapshot.tree if seen.uuid in one.slots and is_cyborgs(seen, root)]):
+        return ""
+    return (
+        f"; it has some of {few(names)}, which Cyborg reports: once openstack accelerator arq list has none of "
+        f"instance {one.uuid}, run compute-node-agent release {one.uuid}"
+    )
 
 
 def _judge_server(snapshot: Snapshot, server: NovaServer, *, abroad: bool) -> Finding:
