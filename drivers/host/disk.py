@@ -1,5 +1,6 @@
 """Reads what has the disks of guests: a file system with nova's image cache, a volume group, or a Ceph cluster."""
 
+import os
 import shutil
 from pathlib import Path
 from stat import S_ISREG
@@ -31,11 +32,11 @@ def _probe_folder(disk: InstancesFolder) -> DiskSpace:
     Return size and free space of the file system of the instances (statvfs; root's reserve counts in the total).
 
     If they may be missing, the nearest existing parent is read where nova has not made the folder yet. Else a missing
-    folder is an error: its file system may not be mounted.
+    folder is an error, and so is a link to nowhere: its file system may not be mounted.
     """
     try:
         place = disk.instances
-        while disk.may_be_missing and not place.exists() and place != place.parent:
+        while disk.may_be_missing and not os.path.lexists(place) and place != place.parent:
             place = place.parent
         usage = shutil.disk_usage(place)
     except OSError as error:

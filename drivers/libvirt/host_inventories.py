@@ -184,6 +184,7 @@ def disk_stock(facts: HostFacts, policy: Policy, standing: BySuffix) -> dict[str
         of = disk.folder or "the instances"
         place = f"the volume group {disk.volume_group}" if disk.volume_group else f"the file system of {of}"
         total_gib, fact = disk.total_bytes // GIB, f"{place} has {disk.total_bytes} bytes"
+        fact += f" ({disk.missing} does not exist)" if disk.missing else ""
         if disk.image_cache_bytes:
             reserved_gib += -(-disk.image_cache_bytes // GIB)
             rule += f", and {disk.image_cache_bytes} bytes for nova's image cache"

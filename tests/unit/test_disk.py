@@ -72,7 +72,16 @@ def test_where_the_default_folder_does_not_exist_it_is_told_whose_file_system_is
     assert found.folder == str(tmp_path / folder)
     assert found.missing == (str(tmp_path / missing) if missing else None)
     text = shape(replace(FACTS, disk=found), Policy(), None).providers[0].inventories["DISK_GB"][1].fact
-    assert text == f"the file system of {tmp_path / folder} has {found.total_bytes} bytes"
+    gone = f" ({tmp_path / missing} does not exist)" if missing else ""
+    assert text == f"the file system of {tmp_path / folder} has {found.total_bytes} bytes{gone}"
+
+
+def test_a_default_folder_that_is_a_link_to_nowhere_is_not_read_elsewhere(tmp_path: Path) -> None:
+    """Somebody made the link: what it leads to is not mounted."""
+    (tmp_path / "instances").symlink_to(tmp_path / "not-mounted")
+
+    with pytest.raises(DiscoveryError, match="is it mounted"):
+        read(InstancesFolder(instances=tmp_path / "instances", may_be_missing=True))
 
 
 def test_an_image_that_goes_during_the_look_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
