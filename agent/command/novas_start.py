@@ -7,6 +7,7 @@ nova/virt/libvirt/driver.py, ``init_host`` of nova/compute/manager.py, and nova/
 
 import argparse
 import os
+import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -34,6 +35,7 @@ from reportclient.tree import Inventory, ObservedProvider, ObservedTree
 
 # names of checks: what stops nova-compute, what it would change, and why either is not known
 START, CHANGE, FORECAST = "nova's start", "nova's tree", "the forecast"
+_RELEASE = re.compile(r"^((\d{1,3})\.\S{1,30})$", re.MULTILINE)
 _QEMU = 6_002_000  # the oldest that it takes, as libvirt counts; its oldest libvirt is older than ours
 
 
@@ -58,13 +60,16 @@ def foretell(options: argparse.Namespace) -> Iterator[Check]:
 def _of_release() -> Check:
     """Return of which start the forecast is, by the nova-compute that is installed here."""
     try:
-        installed = output_of(("nova-compute", "--version"), PATIENCE_S).strip()
+        found = _RELEASE.search(output_of(("nova-compute", "--version"), PATIENCE_S))
+        why = "nova-compute --version prints none"
     except CommandFailed as error:  # it may be in a container
-        return Check(FORECAST, True, f"it is of nova {NOVA}; which one is installed here is not known: {error}")
-    major = installed.partition(".")[0]
-    if not major.isdecimal() or int(major) > int(NOVA):
+        found, why = None, str(error)
+    if not found:
+        return Check(FORECAST, True, f"it is of nova {NOVA}; which one is installed here is not known: {why}")
+    installed, major = found[1], int(found[2])
+    if major > int(NOVA):
         return Check(FORECAST, False, f"nova-compute {installed} is installed here, and {FORECAST} is of {NOVA}")
-    start = "its next start" if major == NOVA else f"its first start after an upgrade to {NOVA}"
+    start = "its next start" if major == int(NOVA) else f"its first start after an upgrade to {NOVA}"
     return Check(FORECAST, True, f"nova-compute {installed} is installed here: {FORECAST} is of {start}")
 
 

@@ -225,6 +225,9 @@ def test_a_configuration_that_cannot_be_read_foretells_nothing(write_config: Wri
         ("32.2.1", True, "the forecast is of its first start after an upgrade to 34"),
         ("35.0.0", False, "nova-compute 35.0.0 is installed here, and the forecast is of 34"),
         (None, True, "which one is installed here is not known: this host has no command nova-compute"),
+        ("what", True, "which one is installed here is not known: nova-compute --version prints none"),
+        ("9" * 5000, True, "nova-compute --version prints none"),
+        ("a warning\n34.1.0", True, "nova-compute 34.1.0 is installed here"),
     ],
 )
 def test_the_forecast_says_of_which_start_it_is(
@@ -233,7 +236,7 @@ def test_the_forecast_says_of_which_start_it_is(
     monkeypatch.setenv("PATH", str(tmp_path))
     if installed:
         command = tmp_path / "nova-compute"
-        command.write_text(f"#!/bin/sh\necho {installed}\n")
+        command.write_text(f"#!/bin/sh\nprintf '{installed}\n'\n")
         command.chmod(0o755)
 
     found = _of_release()
