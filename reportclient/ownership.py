@@ -109,11 +109,12 @@ def unmarked_owner(observed: ObservedProvider, root: str) -> str:
     """
     Return the service whose providers are like this one, which no service marked and ``is_novas`` denies; or empty.
 
-    Neutron's agents and Blazar build names from that of the root, and Cyborg has classes that only it leaves so.
+    Neutron's agents and Blazar build names from that of the host, which Blazar keeps when that changes. Cyborg has
+    classes that only it leaves so.
     """
     if observed.name.startswith(f"{root}:"):
         return "Neutron"
-    if observed.name == f"blazar_{root}":
+    if observed.name.startswith("blazar_"):
         return "Blazar"
     return CYBORG if observed.provider.inventories.keys() & _OF_CYBORG else ""
 

@@ -104,7 +104,7 @@ def test_a_tree_in_another_layout_than_the_configured_one_says_how_to_bring_both
         pytest.param("host_switch", OWNER_NOVA, False, id="nova's"),
         pytest.param("host:switch", "CUSTOM_RACK", False, id="Neutron's, by its name"),
         pytest.param("blazar_host", "CUSTOM_RACK", False, id="Blazar's, by its name"),
-        pytest.param("blazar_other", "CUSTOM_RACK", True, id="Blazar's of another host"),
+        pytest.param("blazar_old", "CUSTOM_RACK", False, id="Blazar's, by the host's former name"),
     ],
 )
 def test_a_provider_without_mark_or_name_of_an_owner_is_ownerless(name: str, trait: str, is_found: bool) -> None:
