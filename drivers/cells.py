@@ -169,7 +169,8 @@ def _otherwise(cell: int, wanted_mib: int, kept_mib: int | None, cells: Containe
     if cell not in cells:
         return "which this host does not have: remove it from that option"
     if kept_mib is None:
-        return "and nothing is kept there: it has no CPUs, or no small pages. Remove it from that option"
+        text = "and nothing is kept there: it has no CPUs, or no small pages. Remove it from that option"
+        return text if wanted_mib else ""
     if kept_mib < wanted_mib:
         return f"and {kept_mib} MiB are kept there, as it has no more small pages for that: allocate fewer huge pages"
     text = f"and {kept_mib} MiB are kept there, as no other cell takes the rest of [DEFAULT] reserved_host_memory_mb"

@@ -33,7 +33,9 @@ from reportclient.reserve import check_length
 
 UNITS_KIB = {"kb": 1, "mb": 1024, "gb": 1024**2}
 PAGES_EXAMPLE = "node:0,size:2048,count:64"
+_NUMBER = re.compile(r"[0-9]{1,10}")
 CELL_EXAMPLE = "cell:0,mb:4096"
+_NUMBER = re.compile(r"[0-9]{1,10}")
 
 
 def build_policy(values: Values) -> Policy:
@@ -318,8 +320,8 @@ def parse_cell_memory(records: Iterable[Mapping[str, str]]) -> dict[int, int]:
         ValueError: a record is not in this form, or a cell is named twice.
     """
     found: dict[int, int] = {}
-    for record in records:
-        if record.keys() != {"cell", "mb"} or not all(text.strip().isdecimal() for text in record.values()):
+    for record in filter(None, records):
+        if record.keys() != {"cell", "mb"} or not all(_NUMBER.fullmatch(text.strip()) for text in record.values()):
             raise ValueError(f"has {dict(record)}: cell and mb are needed, whole numbers as in {CELL_EXAMPLE}")
         cell = int(record["cell"])
         if cell in found:

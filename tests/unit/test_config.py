@@ -193,6 +193,9 @@ def test_the_pin_set_of_old_clouds_is_the_shared_set_and_goes_with_reserved_cpus
         pytest.param({"DEFAULT": {"reserved_huge_pages": "node:0"}}, "node, size and count are needed", id="pages"),
         pytest.param({"agent": {"reserved_cell_memory": "cell:0"}}, "cell and mb are needed", id="a cell's memory"),
         pytest.param(
+            {"agent": {"reserved_cell_memory": f"cell:0,mb:{'9' * 5000}"}}, "cell and mb are needed", id="digits"
+        ),
+        pytest.param(
             {"agent": {"reserved_cell_memory": "cell:0,mb:1\nreserved_cell_memory = cell:0,mb:2"}},
             "names cell 0 twice",
             id="a cell twice",
