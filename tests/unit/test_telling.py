@@ -131,7 +131,7 @@ def test_a_service_notes_when_it_wrote_and_how_long_it_waits(tmp_path: Path) -> 
 
 
 def test_what_is_so_on_a_host_is_logged_once_while_it_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, logger="agent.service.reporting")
     reporter = Reporter(keep_in(default_settings(), tmp_path), Notifier())
     held = Condition(kind="on-hold", text="0000:81:00.0 is held", provider="host_0000:81:00.0")
     refused = Condition(kind="unsafe", text="too much goes")
