@@ -57,9 +57,15 @@ def status(options: argparse.Namespace) -> Report:
 
 def _status_lines(status: ServiceStatus) -> Iterator[str]:
     """Yield what the service last wrote about itself: a sentence, sources with their age, outcomes, its last pass."""
-    sentence, ahead_s = status.sentence(), status.written_s - time.time()
+    sentence, set_by_s = status.sentence(), status.set_by_s
+    ahead_s = status.written_s - time.time()
     if not status.is_running:
         sentence = f"not running; its last status: {sentence}"
+    elif abs(set_by_s) > status.interval_s and not status.is_late:
+        sentence = (
+            f"the clock of this host was set by {set_by_s:+.0f} s since the last status, and is or was wrong: set it, "
+            f"as by NTP; the last status: {sentence}"
+        )
     elif status.is_late and ahead_s > 0:
         sentence = (
             f"the clock is wrong, or was: status.json was written {ahead_s:.0f} s ahead of it: set it, as by NTP; "
@@ -71,12 +77,15 @@ def _status_lines(status: ServiceStatus) -> Iterator[str]:
             f"its last status: {sentence}"
         )
     yield sentence
-    rows = [(name, ago(one.ok_s) if one.ok_s else "never", one.error or "ok") for name, one in status.sources.items()]
+    rows = [
+        (name, ago(one.ok_s + set_by_s) if one.ok_s else "never", one.error or "ok")
+        for name, one in status.sources.items()
+    ]
     yield from columns(rows, heads=("source", "last answered", "now"))
     yield from (f"{node}: {outcome}" for node, outcome in status.outcomes.items())
     yield from (f"  {note}" for note in status.notes)
     if status.last_pass_s:
-        yield f"last pass {ago(status.last_pass_s)}, in {status.took_s:.2f} s"
+        yield f"last pass {ago(status.last_pass_s + set_by_s)}, in {status.took_s:.2f} s"
     yield f"pid {status.process.pid}, version {status.process.version}"
 
 

@@ -16,6 +16,7 @@ from agent.service.metrics import Metrics, serve
 from agent.service.rounds import RoundResult
 from agent.service.status import STUCK_S, WELL, ServiceProcess, ServiceStatus, write_status
 from agent.settings.read import Settings
+from agent.state.clock import probe_clock
 from agent.sync.outcome import Status
 from drivers.errors import DiscoveryError, PolicyError
 from reportclient.errors import PlacementError, printable
@@ -192,6 +193,8 @@ class Reporter:
 
         No pass begins in the next ``waits_s`` seconds.
         """
+        with suppress(OSError):
+            self.status = replace(self.status, process=replace(self.status.process, clock=probe_clock()))
         self.status = replace(self.status, written_s=time.time(), waits_s=waits_s)
         self.notifier.tell(STATUS=self.status.sentence())
         try:

@@ -9,6 +9,7 @@ from typing import Any
 
 from agent.connect.senders import PASS_S
 from agent.errors import StateError
+from agent.state.clock import Clock, probe_clock
 from agent.state.files import read_state, write_state
 from agent.sync.outcome import Condition, Status
 from reportclient.json_text import decode_as, decode_json, encode
@@ -36,6 +37,7 @@ class ServiceProcess:
     version: str  # of the agent
     pid: int
     started_s: float  # when it began
+    clock: Clock | None = None  # of the host, when the status was written; None: not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +73,18 @@ class ServiceStatus:
         return Path(f"/proc/{self.process.pid}").exists()
 
     @property
+    def set_by_s(self) -> float:
+        """By how many seconds this host's clock was set since this was written; 0 too where that is not known."""
+        try:
+            now, then = probe_clock(), self.process.clock
+        except OSError:
+            return 0.0
+        return now.set_since(then) if then else 0.0
+
+    @property
     def age_s(self) -> float:
         """Seconds since this was written; what is of the future was written before the clock was set back."""
-        return abs(time.time() - self.written_s)
+        return abs(time.time() - self.set_by_s - self.written_s)
 
     @property
     def is_late(self) -> bool:
@@ -84,7 +95,8 @@ class ServiceStatus:
     def sentence(self) -> str:
         """Return one line for people, as ``systemctl status`` shows it."""
         if error := next(iter(self.failed.values()), ""):
-            past = self.last_pass_s and f"last good pass {ago(self.last_pass_s)}"
+            kind = "good" if WELL.issuperset(self.outcomes.values()) else "completed"
+            past = self.last_pass_s and f"last {kind} pass {ago(self.last_pass_s)}"
             return f"degraded: {error}; {past or 'no pass was done yet'}"
         if self.last_pass_s is None:
             return "starting"

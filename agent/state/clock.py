@@ -25,10 +25,12 @@ class Clock:
 
     def since(self, moment_s: float, noted: "Clock") -> float | None:
         """Convert a moment (seconds since the epoch) from the clock ``noted`` to this one; None after a reboot."""
-        if noted.boot != self.boot:
-            return None
-        set_by = self.offset_s - noted.offset_s
-        return moment_s + set_by if abs(set_by) > SLEWED_S else moment_s
+        return moment_s + self.set_since(noted) if noted.boot == self.boot else None
+
+    def set_since(self, noted: "Clock") -> float:
+        """Return by how many seconds the wall clock was set since then; 0 too where another boot does not tell."""
+        set_by = self.offset_s - noted.offset_s if noted.boot == self.boot else 0.0
+        return set_by if abs(set_by) > SLEWED_S else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from agent.service.reporting import Notifier, Reporter
 from agent.service.rounds import RoundResult
 from agent.service.status import ServiceProcess, ServiceStatus, SourceStatus, read_status, write_status
 from agent.settings.read import keep_in
+from agent.state.clock import probe_clock
 from agent.sync.outcome import Condition
 from beds.one_host import default_settings
 from reportclient.allocations import Allocation
@@ -91,6 +92,33 @@ def test_a_clock_that_was_set_back_is_named_and_no_time_is_negative(
     assert first.startswith("the clock is wrong, or was: status.json was written 3000 s ahead of it")
     assert not any("-" in line or "hangs" in line for line in more)
     assert any("3000 s ahead of this clock" in line for line in more)
+
+
+@pytest.mark.parametrize("set_by_s", [3_600, 200, -200, -3_600])
+def test_a_clock_that_was_set_since_the_last_status_is_named_and_the_service_does_not_hang(
+    tmp_path: Path, write_config: Callable[..., Path], set_by_s: int
+) -> None:
+    noted = probe_clock()
+    process = ServiceProcess("1", os.getpid(), 0.0, replace(noted, offset_s=noted.offset_s - set_by_s))
+    then_s = time.time() - set_by_s - 10
+    found = replace(STATUS, process=process, passes=1, last_pass_s=then_s, written_s=then_s)
+    write_status(tmp_path, replace(found, sources={"host": SourceStatus(then_s, "")}))
+
+    told = status(asked_of(write_config(agent={"state_directory": tmp_path})))
+    first, *more = told.lines
+
+    assert first.startswith(f"the clock of this host was set by {set_by_s:+d} s since the last status")
+    assert (told.exit, first.endswith("up to date, 1 pass")) == (0, True)
+    assert [line for line in more if "10 s ago" in line or "11 s ago" in line] == more[1:3]
+
+
+def test_a_pass_that_was_refused_is_no_good_one() -> None:
+    away = {"placement": SourceStatus(1.0, "no answer")}
+    told = [
+        replace(STATUS, outcomes={"h": one}, last_pass_s=1.0, sources=away).sentence() for one in ("unsafe", "changed")
+    ]
+
+    assert ["last completed pass" in told[0], "last good pass" in told[1]] == [True, True]
 
 
 @pytest.mark.parametrize(
