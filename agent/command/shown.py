@@ -106,13 +106,16 @@ def forecast_lines(data: Forecast, *, whole: bool, next_step: str = "") -> Itera
 def outcome_lines(one: Outcome, *, whole: bool = False, with_plan: bool = True) -> Iterator[str]:
     """Yield how the pass over one node ended, after its plan, unless that is empty, unknown or not the agreed one."""
     if with_plan and one.plan.operations and one.status not in (Status.FAILED, Status.OTHER_PLAN):
-        data = Forecast.of(Plan(one.plan.operations), one.observed, (), None)
-        what = "total" if one.status in (Status.CHANGED, Status.UNCHANGED) else "not written: total"
-        yield from _row_lines(rows(data.before, data.after, with_use=False), what, whole=whole)
-        if one.plan.moves:
-            names = names_of((move.consumer for move in one.plan.moves), one.survey)
-            yield from _guest_lines(one.plan.moves, names, whole=whole)
-        yield f"digest {one.plan.digest}"
+        if one.plan.moves and one.status is Status.CHANGED:  # as it was planned
+            yield from forecast_lines(Forecast.of(one.plan, one.observed, one.allocations, one.survey), whole=whole)
+        else:
+            data = Forecast.of(Plan(one.plan.operations), one.observed, (), None)
+            what = "total" if one.status in (Status.CHANGED, Status.UNCHANGED) else "not written: total"
+            yield from _row_lines(rows(data.before, data.after, with_use=False), what, whole=whole)
+            if one.plan.moves:
+                names = names_of((move.consumer for move in one.plan.moves), one.survey)
+                yield from _guest_lines(one.plan.moves, names, whole=whole)
+            yield f"digest {one.plan.digest}"
     sentence = _ENDS.get(one.status, _NOTHING)
     if one.status is Status.UNCHANGED and one.plan.operations:
         sentence = "this would be done"

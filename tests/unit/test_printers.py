@@ -1,15 +1,20 @@
 """What a person reads of what a verb found."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from agent.bare_metal.node_pass import NodesOutcome
+from agent.command.changes import Forecast
 from agent.command.node_verbs import _pass_lines
-from agent.command.shown import outcome_lines
+from agent.command.shown import forecast_lines, outcome_lines
 from agent.command.wording import columns
 from agent.sync.outcome import Outcome, Status
 from beds.nodes_world import World, uuid_of, world
+from beds.one_host import RESHAPE, OneHost
+from drivers.policy import DevicePolicy, MdevRule, Policy
+from hardware import gpu, host, parent
 from reportclient.plan import Delete, Plan
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
@@ -68,3 +73,18 @@ def test_of_a_bare_metal_node_people_see_what_changes_and_why_without_our_marks(
     assert f"  {uuid_of(1)}  CUSTOM_GOLD 1 (reserved 0 → 1); +CUSTOM_A; reserved: in maintenance" in told[1]
     assert f"  {uuid_of(2)}  +CUSTOM_A" in told[1]
     assert told[3][-2:] == ["deleted:", f"  {uuid_of(2)}"]
+
+
+def test_after_a_conversion_the_screen_shows_the_table_of_the_dry_run(tmp_path: Path) -> None:
+    facts = host(gpu(), parents=(parent(gpu(), a=4),))
+    one = OneHost(tmp_path, facts, Policy(layout="flat", devices=DevicePolicy(mdevs=(MdevRule(type="a"),))))
+    one.sync()
+    one.claim({"": {"VGPU": 1}})
+    one.policy = replace(one.policy, layout="devices")
+    draft = one.foresee(RESHAPE)
+    shown = [*forecast_lines(Forecast.of(draft.plan, draft.observed, draft.way.allocations, None), whole=False)]
+
+    lines = [*outcome_lines(one.reshape("devices"))]
+
+    assert lines[: len(shown)] == shown
+    assert "VGPU 1/4 → gone" in "".join(lines)
