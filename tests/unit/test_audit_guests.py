@@ -205,12 +205,22 @@ def test_a_guest_that_lost_what_is_not_all_known_is_allocated_by_a_person(
     assert all(why in one.seen and f"compute-node-agent claim guest {how} --request FILE" in one.seen for one in found)
 
 
-def test_a_guest_without_an_owner_is_told_with_the_request_that_claims_it() -> None:
-    one, *_ = find_all(snapshot(known=replace(RUNS, project=None)))
+@pytest.mark.parametrize(
+    ("disk_gb", "told", "slots"),
+    [
+        (RUNS.disk_gb, "which has all that it should have", SET),
+        (None, "to which you add its DISK_GB", {name: SET[name] for name in SET if name != "DISK_GB"}),
+    ],
+)
+def test_a_guest_without_an_owner_is_told_with_the_request_that_claims_it(
+    disk_gb: int | None, told: str, slots: dict[str, int]
+) -> None:
+    """Without nova's metadata the domain does not tell its disk."""
+    one, *_ = find_all(snapshot(known=replace(RUNS, project=None, disk_gb=disk_gb)))
 
-    said = re.search(r"Write this request, which has all that the guest should have, (.*), to FILE", one.seen)
+    said = re.search(rf"Write this request, {told}, (.*), to FILE", one.seen)
     assert said
-    assert decode_request(AllocationRequest(said[1])) == {ROOT: SET}
+    assert decode_request(AllocationRequest(said[1])) == {ROOT: slots}
 
 
 def test_a_guest_that_has_nothing_that_is_on_offer_here_is_told_at_the_root() -> None:

@@ -239,8 +239,11 @@ def _unsure(
     text = "one request with all that the guest should have"
     if None in snapshot.owner(uuid):
         why = "; its project and user are not known"
-        if request and given and not lacking and not known.flavor_unseen:
-            text = f"this request, which has all that the guest should have, {request},"
+        if request and given and not known.flavor_unseen:
+            whole = (
+                f"to which you add its {', '.join(sorted(lacking))}" if lacking else "which has all that it should have"
+            )
+            text = f"this request, {whole}, {request},"
     elif known.flavor_unseen:
         why = _UNSEEN
     elif lacking:
