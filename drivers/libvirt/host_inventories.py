@@ -111,7 +111,8 @@ def one_class(
     if chosen is None:
         stands = standing.ratio(name, *suffixes)
         chosen = ratio.initial if stands is None else stands
-        source = f"by [DEFAULT] initial_{option}" if stands is None else "as in placement"
+        by_hand = "" if stands == ratio.initial else f", by hand or by another initial_{option}"
+        source = f"by [DEFAULT] initial_{option}" if stands is None else f"as in placement{by_hand}"
     if option:
         reason = Reason(reason.fact, f"{reason.rule}; ratio {source}")
     try:

@@ -147,7 +147,14 @@ def test_more_reserved_than_there_is_is_refused() -> None:
     ("ratio", "standing", "expected", "source"),
     [
         pytest.param(Ratio(4.0), None, 4.0, "by [DEFAULT] initial_cpu_allocation_ratio", id="new: initial"),
-        pytest.param(Ratio(4.0), 2.5, 2.5, "as in placement", id="standing: kept"),
+        pytest.param(
+            Ratio(4.0),
+            2.5,
+            2.5,
+            "as in placement, by hand or by another initial_cpu_allocation_ratio",
+            id="standing: kept",
+        ),
+        pytest.param(Ratio(4.0), 4.0, 4.0, "as in placement", id="standing: as at first"),
         pytest.param(Ratio(4.0, 8.0), 2.5, 8.0, "by [DEFAULT] cpu_allocation_ratio", id="configured: wins"),
     ],
 )
