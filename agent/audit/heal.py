@@ -148,7 +148,7 @@ def _against(finding: Finding, result: AuditResult, policy: HealPolicy, now: flo
     age_s = min([age_s, *(one.age_s for one in consumers if one and one.age_s is not None)])
     if age_s < patience_s:
         way = ", as a guest may be on its way" if finding.arriving else ""
-        return f"it has been so for {age_s:.0f} s, and the policy waits for {patience_s:g} s{way}"
+        return f"it has been so for {age_s:.0f} s, and the wait is {patience_s:g} s{way}"
     if policy.agreed is not None and finding.repair.digest not in policy.agreed:
         return "nobody agreed to it"
     return ""

@@ -64,8 +64,10 @@ def release(options: argparse.Namespace) -> Report:
     if used and not options.force:
         return _refused(client, uuid, f"{used}: stop the guest first, or run release {uuid} --force")
     if asks(options) and (now := client.consumer(uuid)):
-        if not agreed(_held(now.slots), f"remove this from {uuid}?"):
-            return replace(_refused(client, uuid, "nothing was written"), exit=Exit.DIFFERENCES)
+        owner = f"{uuid} of project {now.project} and user {now.user}"
+        if not agreed(_held(now.slots), f"remove this from {owner}?"):
+            no = "nothing was written: --yes does it without this question"
+            return replace(_refused(client, uuid, no), lines=(), exit=Exit.DIFFERENCES)
         if (then := client.consumer(uuid)) is None or then.generation != now.generation:
             return _refused(client, uuid, "its allocations changed since they were shown: run this again")
     ending = operations.release_forced(uuid) if options.force else operations.release(uuid)

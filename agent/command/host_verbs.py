@@ -327,6 +327,7 @@ def _leaving(options: argparse.Namespace, leave: Callable[..., Outcome], questio
     return replace(
         report,
         data={**report.data, "dry_run": options.dry_run},
+        lines=() if no else report.lines,
         exit=Exit.DIFFERENCES if stays and planned else report.exit,
         remarks=["nothing was written: --yes does it without this question"] if no else (),
     )
