@@ -28,6 +28,7 @@ from reportclient.keystone import FAILURES, Sender, explain
 
 RACED = ("placement.concurrent_update", "placement.inventory.inuse", "placement.resource_provider.inuse")
 """Error codes of a 409 that another writer causes, for instance when it uses what was free at the time of the plan."""
+_OF_ANY_400 = "The server could not comply with the request since it is either malformed or otherwise incorrect. "
 LEFT_BEHIND = "expected 0 but got None"  # in the detail of a 409, about a consumer's generation
 NO_ROOM = "placement.undefined_code"  # code of a 409 for allocations that do not fit
 LATE = (408, 504)  # a proxy's answers for a server that did not answer in time
@@ -172,7 +173,7 @@ def _refuse(answer: Response, method: str, path: str, where: str, now_s: float) 
     """Raise the error that an answer with status 400 or above means."""
     error = _first_error(answer)
     code, status = error.get("code", ""), answer.status_code
-    detail = " ".join(str(error.get("detail", "")).split())[:300] or _kind(answer)
+    detail = " ".join(str(error.get("detail", "")).split()).removeprefix(_OF_ANY_400)[:300] or _kind(answer)
     request = answer.headers.get("x-openstack-request-id", "")
     asked = f"{where} answered {method} {path} with {status}{f' ({request})' if request else ''}"
     if status == 401:

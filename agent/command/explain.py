@@ -273,8 +273,10 @@ def explain_request(client: PlacementClient, node: str, wishes: tuple[Wish, ...]
     except Forbidden:
         raise
     except Rejected as error:
-        refused = _is_refused(client, wishes)  # else placement refuses what names the tree: in_tree came with 1.31
-        return ExplainedRequest(node=node, candidate=False if refused else None, refusal=str(error))
+        if not _is_refused(client, wishes):  # placement refuses what names the tree: in_tree came with 1.31
+            return ExplainedRequest(node=node, candidate=None, refusal=str(error))
+        lacks = missing(partial(_ask, client, givers), givers, wishes)  # one may be a name that placement does not know
+        return ExplainedRequest(node=node, candidate=False, missing=lacks, refusal=str(error))
     if gives is not None:
         names = {one.uuid: one.name for one in givers.every}
         told = {names.get(uuid, uuid): gives[uuid] for uuid in gives}
@@ -322,4 +324,4 @@ def _ask(client: PlacementClient, givers: Givers, wishes: Sequence[Wish]) -> str
     except Forbidden:
         raise
     except Rejected as error:
-        return f"placement refuses it: {error}"
+        return f"placement refuses it: {str(error).partition('): ')[2] or error}"  # without the query, which is shown

@@ -106,6 +106,14 @@ def test_a_request_that_placement_refuses_is_told_in_its_words(ask: Any) -> None
     assert "HW_NO_SUCH" in found.refusal
 
 
+def test_each_name_that_placement_does_not_know_is_told_and_what_else_is_missing(ask: Any) -> None:
+    found = ask("resources=VCPU:1,CUSTOM_NO_CLASS:1&required=HW_NO_SUCH,CUSTOM_NOBODYS&resources1=CUSTOM_NO_OTHER:1")
+
+    whys = {str(one.wish): one.why for one in found.missing}
+    for name in ("CUSTOM_NO_CLASS", "HW_NO_SUCH", "CUSTOM_NOBODYS", "CUSTOM_NO_OTHER"):
+        assert [name in why for wish, why in whys.items() if name in wish] == [True], whys
+
+
 class WithoutInTree:
     """Placement of before microversion 1.31: it refuses in_tree among candidates."""
 
