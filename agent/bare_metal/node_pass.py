@@ -245,7 +245,7 @@ def _reserve(task: Task, seen: ObservedProvider, writing: Writing) -> tuple[Plan
     traits = with_critical(stand) if task.ill else stand
     wanted = replace(seen.provider, inventories=after, traits=traits)
     names = Names(classes=classes, traits=traits ^ stand)
-    tree, ours, known = ObservedTree((seen,)), Ownership(emitted=names), frozenset(writing.traits)
+    tree, ours, known = ObservedTree((seen,)), Ownership(emitted=names), frozenset(writing.traits) | stand
     return diff(tree, ProviderTree((wanted,)), ours, root_uuid=seen.uuid, known_traits=known), names
 
 
