@@ -26,6 +26,7 @@ from reportclient.transport import Transport
 from reportclient.tree import ObservedProvider, ObservedTree, Provider
 
 KNOWN = KnownNode(ObservedProvider(uuid="n", generation=1, provider=Provider(name="n")), None, DASH)
+MINE = frozenset({"CUSTOM_MINE", "HW_CPU_X86_VMX"})  # traits of a node
 
 
 @pytest.fixture
@@ -443,7 +444,7 @@ def test_a_misfit_that_a_restored_placement_has_on_offer_is_reserved_again(one: 
 
 
 def test_a_misfit_that_was_critical_is_not_on_offer_once_it_fits_and_its_health_is_unknown(one: World) -> None:
-    one.nodes.asks_health, one.nodes.health, one.nodes.traits = True, "OK", ["CUSTOM_MINE"]
+    one.nodes.asks_health, one.nodes.health, one.nodes.traits = True, "OK", [*MINE]
     one.report({1: "gold"})
     one.nodes.health = "Critical"
     one.report({1: None})
@@ -453,13 +454,13 @@ def test_a_misfit_that_was_critical_is_not_on_offer_once_it_fits_and_its_health_
 
     one.report({1: "gold"})
 
-    assert (one.stock(1), one.traits(1)) == ({"CUSTOM_GOLD": 1}, frozenset({"CUSTOM_MINE", WAS_CRITICAL}))
+    assert (one.stock(1), one.traits(1)) == ({"CUSTOM_GOLD": 1}, MINE | {WAS_CRITICAL})
     assert one.sync().unchanged == 1
     one.nodes.health = "unheard-of"
     assert one.sync().unchanged == 1
     one.nodes.health = "Warning"
     one.sync()
-    assert (one.stock(1), one.traits(1)) == ({"CUSTOM_GOLD": 0}, frozenset({"CUSTOM_MINE"}))
+    assert (one.stock(1), one.traits(1)) == ({"CUSTOM_GOLD": 0}, MINE)
 
 
 def test_what_is_remembered_of_nodes_is_read_as_it_was_written(tmp_path: Path) -> None:
