@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 from agent.errors import ConfigError
 from agent.settings.options import LOGINS, register_auth, register_secrets
-from agent.settings.values import is_registered, mentions
+from agent.settings.values import mentions, registered
 
 DOLLAR = r"write a dollar sign itself as $$ or \$"
 UNRESOLVED = f"has a $ that refers to an option that no file gives; {DOLLAR}"
@@ -51,10 +51,10 @@ def _resolve_references(conf: cfg.ConfigOpts, also: str = "") -> None:
     """
     given = {(group, name) for _, _, group, name, _ in mentions(conf)}
     for path, line, group, name, value in mentions(conf):
-        if group != also and not is_registered(conf, group, name):
+        if group != also and name not in registered(conf, group):
             continue
         for target, option in _references(value):
-            if is_registered(conf, target or group, option) or is_registered(conf, target, option):
+            if option in registered(conf, target or group) | registered(conf, target):
                 continue
             if (target or "DEFAULT", option) not in given:
                 reference = f"{target}.{option}" if target else option

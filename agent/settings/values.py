@@ -89,9 +89,9 @@ def place(conf: cfg.ConfigOpts, group: str, name: str) -> str:
     return places[-1] if places else ""
 
 
-def is_registered(conf: cfg.ConfigOpts, group: str, name: str) -> bool:
-    """Whether the agent, or a library for it, reads an option of this name; group "" is DEFAULT."""
+def registered(conf: cfg.ConfigOpts, group: str) -> frozenset[str]:
+    """Return the names that the agent, or a library for it, reads in a group; group "" is DEFAULT."""
     try:
-        return name in (conf[group] if group not in ("", "DEFAULT") else conf)
+        return frozenset(conf[group] if group not in ("", "DEFAULT") else conf)
     except cfg.NoSuchOptError:
-        return False
+        return frozenset()

@@ -626,6 +626,7 @@ def test_other_groups_are_novas_or_of_an_enabled_type(write_config: Write, group
         pytest.param(
             {"compute": {"Layout": "a"}}, "[compute] Layout is not read: is layout meant?", id="capital letter"
         ),
+        pytest.param({"nova": {"auth_tipe": "a"}}, "[nova] auth_tipe is not read: is auth_type meant?", id="a login's"),
         pytest.param({"compute": {"layuot": "a"}}, "[compute] layuot is not read: is layout meant?", id="swapped"),
         pytest.param(
             {"libvirt": {"image_type": "rbd"}}, "[libvirt] image_type is not read: is images_type meant?", id="less"
@@ -693,6 +694,14 @@ def test_a_key_of_a_rule_that_nobody_reads_and_a_space_are_told(tmp_path: Path, 
         "[pci] device_spec rule 2 has a space in ' slow', which becomes a _ in its name: remove it",
         f"[pci] device_spec rule 2 has {key}, which is not read: {meant}",
     )
+
+
+def test_a_slip_in_an_option_of_the_log_is_told(write_config: Callable[..., Path]) -> None:
+    path = write_config(DEFAULT={"log_fiel": "a"})
+
+    (found,) = slips_of_the_pen(Values(load_settings([path], service=True).apis.source))
+
+    assert found.endswith("[DEFAULT] log_fiel is not read: is log_file meant?")
 
 
 @pytest.mark.parametrize(
