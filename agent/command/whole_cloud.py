@@ -332,8 +332,8 @@ def split(cloud: Cloud, wishes: Wishes, hosts: Set[str]) -> dict[str, Lacks]:
 
 def smallest(cloud: Cloud, wishes: Wishes, lacking: Iterable[Lacks]) -> Remedy | None:
     """Return the change of fewest wishes that finds a host, as placement says; None: none does."""
-    lists = (tuple(wish for wish, _ in lacks) for lacks in lacking)
-    without = min((one for one in lists if _left(cloud, wishes, one)), key=len, default=())
+    lists = [tuple(wish for wish, _ in lacks) for lacks in lacking]
+    without = min([one for one in lists if _left(cloud, wishes, one)] or lists, key=len, default=())
     nobodys = tuple(one for one in wishes if one.kind == RESOURCES and not cloud.ask([one]).hosts)
     others = [one for one in wishes if one not in nobodys]
     sizes = range(not nobodys, len(without) - len(nobodys))
@@ -345,9 +345,10 @@ def smallest(cloud: Cloud, wishes: Wishes, lacking: Iterable[Lacks]) -> Remedy |
         if answer.hosts and _left(cloud, wishes, few):
             without = few
             break
-    left = _left(cloud, wishes, without)
+    left = tuple(one for one in wishes if one not in without)
     instead = _less(cloud, left, without)
-    hosts = cloud.ask((*left, *instead.values())).hosts if left else ()
+    changed = (*left, *instead.values())
+    hosts = cloud.ask(changed).hosts if cloud.asks_of_hosts(changed) else ()
     return Remedy(without=without, instead=instead, hosts=_named(cloud, hosts), smallest=sure) if hosts else None
 
 
@@ -362,9 +363,22 @@ def _less(cloud: Cloud, left: Wishes, without: Wishes) -> dict[Wish, Wish]:
     found: dict[Wish, Wish] = {}
     for wish in (one for one in without if one.kind == RESOURCES):
         kept = (*left, *found.values())
-        trees = [cloud.trees.get(root, {}) for root in cloud.ask(kept).hosts]
-        free = {free for tree in trees for free in free_of(tree, wish) if 0 < free < amount_of(wish)}
-        smaller = [replace(wish, value=f"{min(wish.names)}:{amount}") for amount in sorted(free, reverse=True)]
-        if less := next((one for one in smaller[:_AMOUNTS] if cloud.ask((*kept, one)).hosts), None):
+        hosts = cloud.ask(kept).hosts if cloud.asks_of_hosts(kept) else cloud.names
+        trees = [cloud.trees.get(root, {}) for root in hosts]
+        free = {free for tree in trees for free in free_of(tree, wish) if free > 0}
+        amounts = sorted((amount for amount in free if amount < amount_of(wish)), reverse=True)
+        smaller = [replace(wish, value=f"{min(wish.names)}:{amount}") for amount in amounts[:_AMOUNTS]]
+        less = next((one for one in smaller if cloud.ask((*kept, one)).hosts), None)
+        if less := less or _by_halves(cloud, kept, wish, min(amount_of(wish), max(free, default=0) + 1)):
             found[wish] = less
+    return found
+
+
+def _by_halves(cloud: Cloud, kept: Wishes, wish: Wish, most: int) -> Wish | None:
+    """Return the largest amount of a wish below ``most`` with which placement finds a host: units have limits too."""
+    few, found = 0, None
+    while few + 1 < most:
+        amount = (few + most) // 2
+        less = replace(wish, value=f"{min(wish.names)}:{amount}")
+        few, most, found = (amount, most, less) if cloud.ask((*kept, less)).hosts else (few, amount, found)
     return found

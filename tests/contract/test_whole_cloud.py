@@ -70,6 +70,23 @@ def test_placement_says_of_each_host_and_of_the_change_what_is_told(placement_se
     event(f"{len(told.candidates or ())} candidates, {len(told.groups)} groups")
 
 
+@pytest.mark.parametrize(("most", "wanted", "less"), [(1, 2, 1), (64, 110, 64), (5, 9, 5)])
+def test_an_amount_that_is_too_much_for_one_guest_becomes_the_most_that_one_can_have(
+    placement_sender: Any, most: int, wanted: int, less: int
+) -> None:
+    world = World(placement_sender)
+    host = Giver(
+        name="limited", stock={"VCPU": (Inventory(total=128, max_unit=most), 0), "MEMORY_MB": (Inventory(total=9), 0)}
+    )
+
+    with world.holding([host]):
+        for more in ("", ",MEMORY_MB:1"):
+            change = ask_all(world.client, parse_request(f"resources=VCPU:{wanted}{more}")).change
+
+            assert change, more
+            assert [*map(str, change.instead.values())] == [f"resources=VCPU:{less}"]
+
+
 def named(tree: Sequence[Giver], number: int, vcpus: int) -> tuple[Giver, ...]:
     """The tree, its root with a name of its own, and so many CPUs."""
     root = replace(tree[0], name=f"host-{number}", stock={**tree[0].stock, "VCPU": (Inventory(total=vcpus), 0)})
