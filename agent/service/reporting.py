@@ -112,11 +112,11 @@ class Reporter:
             if before.outcomes.get(node) != outcome and outcome not in WELL and not again:
                 notes = "; ".join(taken.notes.get(node, ()))
                 LOG.warning("pass node=%s outcome=%s notes=%s", node, outcome, notes)
-        known = {(node, one.kind, one.provider) for node, each in before.conditions.items() for one in each}
-        for node, each in taken.conditions.items():
-            for one in each:
-                if (node, one.kind, one.provider) not in known and one.kind != taken.outcomes.get(node):
-                    LOG.info("condition node=%s kind=%s text=%s", node, one.kind, one.text)
+        then, now = _said(before), _said(self.status)
+        for node, kind, text in dict.fromkeys((*key[:2], now[key]) for key in now if key not in then):
+            LOG.info("condition node=%s kind=%s text=%s", node, kind, text)
+        for node, kind, text in dict.fromkeys((*key[:2], then[key]) for key in then if key not in now):
+            LOG.info("condition is over node=%s kind=%s text=%s", node, kind, text)
 
     def failed(self, error: Exception) -> None:
         """Report a failed pass; the same failure is logged once until a pass succeeds."""
@@ -204,3 +204,13 @@ class Reporter:
             if str(error) != self._untold:
                 LOG.warning("the status of the service cannot be written reason=%s", error)
             self._untold = str(error)
+
+
+def _said(status: ServiceStatus) -> dict[tuple[str, str, str], str]:
+    """Return the text of each condition by node, kind and provider, but for those that say why a pass was refused."""
+    return {
+        (node, one.kind, one.provider): one.text
+        for node, each in status.conditions.items()
+        for one in each
+        if one.kind != status.outcomes.get(node)
+    }
