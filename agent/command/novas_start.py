@@ -150,7 +150,8 @@ def _of_tree(one: ComputeNode, survey: Survey, guests: Collection[Guest]) -> Ite
     uuid = one.known_uuid(survey)
     observed, named = one.client.observe(uuid) if uuid else ObservedTree(()), one.client.find(one.name)
     identity, root = _read_identity(one.settings, survey), observed.root
-    stops = [*_of_identity(one, identity, named, root, is_known=bool(guests or named))]
+    is_ours = root is not None and is_marked(root)  # nova may never have been here
+    stops = [*_of_identity(one, identity, named, root, is_known=bool(guests or (named and not is_ours)))]
     stops += [] if one.settings.policy.devices.report else _of_pci(observed)
     yield from (Check(START, False, text) for text in stops)
     if root is None:
@@ -158,7 +159,7 @@ def _of_tree(one: ComputeNode, survey: Survey, guests: Collection[Guest]) -> Ite
     if is_marked(root):
         yield Check(CHANGE, False, f"this agent reports {root.name}, and nova would report it too: run hand-over first")
     if OWNER_NOVA not in root.provider.traits:
-        text = f"{root.name} gets OWNER_NOVA: once each nova-compute is {NOVA}, the scheduler takes no other host"
+        text = f"{root.name} gets OWNER_NOVA: once each nova-compute is {NOVA}, the scheduler takes only hosts with it"
         yield Check(CHANGE, True, text)
     yield from _of_stock(one, survey, observed, root)
 
