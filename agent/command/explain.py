@@ -17,6 +17,7 @@ from agent.nova.flavors import NovaRequest, request_of
 from agent.settings.read import Settings
 from agent.state.identity import planned_identity
 from agent.sync.decide.additions import add
+from agent.sync.decide.features.hold import ON_HOLD
 from agent.sync.decide.features.shared_disk import DISK
 from agent.sync.decide.owner import NOVA_COMPUTE
 from agent.sync.json_form import Form
@@ -57,11 +58,15 @@ def explain(options: argparse.Namespace) -> Report:
         report = ask_all(placement_of(options)[0], wishes).report(each=options.each)
     else:
         with open_host(options) as one:
-            report = explain_request(one.client, one.name, wishes).report
+            explained = explain_request(one.client, one.name, wishes)
+            standing = None if explained.candidate else one.client.find(one.name)
+            said = conditions_left(one.settings, standing, one.where) if standing else ()
+            report = replace(explained.report, remarks=[each.text for each in said if each.kind == ON_HOLD])
     if asked is None:
         return report
     data = {**report.data, "query": asked.query, "notes": asked.notes}
-    return replace(report, data=data, lines=(f"asked: {asked.query}", *report.lines), remarks=asked.notes)
+    remarks = (*asked.notes, *report.remarks)
+    return replace(report, data=data, lines=(f"asked: {asked.query}", *report.lines), remarks=remarks)
 
 
 def _of_flavor(options: argparse.Namespace) -> NovaRequest:

@@ -25,6 +25,7 @@ from reportclient.reserve import HOLD
 from reportclient.tree import MAX_INT, ObservedTree, ProviderTree
 
 HOST = "HOST"  # what is held is all of the host
+ON_HOLD = "on-hold"  # kind of its conditions
 BODY = "holds"  # by what is held, its ``Note``
 DISABLED = "COMPUTE_STATUS_DISABLED"
 ENDLESS = 9_999_999_999  # until a person gives it back
@@ -98,7 +99,7 @@ class Hold(Feature):
         def reservation(what: str, provider: str, name: str, least: int, more: str = "") -> tuple[str, Reservation]:
             why = f"{self.sentence(what)}{more}"
             one = Reservation(
-                provider=provider, resource_class=name, least=least, spares_use=True, kind="on-hold", why=why
+                provider=provider, resource_class=name, least=least, spares_use=True, kind=ON_HOLD, why=why
             )
             return what, one
 
@@ -137,7 +138,7 @@ class Hold(Feature):
         placed = {what for what, _ in self._placed(draft.desired)}
         for what in self.holds:
             if what not in placed:
-                yield Condition(kind="on-hold", text=self.sentence(what))
+                yield Condition(kind=ON_HOLD, text=self.sentence(what))
 
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
         if end.refused and end.refused.bars:
