@@ -12,6 +12,7 @@ from drivers.facts import HostFacts, Mdev, MdevParent, PciFunction
 from drivers.pci import PciAddress
 from drivers.policy import MdevRule
 from drivers.reasons import Reason
+from reportclient.errors import few
 from reportclient.names import device_address
 from reportclient.tree import Inventory, total_of
 
@@ -67,9 +68,11 @@ def idle_types(facts: HostFacts, rules: Iterable[MdevRule]) -> tuple[str, ...]:
     for rule in rules:
         able = [one for one in facts.devices.mdev_parents if any(kind.id == rule.type for kind in one.types)]
         if not able:
+            others = sorted({kind.id for one in facts.devices.mdev_parents for kind in one.types})
+            what = f"correct it (they make {few(others)})" if others else "correct it"
             found.append(
-                f"[devices] enabled_mdev_types has {rule.type}, which no card of this host can make: correct it or "
-                f"load the card's driver"
+                f"[devices] enabled_mdev_types has {rule.type}, which no card of this host can make: {what} or load "
+                f"the card's driver"
             )
             continue
         cards = " ".join(str(parent.address or parent.name) for parent in able)

@@ -713,7 +713,8 @@ def test_rules_that_are_about_nothing_here_are_told_as_slips_of_the_pen() -> Non
 
     assert idle(facts, policy) == (
         "[pci] device_spec rule 2 applies to no device of this host: rule 1 matches 0000:05:00.0 first",
-        "[devices] enabled_mdev_types has b, which no card of this host can make: correct it or load the card's driver",
+        "[devices] enabled_mdev_types has b, which no card of this host can make: correct it (they make a) or load "
+        "the card's driver",
     )
     assert "has no effect without report_in_placement" in idle(facts, DevicePolicy(rules=(used,)))[-1]
     assert idle(facts, DevicePolicy()) == ()
