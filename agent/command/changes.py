@@ -155,6 +155,7 @@ def _terms_of(stock: Inventory) -> str:
     """Return the terms of stock that are not the usual ones."""
     told = [f"{stock.reserved} reserved"] if stock.reserved else []
     told += [f"ratio {stock.allocation_ratio:g}"] if stock.allocation_ratio != 1.0 else []
+    told += [f"at most {stock.max_unit} each"] if stock.max_unit < stock.total else []
     return f" ({', '.join(told)})" if told else ""
 
 
