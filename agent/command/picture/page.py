@@ -50,6 +50,7 @@ def page(title: str, subjects: Sequence[Subject], told: Sequence[str] = ()) -> s
         marks=_MARKS,
         colours=COLOURS,
         told=told,
+        changes=any(len(one.trees) > 1 for one in subjects),
         style=Markup(style),
         hash=f"sha256-{b64encode(hashlib.sha256(style.encode()).digest()).decode()}",
         version=VERSION,
