@@ -15,7 +15,7 @@ from reportclient.tree import Summary
 
 COMMON = ("MEMORY_MB", "VCPU", "DISK_GB")  # a host has something left of one of them, as a rule
 NONE, ROOM, UNITS, BESIDE = "have none", "have too little free", "give no such amount", "not beside the rest"
-SILENT, REFUSED, NOT_ASKED = "full, or without any", "placement refuses it", "too long to ask for"
+SILENT, REFUSED, NOT_ASKED = "full, reserved, or without any", "placement refuses it", "too long to ask for"
 CUT = (
     "placement cuts its answers ([placement] max_allocation_candidates): more hosts can give it, and what is said of "
     "others is not sure: ask on a host, without --all"
