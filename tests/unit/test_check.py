@@ -130,10 +130,14 @@ def test_memory_of_cells_without_cpus_is_told(
         pytest.param("devices", 240_000, False, "the host is to keep 240000 MiB", id="less than the host keeps"),
     ],
 )
-def test_what_huge_pages_leave_is_told(write_config: Write, layout: str, kept_mib: int, ok: bool, told: str) -> None:
-    path = write_config(
-        libvirt={"virt_type": "qemu"}, compute={"layout": layout}, DEFAULT={"reserved_host_memory_mb": kept_mib}
-    )
+@pytest.mark.parametrize("role", ["sole", "beside"])
+def test_what_huge_pages_leave_is_told(
+    write_config: Write, layout: str, kept_mib: int, ok: bool, told: str, role: str
+) -> None:
+    if role == "beside" and layout != "devices":  # which is nova's layout
+        return
+    kept, agent = {"reserved_host_memory_mb": kept_mib}, {"role": role}
+    path = write_config(libvirt={"virt_type": "qemu"}, compute={"layout": layout}, DEFAULT=kept, agent=agent)
     asked = argparse.Namespace(config_file=[path], config_dir=[], host=HOSTS / "four-cells/archive")
 
     found = [one for one in check_host(asked) if one.check == "memory"]
