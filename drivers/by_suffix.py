@@ -37,9 +37,17 @@ class BySuffix:
         return seen.provider.inventories if seen else {}
 
     def reserved(self, suffix: str) -> dict[str, int]:
-        """Return what an operator reserved of each class on a provider; empty when there is no such provider."""
-        seen = self._by_suffix.get(suffix)
-        return reserved_by_operator(seen.provider) if seen else {}
+        """
+        Return what an operator reserved of each class on a provider; empty when there is no such provider.
+
+        A conversion to or from the layout flat that was cut off left it in two places: it counts where the stock is.
+        """
+        if (seen := self._by_suffix.get(suffix)) is None:
+            return {}
+        others = [one for other, one in self._by_suffix.items() if bool(other) is not bool(suffix)]  # root or children
+        elsewhere = frozenset[str]().union(*(one.provider.inventories for one in others))
+        left = elsewhere - seen.provider.inventories.keys()
+        return {name: amount for name, amount in reserved_by_operator(seen.provider).items() if name not in left}
 
     def ratio(self, resource_class: str, *suffixes: str) -> float | None:
         """

@@ -28,7 +28,7 @@ from reportclient.plan import (
     SetTraits,
 )
 from reportclient.renaming import as_called, child_uuid, is_unmarked
-from reportclient.reserve import is_mark, is_reserved_by_us, tells_left
+from reportclient.reserve import class_kept, is_mark, is_reserved_by_us, tells_left
 from reportclient.tree import ObservedProvider, ObservedTree, Provider, ProviderTree, same_stock
 
 _NONE: Mapping[str, Provider] = MappingProxyType({})
@@ -242,13 +242,15 @@ def _set_traits(seen: ObservedProvider, provider: Provider, traits: frozenset[st
     Return one write of the traits, or two when our reservation ends or changes and other traits change too.
 
     The second write only removes the marks of our reservation, after the stock is written. If the marks went first, a
-    pass that is interrupted in between would leave our reservation behind as if an operator had made it.
+    pass that is interrupted in between would leave our reservation behind as if an operator had made it. What an
+    operator reserved of a class that goes from here stays told for so long too.
     """
-    stood = seen.provider.traits
+    stood, stays = seen.provider.traits, provider.inventories
     if traits == stood:
         return []
     ends = is_reserved_by_us(stood) and not is_reserved_by_us(traits)
-    marks = frozenset(filter(is_mark if ends else tells_left, stood - traits))
+    late = {one for one in stood - traits if tells_left(one) or class_kept(one) not in ("", *stays)}
+    marks = frozenset(filter(is_mark, stood - traits) if ends else late)
     if not traits - stood and marks == stood - traits:  # one write does
         marks = frozenset()
     first = traits | marks
@@ -266,7 +268,7 @@ def _arrange(
     created = [step for step in steps if isinstance(step, Create)]
     placed = [step for step in steps if isinstance(step, Reparent)]
     stock = tuple(step for step in steps if isinstance(step, SetInventories))
-    restocked = frozenset(step.uuid for step in stock)
+    restocked = {step.uuid: step.inventories for step in stock}
     described = [step for step in steps if not isinstance(step, Create | Reparent | SetInventories)]
     late = [step for step in described if _is_late(step, restocked)]
     early = [step for step in described if not _is_late(step, restocked)]
@@ -276,17 +278,19 @@ def _arrange(
     return (*created, *placed, *_vocabulary(observed, steps, known_traits), *early, *at_once, *late)
 
 
-def _is_late(operation: Operation, restocked: frozenset[str]) -> bool:
+def _is_late(operation: Operation, restocked: Mapping[str, Collection[str]]) -> bool:
     """
     Return whether a provider only loses traits, and its stock changes too: then its stock is written first.
 
     Exception: an operator took a reservation off, and our mark stays. Then the trait that remembers the reservation
-    goes first: after an interruption it would otherwise still claim the reservation.
+    goes first: after an interruption it would otherwise still claim the reservation. Where the class itself goes, its
+    reservation goes elsewhere with it.
     """
     if not isinstance(operation, SetTraits) or operation.added or operation.uuid not in restocked:
         return False
-    stays = is_reserved_by_us(operation.traits)
-    return not (stays and all(is_mark(name) and not tells_left(name) for name in operation.removed))
+    stays, stock = is_reserved_by_us(operation.traits), ("", *restocked[operation.uuid])
+    early = (is_mark(name) and not tells_left(name) and class_kept(name) in stock for name in operation.removed)
+    return not (stays and all(early))
 
 
 def _vocabulary(

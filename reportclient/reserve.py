@@ -50,6 +50,11 @@ def tells_left(trait: str) -> bool:
     return trait.startswith(LEFT)
 
 
+def class_kept(trait: str) -> str:
+    """Return the class of which a trait says what an operator reserved; empty: it says that of none."""
+    return trait.removeprefix(KEEP).partition("_")[2] if trait.startswith(KEEP) else ""
+
+
 def classes_left(provider: Provider) -> frozenset[str]:
     """Return the classes that are ours by our marks: exactly the amount that a LEFT trait names is reserved."""
     if not is_reserved_by_us(provider.traits):

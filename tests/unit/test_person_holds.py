@@ -101,6 +101,32 @@ def test_a_hold_outlasts_a_lost_state_without_its_reason(one: OneHost) -> None:
     assert providers(one) == before
 
 
+@pytest.mark.parametrize(
+    ("layout", "other", "writes"),
+    [
+        *(("flat", "numa", writes) for writes in range(8, 16)),
+        *((layout, "flat", writes) for layout in ("numa", "devices") for writes in range(5)),
+    ],
+)
+def test_what_an_operator_reserved_of_a_held_host_outlasts_a_conversion_that_is_cut_off(
+    tmp_path: Path, layout: Layout, other: Layout, writes: int
+) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout=layout, devices=ALL))
+    one.sync()
+    one.set_by_hand("" if layout == "flat" else NIC, VF, reserved=1)
+    one.sync()
+    before = providers(one)
+    hold(one, HOST)
+
+    with suppress(Cut), one.ending_after(writes):
+        one.reshape(other)
+    one.reshape(other)
+    one.reshape(layout)
+    give_back(one, HOST)
+
+    assert providers(one) == before
+
+
 def test_a_hold_outlasts_conversions_there_and_back(tmp_path: Path) -> None:
     one = OneHost(tmp_path, FACTS, Policy(layout="flat", devices=ALL))
     one.sync()
