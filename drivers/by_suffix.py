@@ -42,12 +42,18 @@ class BySuffix:
 
         A conversion to or from the layout flat that was cut off left it in two places: it counts where the stock is.
         """
-        if (seen := self._by_suffix.get(suffix)) is None:
-            return {}
-        others = [one for other, one in self._by_suffix.items() if bool(other) is not bool(suffix)]  # root or children
-        elsewhere = frozenset[str]().union(*(one.provider.inventories for one in others))
-        left = elsewhere - seen.provider.inventories.keys()
-        return {name: amount for name, amount in reserved_by_operator(seen.provider).items() if name not in left}
+        seen = self._by_suffix.get(suffix)
+        said = reserved_by_operator(seen.provider).items() if seen else ()
+        return {name: amount for name, amount in said if not self._is_left(suffix, name, amount)}
+
+    def _is_left(self, suffix: str, name: str, amount: int) -> bool:
+        """Return whether an amount that an operator reserved is told of stock that went to the root, or below it."""
+        root = self.root.provider.inventories if self.root else {}
+        if suffix or name in root:
+            return bool(suffix) and name in root and name not in self.stock(suffix)
+        own = [one.provider for _, one in self.children if MARKER in one.provider.traits]
+        own = [one for one in own if name in one.inventories]
+        return bool(own) and amount == sum(reserved_by_operator(one).get(name, 0) for one in own)
 
     def ratio(self, resource_class: str, *suffixes: str) -> float | None:
         """

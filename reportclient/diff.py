@@ -4,7 +4,7 @@ Pure planner: compares what placement holds with what it should hold, and return
 A reshape replaces all allocations of each consumer that it names, so moves become whole sets here.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -245,11 +245,11 @@ def _set_traits(seen: ObservedProvider, provider: Provider, traits: frozenset[st
     pass that is interrupted in between would leave our reservation behind as if an operator had made it. What an
     operator reserved of a class that goes from here stays told for so long too.
     """
-    stood, stays = seen.provider.traits, provider.inventories
+    stood, goes = seen.provider.traits, seen.provider.inventories.keys() - provider.inventories.keys()
     if traits == stood:
         return []
     ends = is_reserved_by_us(stood) and not is_reserved_by_us(traits)
-    late = {one for one in stood - traits if tells_left(one) or class_kept(one) not in ("", *stays)}
+    late = {one for one in stood - traits if tells_left(one) or class_kept(one) in goes}
     marks = frozenset(filter(is_mark, stood - traits) if ends else late)
     if not traits - stood and marks == stood - traits:  # one write does
         marks = frozenset()
@@ -268,7 +268,8 @@ def _arrange(
     created = [step for step in steps if isinstance(step, Create)]
     placed = [step for step in steps if isinstance(step, Reparent)]
     stock = tuple(step for step in steps if isinstance(step, SetInventories))
-    restocked = {step.uuid: step.inventories for step in stock}
+    stood = {seen.uuid: seen.provider.inventories.keys() for seen in observed}
+    restocked = {step.uuid: stood.get(step.uuid, set()) - step.inventories.keys() for step in stock}
     described = [step for step in steps if not isinstance(step, Create | Reparent | SetInventories)]
     late = [step for step in described if _is_late(step, restocked)]
     early = [step for step in described if not _is_late(step, restocked)]
@@ -278,18 +279,18 @@ def _arrange(
     return (*created, *placed, *_vocabulary(observed, steps, known_traits), *early, *at_once, *late)
 
 
-def _is_late(operation: Operation, restocked: Mapping[str, Collection[str]]) -> bool:
+def _is_late(operation: Operation, restocked: Mapping[str, Container[str]]) -> bool:
     """
     Return whether a provider only loses traits, and its stock changes too: then its stock is written first.
 
     Exception: an operator took a reservation off, and our mark stays. Then the trait that remembers the reservation
     goes first: after an interruption it would otherwise still claim the reservation. Where the class itself goes, its
-    reservation goes elsewhere with it.
+    reservation goes elsewhere with it: ``restocked`` has the classes that go from each provider with another stock.
     """
     if not isinstance(operation, SetTraits) or operation.added or operation.uuid not in restocked:
         return False
-    stays, stock = is_reserved_by_us(operation.traits), ("", *restocked[operation.uuid])
-    early = (is_mark(name) and not tells_left(name) and class_kept(name) in stock for name in operation.removed)
+    stays, goes = is_reserved_by_us(operation.traits), restocked[operation.uuid]
+    early = (is_mark(name) and not tells_left(name) and class_kept(name) not in goes for name in operation.removed)
     return not (stays and all(early))
 
 
