@@ -21,7 +21,6 @@ FILES = (
     "/root/etc:/etc/compute-node-agent:ro",
     f"{STATE}:{STATE}",
     "/run/libvirt:/run/libvirt",
-    "/var/lib/nova:/var/lib/nova:ro",
 )
 GUEST = f"""<domain type='qemu'><name>floats</name><uuid>{UUID}</uuid><memory unit='MiB'>{MIB}</memory><vcpu>1</vcpu>
 <memoryBacking><allocation mode='immediate'/></memoryBacking>
