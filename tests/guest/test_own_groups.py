@@ -64,7 +64,7 @@ def test_a_conversion_places_a_floating_guest_by_its_memory_and_refuses_to_guess
     with placement.serving(tmp_path / "placement", placement_template) as server:
         config = CONFIG.format(port=server.url.rpartition(":")[2], layout="devices")
         guest.send("/root/etc/compute-node-agent.conf", config)
-        assert in_podman(guest, "sync")["outcome"] == "created"
+        assert in_podman(guest, "sync")["outcome"] == "changed"
         cloud = ByHand(server.url)
         cloud.claim(UUID, {cloud.providers()[HOST]["uuid"]: {"VCPU": 1, "MEMORY_MB": MIB}})
 
