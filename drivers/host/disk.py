@@ -1,6 +1,5 @@
 """Reads what has the disks of guests: a file system with nova's image cache, a volume group, or a Ceph cluster."""
 
-import os
 import shutil
 from pathlib import Path
 from stat import S_ISREG
@@ -36,7 +35,7 @@ def _probe_folder(disk: InstancesFolder) -> DiskSpace:
     """
     try:
         place = disk.instances
-        while disk.may_be_missing and not os.path.lexists(place) and place != place.parent:
+        while disk.may_be_missing and _is_absent(place) and place != place.parent:
             place = place.parent
         usage = shutil.disk_usage(place)
     except OSError as error:
@@ -47,6 +46,14 @@ def _probe_folder(disk: InstancesFolder) -> DiskSpace:
     cached = _cached(disk.image_cache, place) if disk.image_cache else None
     missing = None if place == disk.instances else str(disk.instances)
     return DiskSpace(usage.total, usage.free, image_cache_bytes=cached, folder=str(place), missing=missing)
+
+
+def _is_absent(place: Path) -> bool:
+    try:
+        place.lstat()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _cached(cache: Path, place: Path) -> int:

@@ -1,5 +1,6 @@
 """The file system of the instances, and what nova's image cache takes of it."""
 
+import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,6 +82,18 @@ def test_a_default_folder_that_is_a_link_to_nowhere_is_not_read_elsewhere(tmp_pa
     (tmp_path / "instances").symlink_to(tmp_path / "not-mounted")
 
     with pytest.raises(DiscoveryError, match="is it mounted"):
+        read(InstancesFolder(instances=tmp_path / "instances", may_be_missing=True))
+
+
+def test_a_default_folder_that_cannot_be_looked_at_is_not_read_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stale(_: Path) -> None:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(Path, "lstat", stale)
+
+    with pytest.raises(DiscoveryError, match="Stale file handle: is it mounted"):
         read(InstancesFolder(instances=tmp_path / "instances", may_be_missing=True))
 
 
