@@ -8,7 +8,7 @@ agent's share are remembered for as long as their providers stand, and are never
 
 import logging
 import random
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -22,6 +22,7 @@ from drivers.ironic.shape import (
     BARE_METAL,
     CRITICAL,
     GAVE,
+    HEALTHY,
     SET_CLASS,
     WAS_CRITICAL,
     Misfit,
@@ -77,7 +78,7 @@ def look_at_nodes(bare_metal: BareMetalNodes, *, force: bool = False) -> Look:
         _compare_share(client, look, share)
     look.outcomes += [node_outcome(uuid, Status.MISFIT, one.why) for uuid, one in sorted(share.misfits.items())]
     _refuse_lost(bare_metal, look, force=force)
-    _reserve_misfits(look, share)
+    _reserve_misfits(look, share, critical)
     unknown = marked.keys() - here - memory.nodes.keys() - others.keys()
     _judge_absent(bare_metal, look, unknown, force=force)
     return look
@@ -150,10 +151,15 @@ def _comes_on_offer(look: Look, share: Share) -> bool:
     return bool(coming - offered)
 
 
-def _reserve_misfits(look: Look, share: Share) -> None:
-    """Add a task for each node that cannot be reported, and must not be on offer, where its provider stands."""
+def _reserve_misfits(look: Look, share: Share, critical: Container[str]) -> None:
+    """
+    Add a task for each node that cannot be reported, and must not be on offer, where its provider stands.
+
+    ``critical`` are as for ``shape_share``.
+    """
     for uuid, misfit in share.misfits.items():
-        because, only = why_reserved(misfit.node) if misfit.node else "", ""
+        stays = misfit.node is not None and misfit.node.health not in HEALTHY and uuid in critical
+        because, only = why_reserved(misfit.node, was_critical=stays) if misfit.node else "", ""
         if misfit.collides and not because:
             because, only = _COLLIDES, misfit.collides
         if because and uuid in look.marked:

@@ -57,7 +57,7 @@ HEALTH = "health"  # of ``Node``: asked for only where the operator wants it to 
 FIELDS = tuple(one.name for one in fields(Node) if one.name != HEALTH)
 """The fields that a listing asks for: everything that decides about a node's provider."""
 CRITICAL = "Critical"  # health of a node whose hardware fails (Ironic's health_states)
-WELL = ("OK", "Warning")  # another health than these says nothing (likewise)
+HEALTHY = ("OK", "Warning")  # another health than these says nothing (likewise)
 WAS_CRITICAL = f"{MARKER}_CRITICAL"
 """Trait on the provider of such a node: it stays reserved while Ironic does not know another health."""
 
@@ -134,7 +134,7 @@ def shape_share(
             fitting[found[0].uuid] = found
     others = {uuid: text for uuid, text in elsewhere.items() if uuid not in fitting and uuid not in misfits}
     ill = {uuid for uuid, (node, _) in fitting.items() if node.health == CRITICAL}
-    ill |= {uuid for uuid, (node, _) in fitting.items() if node.health not in WELL and uuid in critical}
+    ill |= {uuid for uuid, (node, _) in fitting.items() if node.health not in HEALTHY and uuid in critical}
     reserved = {
         uuid: why for uuid, (node, _) in fitting.items() if (why := why_reserved(node, was_critical=uuid in ill))
     }

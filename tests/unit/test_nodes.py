@@ -451,6 +451,9 @@ def test_a_misfit_that_was_critical_is_not_on_offer_once_it_fits_and_its_health_
     assert one.stock(1) == {"CUSTOM_GOLD": 1}
     one.nodes.health = None
     one.report({1: None})
+    one.free(1, "CUSTOM_GOLD")
+    one.report({1: None})
+    assert one.stock(1) == {"CUSTOM_GOLD": 1}
 
     one.report({1: "gold"})
 
