@@ -157,3 +157,4 @@ def test_what_is_left_of_a_server_with_a_device_of_cyborgs_is_left_to_a_person(
     assert {each.kind for each in found} == {Kind.ORPHANED}
     assert {each.safe for each in found} == {not more}
     assert all(("openstack accelerator arq list" in each.seen) == bool(more) for each in found)
+    assert all(each.seen.endswith(f"run compute-node-agent release {gone}") for each in found if more)

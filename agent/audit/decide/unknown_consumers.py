@@ -201,21 +201,21 @@ def _judge(snapshot: Snapshot, one: Consumer) -> Finding:
         stored = "" if by_nova else _stored(snapshot, one)
         kind, seen = Kind.ORPHANED, f"its guest is neither defined nor running on this host{stored}"
         doubt += stored
-    bound = _bound_by_cyborg(snapshot, one)
+    bound = _bound_by_cyborg(snapshot, one, abroad=abroad)
     # Without nova's word, a resize that awaits its confirmation, or a claim, may look the same.
     return Finding(
         kind=kind, seen=seen + told + bound, safe=not (doubt or bound), arriving=not by_nova, by_nova=by_nova
     )
 
 
-def _bound_by_cyborg(snapshot: Snapshot, one: Consumer) -> str:
+def _bound_by_cyborg(snapshot: Snapshot, one: Consumer, *, abroad: bool) -> str:
     """Return which of Cyborg's devices a consumer has, as part of a sentence; empty: none. Cyborg may not be done."""
     root = snapshot.tree.providers[0].name
     if not (names := [seen.name for seen in snapshot.tree if seen.uuid in one.slots and is_cyborgs(seen, root)]):
         return ""
     return (
-        f"; it has some of {few(names)}, which Cyborg reports: once openstack accelerator arq list has none of "
-        f"instance {one.uuid}, run compute-node-agent release {one.uuid}"
+        f"; it has some of {few(names)}, which Cyborg reports: once openstack accelerator arq list has none of its "
+        f"server, run {_end_of(one, abroad=abroad)}"
     )
 
 
@@ -245,15 +245,19 @@ def _doubtful(snapshot: Snapshot, stranger: Consumer) -> list[str]:
 
 def _next_step(stranger: Consumer, *, abroad: bool) -> str:
     """Return why a stranger may still be in use, and what a person can do about it."""
-    end = f"compute-node-agent release {stranger.uuid}"
-    if abroad:
-        end = f"openstack resource provider allocation set {stranger.uuid} with all that it has on other hosts"
     return (
         f"; consumer {stranger.uuid} may be the migration of a guest of the same project and user on this host, such "
         f"as a resize that awaits its confirmation. Run openstack server show {stranger.uuid} and openstack "
         f"--os-compute-api-version 2.59 server migration list --limit 1 --marker {stranger.uuid}. If both answer that "
-        f"{stranger.uuid} is not found, run {end}"
+        f"{stranger.uuid} is not found, run {_end_of(stranger, abroad=abroad)}"
     )
+
+
+def _end_of(stranger: Consumer, *, abroad: bool) -> str:
+    """Return the command that takes from a stranger what it has here."""
+    if abroad:
+        return f"openstack resource provider allocation set {stranger.uuid} with all that it has on other hosts"
+    return f"compute-node-agent release {stranger.uuid}"
 
 
 def _may_keep(snapshot: Snapshot, stranger: Consumer, guest: str) -> bool:
