@@ -33,7 +33,6 @@ from reportclient.reserve import check_length
 
 UNITS_KIB = {"kb": 1, "mb": 1024, "gb": 1024**2}
 PAGES_EXAMPLE = "node:0,size:2048,count:64"
-_NUMBER = re.compile(r"[0-9]{1,10}")
 CELL_EXAMPLE = "cell:0,mb:4096"
 _NUMBER = re.compile(r"[0-9]{1,10}")
 

@@ -89,6 +89,13 @@ def place(conf: cfg.ConfigOpts, group: str, name: str) -> str:
     return places[-1] if places else ""
 
 
+def other_names(conf: cfg.ConfigOpts, group: str) -> frozenset[str]:
+    """Return the older names of options in a group, which are read too; oslo.config lists them nowhere else."""
+    held = conf._opts if group in ("", "DEFAULT") else conf._groups[group]._opts if group in conf._groups else {}
+    older = (each for one in held.values() for each in one["opt"].deprecated_opts)
+    return frozenset(one.name.replace("-", "_") for one in older if one.name)
+
+
 def registered(conf: cfg.ConfigOpts, group: str) -> frozenset[str]:
     """Return the names that the agent, or a library for it, reads in a group; group "" is DEFAULT."""
     try:

@@ -704,6 +704,12 @@ def test_a_slip_in_an_option_of_the_log_is_told(write_config: Callable[..., Path
     assert found.endswith("[DEFAULT] log_fiel is not read: is log_file meant?")
 
 
+def test_an_older_name_of_an_option_is_no_slip(write_config: Callable[..., Path]) -> None:
+    older = {"DEFAULT": {"logfile": "a", "logdir": "b"}, "placement": {"user_name": "u"}, "nova": {"user-name": "u"}}
+
+    assert slips_of_the_pen(Values(load_settings([write_config(**older)], service=True).apis.source)) == ()
+
+
 @pytest.mark.parametrize(
     ("wrong", "unread"),
     [
