@@ -58,7 +58,7 @@ def status(options: argparse.Namespace) -> Report:
 def _status_lines(status: ServiceStatus) -> Iterator[str]:
     """Yield what the service last wrote about itself: a sentence, sources with their age, outcomes, its last pass."""
     sentence, set_by_s = status.sentence(), status.set_by_s
-    ahead_s = status.written_s - time.time()
+    ahead_s = status.written_s + set_by_s - time.time()
     if not status.is_running:
         sentence = f"not running; its last status: {sentence}"
     elif abs(set_by_s) > status.interval_s and not status.is_late:

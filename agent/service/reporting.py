@@ -113,9 +113,10 @@ class Reporter:
                 notes = "; ".join(taken.notes.get(node, ()))
                 LOG.warning("pass node=%s outcome=%s notes=%s", node, outcome, notes)
         then, now = _said(before), _said(self.status)
+        ended = (key for key in then if key not in now and taken.outcomes.get(key[0]) in WELL)  # others may say less
         for node, kind, text in dict.fromkeys((*key[:2], now[key]) for key in now if key not in then):
             LOG.info("condition node=%s kind=%s text=%s", node, kind, text)
-        for node, kind, text in dict.fromkeys((*key[:2], then[key]) for key in then if key not in now):
+        for node, kind, text in dict.fromkeys((*key[:2], then[key]) for key in ended):
             LOG.info("condition is over node=%s kind=%s text=%s", node, kind, text)
 
     def failed(self, error: Exception) -> None:
@@ -209,7 +210,7 @@ class Reporter:
 def _said(status: ServiceStatus) -> dict[tuple[str, str, str], str]:
     """Return the text of each condition by node, kind and provider, but for those that say why a pass was refused."""
     return {
-        (node, one.kind, one.provider): one.text
+        (node, one.kind, one.provider or one.text): one.text
         for node, each in status.conditions.items()
         for one in each
         if one.kind != status.outcomes.get(node)

@@ -96,7 +96,7 @@ class ServiceStatus:
         """Return one line for people, as ``systemctl status`` shows it."""
         if error := next(iter(self.failed.values()), ""):
             kind = "good" if WELL.issuperset(self.outcomes.values()) else "completed"
-            past = self.last_pass_s and f"last {kind} pass {ago(self.last_pass_s)}"
+            past = self.last_pass_s and f"last {kind} pass {ago(self.last_pass_s + self.set_by_s)}"
             return f"degraded: {error}; {past or 'no pass was done yet'}"
         if self.last_pass_s is None:
             return "starting"
