@@ -52,7 +52,7 @@ class BySuffix:
         if suffix or name in root:
             return bool(suffix) and name in root and name not in self.stock(suffix)
         own = [one.provider for _, one in self.children if MARKER in one.provider.traits]
-        own = [one for one in own if name in one.inventories]
+        own = [one for one in own if name in one.inventories]  # one may be held for a guest, in the layout flat too
         return bool(own) and amount == sum(reserved_by_operator(one).get(name, 0) for one in own)
 
     def ratio(self, resource_class: str, *suffixes: str) -> float | None:

@@ -375,7 +375,7 @@ def _less(cloud: Cloud, left: Wishes, without: Wishes) -> dict[Wish, Wish]:
 
 
 def _by_halves(cloud: Cloud, kept: Wishes, wish: Wish, most: int) -> Wish | None:
-    """Return the largest amount of a wish below ``most`` with which placement finds a host: units have limits too."""
+    """Return an amount of a wish below ``most`` with which placement finds a host, by halves: units have limits too."""
     few, found = 0, None
     while few + 1 < most:
         amount = (few + most) // 2

@@ -7,6 +7,7 @@ cells the small pages are stock of the cell itself, and only huge pages have pro
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import isclose
 
 from drivers.by_suffix import BySuffix
 from drivers.cells import apportion, cpus_by_cell, page_mib, reserved_cells, reserved_mib, small_page_kib
@@ -111,7 +112,7 @@ def one_class(
     if chosen is None:
         stands = standing.ratio(name, *suffixes)
         chosen = ratio.initial if stands is None else stands
-        by_hand = "" if stands == ratio.initial else f", by hand or by another initial_{option}"
+        by_hand = "" if isclose(chosen, ratio.initial, rel_tol=1e-5) else ", by hand or an earlier option"
         source = f"by [DEFAULT] initial_{option}" if stands is None else f"as in placement{by_hand}"
     if option:
         reason = Reason(reason.fact, f"{reason.rule}; ratio {source}")

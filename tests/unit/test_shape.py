@@ -151,7 +151,7 @@ def test_more_reserved_than_there_is_is_refused() -> None:
             Ratio(4.0),
             2.5,
             2.5,
-            "as in placement, by hand or by another initial_cpu_allocation_ratio",
+            "as in placement, by hand or an earlier option",
             id="standing: kept",
         ),
         pytest.param(Ratio(4.0), 4.0, 4.0, "as in placement", id="standing: as at first"),
