@@ -47,13 +47,13 @@ class BySuffix:
         return {name: amount for name, amount in said if not self._is_left(suffix, name, amount)}
 
     def _is_left(self, suffix: str, name: str, amount: int) -> bool:
-        """Return whether an amount that an operator reserved is told of stock that went to the root, or below it."""
-        root = self.root.provider.inventories if self.root else {}
-        if suffix or name in root:
-            return bool(suffix) and name in root and name not in self.stock(suffix)
-        own = [one.provider for _, one in self.children if MARKER in one.provider.traits]
-        own = [one for one in own if name in one.inventories]  # one may be held for a guest, in the layout flat too
-        return bool(own) and amount == sum(reserved_by_operator(one).get(name, 0) for one in own)
+        """Return whether an amount that an operator reserved is told on the root, or below it, where its stock went."""
+        if name in self.stock(suffix):
+            return False
+        there = [self.root] if suffix else [one for _, one in self.children if MARKER in one.provider.traits]
+        holders = [one.provider for one in there if one and name in one.provider.inventories]
+        told = sum(reserved_by_operator(one).get(name, 0) for one in holders)
+        return amount <= told if suffix else amount == told  # below, others may be held for guests, with their own
 
     def ratio(self, resource_class: str, *suffixes: str) -> float | None:
         """

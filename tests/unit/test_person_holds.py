@@ -18,13 +18,16 @@ from agent.sync.hold_unseen import hold_unseen
 from agent.sync.leave import hand_over_node
 from agent.sync.outcome import Outcome, Status
 from beds.one_host import GUEST, ROOT, Cut, OneHost, Sender
+from drivers.by_suffix import BySuffix
 from drivers.facts import ServiceSigns
 from drivers.libvirt.shape import EMITTED
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy, RulePlace
 from hardware import card, gpu, host, parent
 from reportclient.client import PlacementClient
 from reportclient.errors import Conflict
-from reportclient.reserve import HOLD
+from reportclient.ownership import MARKER
+from reportclient.reserve import HELD, HOLD, keeps
+from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 NIC, GPU, VF = "0000:81:00.0", "pci_0000_84_00_0", "SRIOV_NET_VF"
 DISABLED = "COMPUTE_STATUS_DISABLED"
@@ -125,6 +128,18 @@ def test_what_an_operator_reserved_of_a_held_host_outlasts_a_conversion_that_is_
     give_back(one, HOST)
 
     assert providers(one) == before
+
+
+@pytest.mark.parametrize(("on_root", "counts"), [(0, {VF: 2}), (1, {VF: 2}), (2, {}), (3, {})])
+def test_what_a_card_without_stock_remembers_counts_unless_the_root_tells_as_much(
+    on_root: int, counts: dict[str, int]
+) -> None:
+    """The root may have the class for another reason, as by provider.yaml."""
+    root = Provider(name="host", inventories={VF: Inventory(total=4, reserved=on_root)})
+    gone = Provider(name=f"host_{NIC}", parent="host", traits=frozenset({MARKER, HELD}) | keeps({VF: 2}))
+    seen = (ObservedProvider(uuid=one.name, generation=1, provider=one) for one in (root, gone))
+
+    assert BySuffix(ObservedTree(tuple(seen))).reserved(NIC) == counts
 
 
 def test_a_hold_outlasts_conversions_there_and_back(tmp_path: Path) -> None:
