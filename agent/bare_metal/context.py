@@ -1,7 +1,7 @@
 """Context of a pass over all bare-metal nodes of this agent, and the values that its steps hand over."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from agent.settings.read import Settings
@@ -91,8 +91,9 @@ class Look:
         remembers = not ill or (stands and WAS_CRITICAL in stands.traits)
         if stands and remembers and not on_offer(stands) & ({only} if only else stands.inventories.keys()):
             return False
-        task = Task(Provider(name=uuid), known, current, self.marked[uuid], because, does="reserve", status=status)
-        self.tasks.append(replace(task, only=only, ill=ill))
+        provider, generation = Provider(name=uuid), self.marked[uuid]
+        task = Task(provider, known, current, generation, because, does="reserve", only=only, ill=ill, status=status)
+        self.tasks.append(task)
         return True
 
 
