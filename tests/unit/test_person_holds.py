@@ -22,7 +22,8 @@ from drivers.by_suffix import BySuffix
 from drivers.facts import ServiceSigns
 from drivers.libvirt.shape import EMITTED
 from drivers.policy import DevicePolicy, DeviceRule, Layout, MdevRule, Policy, RulePlace
-from hardware import card, gpu, host, parent
+from drivers.rules import parse_rule
+from hardware import at, card, gpu, guest_with, host, parent
 from reportclient.client import PlacementClient
 from reportclient.errors import Conflict
 from reportclient.ownership import MARKER
@@ -30,10 +31,16 @@ from reportclient.reserve import HELD, HOLD, keeps
 from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provider
 
 NIC, GPU, VF = "0000:81:00.0", "pci_0000_84_00_0", "SRIOV_NET_VF"
+OTHER, VFS, LEAVING = "0000:91:00.0", "CUSTOM_PCI_8086_1515", "0badcafe-0000-4000-8000-000000000002"
 DISABLED = "COMPUTE_STATUS_DISABLED"
 NOTE = Note(by="jo", since="2026-11-29T18:00+00:00", why="RMA 4711")
 FACTS = host(*card(NIC, 4), gpu(), parents=(parent(gpu(), a=8),))
 ALL = DevicePolicy(discover_all=True, mdevs=(MdevRule(type="a"),))
+
+
+def by_rules(*records: dict[str, str]) -> DevicePolicy:
+    rules = tuple(parse_rule(one, n) for n, one in enumerate(records, 1))
+    return DevicePolicy(report=True, rules=rules, link_bandwidth=True)
 
 
 def hold(one: OneHost, what: str, until_s: int = ENDLESS) -> Outcome:
@@ -235,6 +242,27 @@ def test_a_hold_is_carried_out_although_the_rest_is_refused(tmp_path: Path) -> N
     give_back(one, NIC)
 
     assert free(one)[VF] == 4
+
+
+def test_what_a_guest_leaves_goes_off_offer_while_vfs_keep_another_card_from_becoming_whole(tmp_path: Path) -> None:
+    """So the host's plan is refused; the other card loses what is free of it, and that breaks no law."""
+    vfs, whole = ({"address": NIC, "product_id": "1515"}, {"address": NIC, "product_id": "1528"})
+    also = {"address": OTHER, "product_id": "1515"}
+    facts = replace(
+        host(*card(NIC, 4), *card(OTHER, 4)), guests=(guest_with(GUEST, pci=frozenset({at("0000:81:10.0")})),)
+    )
+    one = OneHost(tmp_path, facts, Policy(layout="devices", devices=by_rules(vfs, also)))
+    one.sync()
+    one.claim({NIC: {VFS: 1}})
+    one.claim({OTHER: {VFS: 1}}, LEAVING)
+    hold(one, OTHER)
+    one.policy = replace(one.policy, devices=by_rules(whole, also))
+    assert one.sync().status is Status.UNSAFE
+    one.claim({}, LEAVING)
+
+    done = one.sync()
+
+    assert (done.status, one.stock(OTHER)[VFS]) == (Status.UNSAFE, (4, 4))
 
 
 @pytest.mark.parametrize(

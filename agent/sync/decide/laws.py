@@ -74,12 +74,15 @@ class Given:
     aggregates: frozenset[str] = frozenset()  # that a provider may be taken out of
     forced: bool = False  # a person allows less capacity than is used
     ends: bool = False  # the host leaves this agent: its root may go
+    reserves: bool = False  # the plan is of reserved amounts alone: no provider gets the stock that is wanted
     host: Host | None = None  # None: nothing is known of the hardware
 
 
 def breaches(plan: Plan, given: Given) -> tuple[Breach, ...]:
     """Return the laws that a plan breaks, each place once; empty: none. Stops where an operation has no provider."""
     walk = _Walk(given)
+    if given.reserves:
+        walk.judge_as_written(plan)
     found = [*_of_consumers(plan, given)]
     before = walk.wrongs(before=True)
     for step in plan.operations:
@@ -222,6 +225,12 @@ class _Walk:
         for uuid, rows in self._rows.items():
             for row in rows:
                 self._used[uuid, row.resource_class] += row.amount
+
+    def judge_as_written(self, plan: Plan) -> None:
+        """Hold each provider that is written against what is wanted there from the start: what gets worse counts."""
+        for step in plan.operations:
+            if isinstance(step, SetInventories) and step.uuid in self._stands:
+                self._stands[step.uuid].written = True
 
     def against(self, step: Operation) -> Iterator[Breach]:
         """Yield why an operation may not be carried out on what stands."""

@@ -41,7 +41,7 @@ def draft(view: View, shaper: Shaper, features: Features = FEATURES) -> Draft:
     """
     view = _without_taken(view, shaper.emitted)
     found = _draft_in_role(view, shaper, features)
-    lawful = not _breaches(found, found.reserving, view, shaper.emitted)
+    lawful = not _breaches(found, found.reserving, view, shaper.emitted, reserves=True)
     found = replace(found, reserving=found.reserving if lawful else Plan())
     return replace(found, breaches=_breaches(found, found.plan, view, shaper.emitted))
 
@@ -62,8 +62,8 @@ def _draft_in_role(view: View, shaper: Shaper, kinds: Features) -> Draft:
     return _with_novas(_decide(side.view, side.shaper, kinds), view, side)
 
 
-def _breaches(found: Draft, plan: Plan, view: View, emitted: Names) -> tuple[Breach, ...]:
-    """Return the laws that the plan for a tree breaks."""
+def _breaches(found: Draft, plan: Plan, view: View, emitted: Names, *, reserves: bool = False) -> tuple[Breach, ...]:
+    """Return the laws that the plan for a tree breaks; ``reserves``: it is of reserved amounts alone."""
     if not plan.operations:
         return ()
     policy, root, outside = view.policy, view.observed.root, [one.outside() for one in found.features]
@@ -79,6 +79,7 @@ def _breaches(found: Draft, plan: Plan, view: View, emitted: Names) -> tuple[Bre
         pools=frozenset[str]().union(*(one.known for one in outside)),
         aggregates=frozenset[str]().union(*(one.aggregates for one in outside)),
         forced=view.wishes.force,
+        reserves=reserves,
         host=Host(
             facts=view.survey.facts,
             dedicated=policy.cpus.dedicated or frozenset(),
