@@ -10,9 +10,10 @@ read -r release < <(. /etc/os-release && echo "$VERSION_CODENAME")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Pages for people are left out; copyright files stay.
+# Pages for people are left out; copyright files stay, and what configuration files are made of.
 if ! mmdebstrap --quiet --variant=minbase --include=ca-certificates,libsasl2-modules,libvirt0,passwd,python3,systemd-standalone-sysusers"${IMAGE_PACKAGES:+,$IMAGE_PACKAGES}" \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
+    --dpkgopt='path-include=/usr/share/doc/compute-node-agent/*.conf*' \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
     --customize-hook="copy-in $deb /tmp" --customize-hook="chroot \"\$1\" dpkg -i /tmp/$name" \
     --customize-hook='rm -rf "$1"/tmp/* "$1"/var/lib/apt/lists/* "$1"/var/cache/*' \

@@ -47,6 +47,7 @@ cp etc/firewalld/compute-node-agent.xml $stage/usr/lib/firewalld/services/
 cp etc/compute-node-agent/compute-node-agent.conf $stage/etc/compute-node-agent/
 cp -r etc/compute-node-agent/compute-node-agent.conf.sample etc/compute-node-agent/examples etc/prometheus etc/grafana \
   README.md docs "$docs/"
+grep -v -E '^(#|output_file)' etc/compute-node-agent/generator.conf > "$docs/generator.conf"
 mkdir -p $stage/usr/share/{man/man8,bash-completion/completions,zsh/vendor-completions}
 gzip -9n build/manual/man8/*.8
 mv build/manual/man8/*.8.gz $stage/usr/share/man/man8/

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -104,6 +105,28 @@ def test_it_runs_the_service_as_a_user_without_rights(blobs: Path, manifest: Any
 
     assert config["config"]["User"] == "compute-node-agent"
     assert [*config["config"]["Entrypoint"], *config["config"]["Cmd"]] == ["/usr/bin/compute-node-agent", "run"]
+
+
+def test_it_has_the_list_of_all_options_and_makes_it_anew(root: Root) -> None:
+    pages = "/usr/share/doc/compute-node-agent"
+    stands = (root.folder / pages[1:] / "compute-node-agent.conf.sample").read_text(encoding="utf-8")
+    generator = "/usr/lib/compute-node-agent/bin/oslo-config-generator"
+
+    listed = root.run(generator, "--config-file", f"{pages}/generator.conf")
+
+    assert options_in(listed) == options_in(stands)
+    assert "[agent] role" in options_in(listed)
+    assert (root.folder / pages[1:] / "examples").is_dir()
+
+
+def options_in(sample: str) -> set[str]:
+    """Each option of such a list, with its group."""
+    found, group = set[str](), ""
+    for line in sample.splitlines():
+        group = line if line.startswith("[") else group
+        if option := re.match(r"#(\w+) = ", line):
+            found.add(f"{group} {option[1]}")
+    return found
 
 
 def test_it_reports_a_host_as_the_same_code_outside_does(root: Root) -> None:
