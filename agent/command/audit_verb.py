@@ -31,8 +31,8 @@ _BY_HAND = HealPolicy(kinds=frozenset(Kind), untyped=True, limit=1_000_000)
 
 def audit(options: argparse.Namespace) -> Report:
     """Report the findings of this host; with --heal carry out the repairs that the policy allows."""
-    if options.heal and not options.policy and not can_ask():
-        asked = "--heal needs --policy FILE, or a terminal, on which it shows the repairs and asks"
+    if options.heal and not (options.policy or options.yes or can_ask()):
+        asked = "--heal needs --policy FILE, --yes, or a terminal, on which it shows the repairs and asks"
         return Report(data={}, lines=(), exit=Exit.USAGE, remarks=[asked])
     policy = read_policy(options.policy) if options.policy else _BY_HAND if options.heal else HealPolicy()
     settings = settings_of(options)
@@ -118,7 +118,7 @@ def _audit_one(
     look, folder = partial(witness, node, light=options.light), node.settings.folders.state
     if options.heal:
         if not options.policy:
-            policy = replace(policy, agreed=_agreed(look(), policy))
+            policy = replace(policy, agreed=_agreed(look(), policy, sure=options.yes))
         with locked(folder):
             result = look()
             write_memory(folder, result.root_uuid, result.memory)
@@ -139,13 +139,17 @@ def _audit_one(
     return result, tuple(RepairOutcome(one.finding, Healed.REPORTED, _why(one, options)) for one in outcomes), remark
 
 
-def _agreed(result: AuditResult, policy: HealPolicy) -> frozenset[str]:
-    """Show the repairs that can be made now, and return the digests of those that a person agrees to: all or none."""
+def _agreed(result: AuditResult, policy: HealPolicy, *, sure: bool) -> frozenset[str]:
+    """
+    Return the digests of the repairs that can be made now, all or none.
+
+    A person sees them and is asked, unless that person is ``sure``.
+    """
     now = [one for one in heal(None, result, policy) if not one.why]
     digests = frozenset(one.finding.repair.digest for one in now if one.finding.repair)
     shown = [_encode(result, replace(one, healed=Healed.REPORTED, why="if you agree")) for one in now]
     lines = _lines(counts(one.finding for one in now), shown, result.names) if now else ()
-    return digests if now and agreed(lines, f"carry out {counted(len(digests), 'repair')}?") else frozenset()
+    return digests if now and (sure or agreed(lines, f"carry out {counted(len(digests), 'repair')}?")) else frozenset()
 
 
 def _refusal(node: ComputeNode) -> str:

@@ -64,21 +64,27 @@ class Check:
     check: str
     ok: bool
     detail: str
+    doubt: bool = False  # it hinders no pass, and may not be what was meant
+
+    @property
+    def result(self) -> str:
+        return "FINDING" if not self.ok else "doubt" if self.doubt else "ok"
 
 
 def check(options: argparse.Namespace) -> Report:
     """Try everything that a pass needs."""
-    return report_checks(check_host(options))
+    return report_checks(check_host(options), strict=options.strict)
 
 
-def report_checks(each: Iterable[Check]) -> Report:
-    """Report checks in their order."""
+def report_checks(each: Iterable[Check], *, strict: bool = False) -> Report:
+    """Report checks in their order; ``strict``: a doubt counts as a finding for the exit code."""
     checks = tuple(each)
-    rows = ((one.check, "ok" if one.ok else "FINDING", one.detail) for one in checks)
+    rows = ((one.check, one.result, one.detail) for one in checks)
+    good = all(one.ok and not (strict and one.doubt) for one in checks)
     return Report(
         data={"checks": checks},
         lines=columns(rows, heads=("check", "result", "what was found")),
-        exit=Exit.DONE if all(one.ok for one in checks) else Exit.DIFFERENCES,
+        exit=Exit.DONE if good else Exit.DIFFERENCES,
     )
 
 
@@ -186,7 +192,7 @@ def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> Iterator
     yield from (Check("devices", False, text) for text in idle(survey.facts, settings.policy))
     if settings.hypervisor.driver != FAKE and (libvirt := survey.facts.hypervisor.versions.libvirt) < _LEAKING:
         text = f"libvirt {dotted(libvirt)} may leak memory in queries about devices, which {dotted(_LEAKING)} does not"
-        yield Check("libvirt", True, f"{text}: watch the memory of libvirtd or virtnodedevd")
+        yield Check("libvirt", True, f"{text}: watch the memory of libvirtd or virtnodedevd", doubt=True)
     tree, holdings = driver.shape(survey, settings.policy, None)
     totals = Counter[str]()
     for one in tree:
@@ -198,7 +204,8 @@ def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> Iterator
     if not settings.beside_nova:  # else CPUs and memory are nova's
         if "VCPU" not in totals:
             why = why_absent(survey.facts, settings.policy, "VCPU")
-            yield Check("cpus", True, f"no guest without pinned CPUs comes here, as there is no VCPU: {why}")
+            text = f"no guest without pinned CPUs comes here, as there is no VCPU: {why}"
+            yield Check("cpus", True, text, doubt=True)
         yield from (Check("host", False, text) for text in holdings.lacking)
         yield from (Check("memory", True, text) for text in holdings.notes)
     yield from _check_pages(survey.facts, settings.policy)  # nova counts them so too
@@ -211,7 +218,8 @@ def _check_pages(facts: HostFacts, policy: Policy) -> Iterator[Check]:
     try:
         whole_mib, small_mib = plain_mib(facts, policy)
     except MalformedFact as error:  # a pass does not need it in this layout
-        yield Check("memory", True, f"what huge pages leave for other guests is not known: {one_line(error)}")
+        text = f"what huge pages leave for other guests is not known: {one_line(error)}"
+        yield Check("memory", True, text, doubt=True)
         return
     kept_mib = policy.reserved_memory_mib
     text = f"{whole_mib - small_mib} of {whole_mib} MiB are huge pages, and {policy.layout} counts all as MEMORY_MB"
@@ -298,7 +306,7 @@ def check_pass(one: ComputeNode, survey: Survey) -> Iterator[Check]:
     if isinstance(disk, DiskSpace) and disk.missing and not settings.policy.disk.shared:
         text = f"{disk.missing} does not exist, so DISK_GB is the size of the file system of {disk.folder}"
         advice = "make or mount the folder, in a container too, or set [DEFAULT] instances_path"
-        yield Check("storage", not settings.reports_root, f"{text}: {advice}")  # else nova reports it
+        yield Check("storage", not settings.reports_root, f"{text}: {advice}", doubt=True)  # nova may report it
 
 
 def _check_tree(one: ComputeNode, survey: Survey, draft: Draft) -> Iterator[Check]:

@@ -109,7 +109,7 @@ def check_nodes(options: argparse.Namespace) -> Report:
     may = client.may_write()
     detail = "can be read and written" if may else "the user lacks a role to write: give it the role service"
     checks.append(Check("placement", may, f"{name} {detail}"))
-    return report_checks(checks)
+    return report_checks(checks, strict=options.strict)
 
 
 def _choice(options: argparse.Namespace) -> Choice:

@@ -348,6 +348,12 @@ _TABLE = (
                 "--heal", "carry out the repairs that the policy allows; without one, on a terminal, those agreed to"
             ),
             Option(
+                "--yes",
+                "carry out all repairs without the question that a terminal gets first",
+                needs=("--heal",),
+                excludes=("--policy",),
+            ),
+            Option(
                 "--policy",
                 "YAML file that says what may be healed, without --heal a dry run of that; its keys are heal (kinds of "
                 "findings), grace_s, again_s, move_s, untyped, at_once and limit: see docs/operations.md",
@@ -405,6 +411,10 @@ _TABLE = (
         example="0000:81:00.0",
         own=(WHAT._replace(required=True),),
     ),
-    Verb(name="check", help="try everything that a pass needs; writes nothing"),
+    Verb(
+        name="check",
+        help="try everything that a pass needs; writes nothing",
+        own=(Option("--strict", "end with 3 also where something hinders no pass, and may not be what was meant"),),
+    ),
 )
 VERBS = {verb.name: verb for verb in _TABLE}

@@ -252,7 +252,8 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
     wrote = memory.wrote or draft.view.wishes.take_over or (bool(plan.operations) and not draft.view.beside)
     memory = replace(memory, wrote=wrote)
     if plan.operations:
-        if _is_conversion(draft) and not draft.view.wishes.reshape:  # nobody asked for it now
+        wishes = draft.view.wishes
+        if _is_conversion(draft) and (wishes.deep is not None or not wishes.reshape):  # the service, or nobody asked
             LOG.warning(
                 "the tree is converted as [compute] layout says node=%s from=%s to=%s",
                 node.name,

@@ -95,8 +95,14 @@ def test_a_repair_waits_for_a_yes(host: Upgrade, monkeypatch: pytest.MonkeyPatch
     assert ("nobody agreed to it" in done.out) == bool(code)
 
 
-def test_a_program_needs_a_policy(host: Upgrade) -> None:
-    done = host.run("audit", "--heal")
+def test_a_program_needs_a_policy_or_says_yes(host: Upgrade, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_verb, "_BY_HAND", replace(audit_verb._BY_HAND, grace_s=0, again_s=0, move_s=0))
+    host.run("audit")
 
+    done = host.run("audit", "--heal")
     assert done.code == 2
-    assert "--heal needs --policy FILE, or a terminal" in done.err
+    assert "--heal needs --policy FILE, --yes, or a terminal" in done.err
+    assert host.stands()["consumers"]["gone"]["allocations"]
+
+    assert run_here("audit", "--heal", "--yes", *host.options).code == 0
+    assert not host.stands()["consumers"]["gone"]["allocations"]

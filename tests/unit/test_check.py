@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from agent.command.check import Check, check_host, check_nova, check_pass, check_state, release_of, tried
+from agent.command.check import (
+    Check,
+    check_host,
+    check_nova,
+    check_pass,
+    check_state,
+    release_of,
+    report_checks,
+    tried,
+)
+from agent.command.exits import Exit
 from agent.connect.senders import Trace
 from agent.nova.client import NovaClient
 from agent.settings.read import Role, keep_in, load_settings
@@ -190,8 +200,22 @@ def test_a_host_without_vcpu_is_told(write_config: Write, sets: dict[str, str], 
 
     found = [one for one in check_host(asked) if one.check == "cpus"]
 
-    assert [one.ok for one in found] == [True] * len(told)
+    assert [(one.ok, one.doubt) for one in found] == [(True, True)] * len(told)
     assert all(text in one.detail for text, one in zip(told, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("checks", "strict", "code"),
+    [
+        ([Check("host", True, "x")], True, Exit.DONE),
+        ([Check("host", True, "x", doubt=True)], False, Exit.DONE),
+        ([Check("host", True, "x", doubt=True)], True, Exit.DIFFERENCES),
+        ([Check("host", False, "x")], False, Exit.DIFFERENCES),
+    ],
+    ids=["fine", "a doubt", "a doubt where it counts", "a finding"],
+)
+def test_a_doubt_counts_where_one_asks_for_that(checks: list[Check], code: Exit, *, strict: bool) -> None:
+    assert report_checks(checks, strict=strict).exit == code
 
 
 @pytest.mark.parametrize("layout", ["flat", "devices", "cells", "numa"])
@@ -208,7 +232,7 @@ def test_a_host_is_told_with_the_sums_of_its_tree_although_the_state_directory_i
     assert {one.check for one in checks if not one.ok} >= {"state", "approval"}
     assert "32 VCPU, 262144 MEMORY_MB" in next(one.detail for one in checks if one.check == "host")
     (leak,) = (one for one in checks if one.check == "libvirt")
-    assert leak.ok
+    assert (leak.ok, leak.doubt) == (True, True)
     assert "may leak memory in queries about devices, which 10.5.0 does not" in leak.detail
 
 

@@ -259,15 +259,20 @@ def test_nothing_is_taken_back_that_the_service_would_make_again(one: OneHost, m
     assert stands(one) == after
 
 
+@pytest.mark.parametrize(
+    ("wishes", "says"),
+    [(Wishes(), True), (Wishes(deep=True, reshape=True), True), (Wishes(reshape=True), False)],
+    ids=["sync", "the service, which may reshape", "the verb reshape"],
+)
 def test_a_pass_that_converts_a_tree_without_a_persons_wish_says_so(
-    one: OneHost, caplog: pytest.LogCaptureFixture
+    one: OneHost, caplog: pytest.LogCaptureFixture, wishes: Wishes, *, says: bool
 ) -> None:
     one.claim({})
-    assert (
-        one.sync(policy=replace(one.policy, layout="devices"), facts=replace(FACTS, guests=())).status is Status.CHANGED
-    )
+    devices = replace(one.policy, layout="devices")
 
-    assert "converted as [compute] layout says node=host from=flat to=devices" in caplog.text
+    assert one.sync(wishes, policy=devices, facts=replace(FACTS, guests=())).status is Status.CHANGED
+
+    assert ("converted as [compute] layout says node=host from=flat to=devices" in caplog.text) == says
 
 
 class Lossy(Sender):
