@@ -1,4 +1,8 @@
-"""A real libvirtd of our own, in a mount namespace, that caches what it finds out about QEMU (user = root)."""
+"""
+A real libvirtd of our own, in a mount namespace.
+
+All of them share one cache of what they find out about QEMU, which takes eight seconds, and can hang (user = root).
+"""
 
 import shutil
 import subprocess
@@ -10,6 +14,7 @@ from pathlib import Path
 
 from beds.process import BedError, start, stop, tail
 
+CACHE = Path(__file__).parents[2] / "build/libvirt"  # libvirt itself sees when it is old
 HOST_UUID = "5f0c6a5e-2f55-4d0a-9d0a-3b1c2a9a7e01"  # where there is no DMI, libvirtd needs to be told one
 QEMU_CONF = """\
 user = "root"
@@ -34,7 +39,7 @@ MOUNTS = """\
 set -e
 mount --bind "$1/etc" /etc/libvirt
 mount --bind "$1/lib" /var/lib/libvirt
-mount --bind "$1/cache" /var/cache/libvirt
+mount --bind "$6" /var/cache/libvirt
 mount --bind "$1/log" /var/log/libvirt
 mkdir -p /run/libvirt
 mount --bind "$1/run" /run/libvirt
@@ -108,7 +113,6 @@ def serving(
     name: str = "",
     host_uuid: str = HOST_UUID,
     preload: Path | None = None,
-    cache: Path | None = None,
     listening: str = "",
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Libvirtd]:
@@ -121,7 +125,7 @@ def serving(
     """
     for folder in ("run", "lib", "log"):
         (directory / folder).mkdir(parents=True)
-    (directory / "cache").symlink_to(cache) if cache else (directory / "cache").mkdir()
+    CACHE.mkdir(parents=True, exist_ok=True)
     shutil.copytree("/etc/libvirt", directory / "etc", ignore=shutil.ignore_patterns("autostart"))
     (directory / "etc/qemu.conf").write_text(QEMU_CONF, encoding="utf-8")
     config = LIBVIRTD_CONF.format(run=directory / "run", log=directory / "log", host_uuid=host_uuid)
@@ -130,6 +134,7 @@ def serving(
     script = MOUNTS + (NAMED if name else "") + (SYNTHETIC if machine else "") + SERVE
     command = ["unshare", *namespaces, "--propagation", "private", "bash", "-c", script, "libvirtd"]
     command += [str(directory), str(machine or ""), str(preload or ""), name, "--listen" if listening else ""]
+    command.append(str(CACHE))
     log = directory / "log/out"
     child = start(command, directory=directory, log=log, environment=environment)
     socket = directory / "run/libvirt-sock"

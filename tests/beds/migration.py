@@ -92,19 +92,13 @@ class Migration:
 
 
 @contextmanager
-def two_hosts(folder: Path, *, cache: Path | None = None) -> Iterator[tuple[Host, Host]]:
+def two_hosts(folder: Path) -> Iterator[tuple[Host, Host]]:
     """
     A source and a destination over this machine, new each time; their guests end with them.
 
-    ``cache`` keeps what libvirt found out about QEMU, some seconds' work, for the next two. The sockets in ``folder``
-    take 40 characters of the 107 that the kernel leaves for a path.
+    The sockets in ``folder`` take 40 characters of the 107 that the kernel leaves for a path.
     """
-    shared = cache or folder / "cache"
-    shared.mkdir(parents=True, exist_ok=True)
-    with (
-        _host(folder / "source", SOURCE, shared) as source,
-        _host(folder / "destination", DESTINATION, shared) as other,
-    ):
+    with _host(folder / "source", SOURCE) as source, _host(folder / "destination", DESTINATION) as other:
         yield source, other
 
 
@@ -210,9 +204,9 @@ def _end(virsh: "subprocess.Popen[str]") -> None:
 
 
 @contextmanager
-def _host(folder: Path, hostname: str, cache: Path) -> Iterator[Host]:
+def _host(folder: Path, hostname: str) -> Iterator[Host]:
     identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, hostname))
-    with libvirtd.serving(folder / "libvirtd", name=hostname, host_uuid=identity, cache=cache) as server:
+    with libvirtd.serving(folder / "libvirtd", name=hostname, host_uuid=identity) as server:
         try:
             yield Host(hostname, server, folder)
         finally:

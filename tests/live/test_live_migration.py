@@ -98,14 +98,9 @@ class TwoHosts:
         return [agent.host.guests() for agent in (self.source, self.destination)]
 
 
-@pytest.fixture(scope="module")
-def libvirt_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def hosts(tmp_path_factory: pytest.TempPathFactory, libvirt_cache: Path) -> Iterator[Hosts]:
-    with two_hosts(tmp_path_factory.mktemp("hosts"), cache=libvirt_cache) as both:
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    with two_hosts(tmp_path_factory.mktemp("hosts")) as both:
         yield both
 
 

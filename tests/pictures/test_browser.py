@@ -137,11 +137,11 @@ def spoil(lab: Upgrade) -> None:
 
 
 @pytest.fixture
-def wide(placement_template: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[object, ...]]:
+def wide(placement_template: Path, tmp_path: Path) -> Iterator[tuple[object, ...]]:
     """The recorded wide host with guests, reported in the layout devices and configured for numa."""
     archive = tmp_path / "host"
     plain = write_config({"libvirt": {"virt_type": "qemu"}}, tmp_path / "plain.conf")
-    with bed.serving(tmp_path / "bed", WIDE, cache=Path(str(request.config.cache.mkdir("beds")))) as host:
+    with bed.serving(tmp_path / "bed", WIDE) as host:
         assert host.run("record", archive, "--config-file", plain).code == 0
     add_guests(archive, {identity(f"wide-{n}"): GuestSpec(vcpus=1, memory_mib=256) for n in range(GUESTS)})
     about = json.loads((archive / "host.json").read_text(encoding="utf-8"))

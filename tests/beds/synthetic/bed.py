@@ -91,10 +91,8 @@ class Host:
 
 
 @contextmanager
-def serving(
-    directory: Path, machine: Machine, *, host_uuid: str = HOST_UUID, cache: Path | None = None
-) -> Iterator[Host]:
-    """A real libvirtd over ``machine``, whose name is its host name; other options as in ``libvirtd.serving``."""
+def serving(directory: Path, machine: Machine, *, host_uuid: str = HOST_UUID) -> Iterator[Host]:
+    """A real libvirtd over ``machine``, whose name is its host name; ``host_uuid`` as in ``libvirtd.serving``."""
     directory.mkdir(parents=True, exist_ok=True)
     files = Files(directory / "files", machine)
     with (
@@ -104,7 +102,6 @@ def serving(
             name=machine.name,
             host_uuid=host_uuid,
             preload=_preload(directory),
-            cache=cache,
         ) as server,
         _events(server) as events,
     ):

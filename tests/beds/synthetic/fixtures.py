@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -21,13 +20,12 @@ def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     Tests share it, so each leaves it as it was.
     """
     running: dict[str, Host] = {}
-    cache: Path = tmp_path_factory.mktemp("libvirt-cache")
     with ExitStack() as stack:
 
         def start(machine: Machine) -> Host:
             if machine.name not in running:
                 directory = tmp_path_factory.mktemp(machine.name)
-                running[machine.name] = stack.enter_context(bed.serving(directory, machine, cache=cache))
+                running[machine.name] = stack.enter_context(bed.serving(directory, machine))
             return running[machine.name]
 
         yield start
