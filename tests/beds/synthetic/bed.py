@@ -41,6 +41,11 @@ class Host:
         """What to put before a command that shall run in the host's namespaces, whichever libvirtd it has by now."""
         return ("nsenter", f"--target={self.events.pid}", "--mount", "--net", "--uts", "--")
 
+    @property
+    def with_its_devices(self) -> tuple[str, ...]:
+        """What to put before a command that shall see the host's devices, and this machine's network."""
+        return ("nsenter", f"--target={self.events.pid}", "--mount", "--")
+
     def run(self, *arguments: object, timeout: float = 120) -> Result:
         """The command on this host, to its end: the installed one by ``start``."""
         words = [str(COMMAND), *map(str, arguments)]
