@@ -227,7 +227,8 @@ def _check_pages(facts: HostFacts, policy: Policy) -> Iterator[Check]:
         least = (
             f"the host is to keep {kept_mib} MiB ([DEFAULT] reserved_host_memory_mb), and {small_mib} are left for it"
         )
-        yield Check("memory", False, f"{text}: {least}. Allocate fewer, unless that option stands for huge pages too")
+        text = f"{text}: {least}. Allocate fewer, unless that option stands for huge pages too"
+        yield Check("memory", True, text, doubt=True)
     elif small_mib < whole_mib:
         room = f"guests without huge pages can have {small_mib - kept_mib} MiB"
         yield Check("memory", True, f"{text}: {room}. The layouts cells and numa count the two apart")
