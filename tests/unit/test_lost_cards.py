@@ -165,6 +165,24 @@ def test_beside_a_gpu_of_cyborg_without_a_mark_another_one_comes_on_offer(start:
     assert one.stock("" if layout == "flat" else GPU)["VGPU"] == (8, 0)
 
 
+@pytest.mark.parametrize("layout", ["flat", "devices", "cells", "numa"])
+@pytest.mark.parametrize("mark", [True, False], ids=["marked", "of an older nova"])
+def test_beside_what_nova_left_of_a_card_that_is_gone_another_one_comes_on_offer(
+    start: Start, layout: Layout, *, mark: bool
+) -> None:
+    one = start(layout, host(plain()))
+    one.make_as_nova("pci_0000_95_00_0", "VGPU")
+    if not mark:
+        one.remove_traits("pci_0000_95_00_0", OWNER_NOVA)
+
+    outcome = one.sync(facts=WHOLE)
+
+    assert (outcome.status, outcome.broken) == (Status.CHANGED, ()), outcome.notes
+    assert "Bring the device back" in " ".join(outcome.notes)
+    assert one.stock("" if layout == "flat" else GPU)["VGPU"] == (8, 0)
+    assert one.stock("pci_0000_95_00_0") == {"VGPU": (4, 0)}
+
+
 def test_a_provider_of_a_cards_address_without_a_mark_is_not_novas_whatever_its_class(start: Start) -> None:
     """Nova names its providers of MEM_ENCRYPTION_CONTEXT by their kind."""
     one = start("flat")

@@ -17,7 +17,7 @@ from uuid import UUID, uuid5
 from agent.sync.decide.hardware import Hardware, Host
 from reportclient.allocations import Allocation, Consumer
 from reportclient.errors import Unlawful
-from reportclient.names import BANDWIDTH, CPUS, NO_DEVICES, is_by_address, small_letters
+from reportclient.names import BANDWIDTH, CPUS, NO_DEVICES, device_address, is_by_address, small_letters
 from reportclient.ownership import MANAGED, MARKER, OWNER_NOVA, OWNERS, Names
 from reportclient.plan import (
     Create,
@@ -446,10 +446,16 @@ class _Walk:
         root = self._stands.get(self._root)
         below = Counter[str]()
         for one in ours:
-            below.update(self._free(one) if one.parent else {})
+            below.update(self._free(one) if one.parent and not self._is_left_by_nova(one) else {})
         for name, above in self._free(root).items() if root else ():
             text = f"{above} {name} are on offer on the root, and {below[name]} below it"
             yield ("class", name), min(above, below[name]), Breach("twice", text)
+
+    def _is_left_by_nova(self, stands: _Stands) -> bool:
+        """Return whether a provider of nova's is of a device that is not here, and so no part of a total."""
+        if self._host is None or MARKER in stands.provider.traits or device_address(stands.name) is None:
+            return False
+        return self._host.units(stands.name, written=False) is None
 
     def _too_much(self, ours: list[_Stands], host: Hardware) -> Iterator[_Wrong]:
         """Yield the hardware of which more is on offer than the host has."""
