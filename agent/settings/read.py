@@ -18,7 +18,7 @@ from agent.settings.host_policy import build_policy
 from agent.settings.log import register_log
 from agent.settings.options import OWN_GROUPS, register
 from agent.settings.resolve import resolve
-from agent.settings.slips import slips_of_the_pen, unread
+from agent.settings.slips import slips_of_the_pen, unread_options
 from agent.settings.values import Values, one_line
 from drivers import INSIDE
 from drivers.policy import CephPool, DiskPlace, InstancesFolder, Policy, VolumeGroup
@@ -194,7 +194,11 @@ def keep_in(settings: Settings, folder: Path) -> Settings:
 
 def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
     # Unknown options in the groups that only this agent has must be misspelt.
-    own = (f"{one} is no option of this agent{meant}" for one, group, meant in unread(values) if group in OWN_GROUPS)
+    own = (
+        f"{one} is no option of this agent{meant}"
+        for one, group, meant in unread_options(values)
+        if group in OWN_GROUPS
+    )
     values.problems += own
     settings = Settings(
         policy=build_policy(values),

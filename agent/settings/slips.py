@@ -18,11 +18,13 @@ _MDEV = ("mdev_", "vgpu_")  # begin the groups of types; the second is nova's ol
 
 def slips_of_the_pen(values: Values) -> tuple[str, ...]:
     """Return a sentence for each name in the files that is probably a slip: a group, option, key or type."""
-    options = (f"{one} is not read{meant}" for one, group, meant in unread(values) if meant and group not in OWN_GROUPS)
+    options = (
+        f"{one} is not read{meant}" for one, group, meant in unread_options(values) if meant and group not in OWN_GROUPS
+    )
     return (*_groups(values), *options, *_types(values), *_tags(values))
 
 
-def unread(values: Values) -> Iterator[tuple[str, str, str]]:
+def unread_options(values: Values) -> Iterator[tuple[str, str, str]]:
     """Yield each option that nothing reads (``FILE:LINE: [GROUP] NAME``), its group, and a question what is meant."""
     for path, line, group, name, _ in mentions(values.conf):
         own = [option.name for option in (MDEV_OPTIONS if group.startswith(_MDEV) else OPTIONS.get(group, ()))]
