@@ -307,7 +307,8 @@ def check_pass(one: ComputeNode, survey: Survey) -> Iterator[Check]:
     if isinstance(disk, DiskSpace) and disk.missing and not settings.policy.disk.shared:
         text = f"{disk.missing} does not exist, so DISK_GB is the size of the file system of {disk.folder}"
         advice = "make or mount the folder, in a container too, or set [DEFAULT] instances_path"
-        yield Check("storage", not settings.reports_root, f"{text}: {advice}", doubt=True)  # nova may report it
+        is_novas = not settings.reports_root  # nova reports the disk
+        yield Check("storage", is_novas, f"{text}: {advice}", doubt=is_novas)
 
 
 def _check_tree(one: ComputeNode, survey: Survey, draft: Draft) -> Iterator[Check]:
