@@ -252,8 +252,7 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
     wrote = memory.wrote or draft.view.wishes.take_over or (bool(plan.operations) and not draft.view.beside)
     memory = replace(memory, wrote=wrote)
     if plan.operations:
-        wishes = draft.view.wishes
-        if _is_conversion(draft) and (wishes.deep is not None or not wishes.reshape):  # the service, or nobody asked
+        if _is_conversion(draft) and draft.stands_in != draft.layout and draft.view.wishes.of_nobody:
             LOG.warning(
                 "the tree is converted as [compute] layout says node=%s from=%s to=%s",
                 node.name,

@@ -343,6 +343,49 @@ RIGHT: dict[str, tuple[Plan, Given]] = {
 }  # fmt: skip
 
 
+VF_IN_USE = replace(
+    HARDWARE, guests=(Guest(uuid=GUEST, state="running", devices=GuestDevices(pci=frozenset({at("0000:81:10.0")}))),)
+)
+TO_BE_WHOLE = Host(facts=VF_IN_USE, offered={**OFFERED, f"host_{NIC}": frozenset({NIC})})
+EGRESS = "NET_BW_EGR_KILOBIT_PER_SEC"
+
+
+def of_card(vfs: int | None = None, whole: int | None = None, bandwidth: int | None = None) -> Stocks:
+    """The card's stock, by how much of each class is reserved; None: it has no such class."""
+    totals = {"SRIOV_NET_VF": (2, vfs), "CUSTOM_WHOLE": (1, whole), EGRESS: (1000, bandwidth)}
+    return {
+        name: Inventory(total=total, reserved=reserved)
+        for name, (total, reserved) in totals.items()
+        if reserved is not None
+    }
+
+
+@pytest.mark.parametrize(
+    ("stands", "after", "lawful"),
+    [
+        pytest.param(of_card(vfs=0), of_card(vfs=2), True, id="reserves all"),
+        pytest.param(of_card(vfs=0), of_card(vfs=1), True, id="reserves a part"),
+        pytest.param(of_card(vfs=0, bandwidth=0), of_card(vfs=0, bandwidth=1000), True, id="reserves bandwidth alone"),
+        pytest.param(of_card(vfs=1), of_card(vfs=0), False, id="gives back"),
+        pytest.param(of_card(vfs=0), of_card(whole=0), False, id="the whole for its parts"),
+        pytest.param(of_card(vfs=0), of_card(vfs=1, whole=0), False, id="the whole beside its parts"),
+        pytest.param(of_card(vfs=1, whole=1), of_card(vfs=2, whole=0), False, id="gives back the whole for its parts"),
+    ],
+)
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "with another card"])
+def test_what_only_reserves_may_leave_what_is_too_much_and_put_nothing_more_on_offer(
+    stands: Stocks, after: Stocks, *, lawful: bool, together: bool
+) -> None:
+    tree = ObservedTree((seen("", WHOLE_ROOT), seen(NIC, stands), seen(GPU, stock(VGPU=4))))
+    gpu_reserved = put(GPU, {"VGPU": Inventory(total=4, reserved=4)})
+    write = Reshape((put(NIC, after), gpu_reserved)) if together else put(NIC, after)
+
+    found = breaches(Plan((write,)), given(tree, consumers=(), host=TO_BE_WHOLE, reserves=True))
+
+    assert {one.law for one in found} <= {"twice"}
+    assert (not found) == lawful, found
+
+
 @pytest.mark.parametrize("case", RIGHT.values(), ids=RIGHT)
 def test_a_right_plan_breaks_no_law(case: tuple[Plan, Given]) -> None:
     assert breaches(*case) == ()

@@ -244,25 +244,37 @@ def test_a_hold_is_carried_out_although_the_rest_is_refused(tmp_path: Path) -> N
     assert free(one)[VF] == 4
 
 
-def test_what_a_guest_leaves_goes_off_offer_while_vfs_keep_another_card_from_becoming_whole(tmp_path: Path) -> None:
-    """So the host's plan is refused; the other card loses what is free of it, and that breaks no law."""
+@pytest.fixture
+def to_be_whole(tmp_path: Path) -> tuple[OneHost, Policy]:
+    """A host with two cards of VFs, a guest with one of NIC, and the configuration that makes NIC whole."""
     vfs, whole = ({"address": NIC, "product_id": "1515"}, {"address": NIC, "product_id": "1528"})
     also = {"address": OTHER, "product_id": "1515"}
-    facts = replace(
-        host(*card(NIC, 4), *card(OTHER, 4)), guests=(guest_with(GUEST, pci=frozenset({at("0000:81:10.0")})),)
-    )
+    guest = guest_with(GUEST, pci=frozenset({at("0000:81:10.0")}))
+    facts = replace(host(*card(NIC, 4), *card(OTHER, 4)), guests=(guest,))
     one = OneHost(tmp_path, facts, Policy(layout="devices", devices=by_rules(vfs, also)))
     one.sync()
     one.claim({NIC: {VFS: 1}})
+    return one, replace(one.policy, devices=by_rules(whole, also))
+
+
+@pytest.mark.parametrize("order", ["refused first", "left before", "held after"])
+def test_a_card_is_held_while_vfs_keep_another_one_from_becoming_whole(
+    to_be_whole: tuple[OneHost, Policy], order: str
+) -> None:
+    """The host's plan is refused; the one card loses what is free of it, the other its bandwidth."""
+    one, policy = to_be_whole
     one.claim({OTHER: {VFS: 1}}, LEAVING)
-    hold(one, OTHER)
-    one.policy = replace(one.policy, devices=by_rules(whole, also))
-    assert one.sync().status is Status.UNSAFE
+    if order != "held after":
+        hold(one, OTHER)
+    one.policy = policy
+    if order == "refused first":
+        assert one.sync().status is Status.UNSAFE
     one.claim({}, LEAVING)
 
-    done = one.sync()
+    done = one.sync() if order != "held after" else hold(one, OTHER)
 
-    assert (done.status, one.stock(OTHER)[VFS]) == (Status.UNSAFE, (4, 4))
+    assert (done.status, done.broken) == (Status.UNSAFE, ()), done.notes
+    assert (one.stock(OTHER)[VFS], one.stock(NIC)[VFS]) == ((4, 4), (4, 0))
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ def test_nothing_is_taken_back_that_the_service_would_make_again(one: OneHost, m
     [(Wishes(), True), (Wishes(deep=True, reshape=True), True), (Wishes(reshape=True), False)],
     ids=["sync", "the service, which may reshape", "the verb reshape"],
 )
-def test_a_pass_that_converts_a_tree_without_a_persons_wish_says_so(
+def test_a_conversion_is_a_warning_of_the_log_where_no_person_asked_for_it(
     one: OneHost, caplog: pytest.LogCaptureFixture, wishes: Wishes, *, says: bool
 ) -> None:
     one.claim({})

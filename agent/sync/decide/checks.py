@@ -32,7 +32,7 @@ class Verdict:
     notes: tuple[str, ...] = ()  # why it is refused, a sentence each
     memory: NodeState
     reserving: Plan = field(default_factory=Plan)  # of a refused plan: what is carried out all the same
-    broken: tuple[str, ...] = ()  # the laws that the plan breaks, of each breach: it is refused for nothing else then
+    broken: tuple[str, ...] = ()  # the laws that the plan breaks, or what it reserves beside it, of each breach
 
 
 def judge(draft: Draft) -> Verdict:
@@ -51,9 +51,14 @@ def judge(draft: Draft) -> Verdict:
     if refused.forgets:
         memory = replace(memory, observed=None, configured={}, reported={})
     outdated = refused.forgets and draft.memory.observed is not None
-    reserving = Plan() if refused.bars or outdated or wishes.agreed or wishes.undone else draft.reserving
+    waits = bool(refused.bars or outdated or wishes.agreed or wishes.undone)
+    unreserved = () if waits else draft.unreserved
     return Verdict(
-        refused=refused.status, notes=refused.notes, memory=memory, reserving=reserving, broken=refused.broken
+        refused=refused.status,
+        notes=(*refused.notes, *sentences(unreserved, "what is to be reserved beside it")),
+        memory=memory,
+        reserving=Plan() if waits else draft.reserving,
+        broken=(*refused.broken, *(one.law for one in unreserved)),
     )
 
 

@@ -187,6 +187,7 @@ class Draft:
     features: tuple[Feature, ...] = ()  # with what each of them found, in the order of ``FEATURES``
     reserving: Plan = field(default_factory=Plan)  # of reserved amounts alone, for a pass whose plan is refused
     novas: frozenset[str] = frozenset()  # beside nova: uuids of the children that are left to nova
+    unreserved: tuple[Breach, ...] = ()  # laws that such a plan would break, for which it is empty
     breaches: tuple[Breach, ...] = ()  # laws that the plan breaks: a fault of this agent
 
     @property

@@ -74,7 +74,7 @@ class Given:
     aggregates: frozenset[str] = frozenset()  # that a provider may be taken out of
     forced: bool = False  # a person allows less capacity than is used
     ends: bool = False  # the host leaves this agent: its root may go
-    reserves: bool = False  # the plan is of reserved amounts alone: no provider gets the stock that is wanted
+    reserves: bool = False  # the plan is of reserved amounts alone: what it writes need not be what is wanted
     host: Host | None = None  # None: nothing is known of the hardware
 
 
@@ -92,19 +92,19 @@ def breaches(plan: Plan, given: Given) -> tuple[Breach, ...]:
             break
         walk.take(step)
         if isinstance(step, SetInventories | Reshape) or step is plan.operations[-1]:
-            for key, (number, breach) in walk.wrongs().items():
+            for key, (number, breach) in walk.wrongs(before=given.reserves).items():
                 stood = before.get(key) or before.get((key[0], ""), (0, breach))
                 found += [breach] if number > max(0, stood[0]) else []
     return tuple(dict.fromkeys(found))
 
 
-def sentences(broken: Sequence[Breach]) -> tuple[str, ...]:
-    """Return what a person should know of breaches; empty without any. No option allows them."""
+def sentences(broken: Sequence[Breach], plan: str = "the plan") -> tuple[str, ...]:
+    """Return what a person should know of breaches by a plan; empty without any. No option allows them."""
     first, more = broken[:_NAMED], len(broken) - _NAMED
     if not broken:
         return ()
     return (
-        *(f"the plan breaks the law of {one.law}: {one.text}" for one in first),
+        *(f"{plan} breaks the law of {one.law}: {one.text}" for one in first),
         *((f"it breaks laws at {more} more places",) if more > 0 else ()),
         "nothing was written, as this is a fault of compute-node-agent: report it with the case, which the service "
         "keeps below [agent] state_directory, and which plan --save FILE writes",
@@ -227,10 +227,14 @@ class _Walk:
                 self._used[uuid, row.resource_class] += row.amount
 
     def judge_as_written(self, plan: Plan) -> None:
-        """Hold each provider that is written against what is wanted there from the start: what gets worse counts."""
-        for step in plan.operations:
-            if isinstance(step, SetInventories) and step.uuid in self._stands:
-                self._stands[step.uuid].written = True
+        """Hold each provider that offers no more than before against what is wanted there from the start."""
+        for step in chain.from_iterable(
+            one.inventories if isinstance(one, Reshape) else (one,) for one in plan.operations
+        ):
+            if isinstance(step, SetInventories) and (stands := self._stands.get(step.uuid)):
+                before, provider = self._free(stands), replace(stands.provider, inventories=step.inventories)
+                after = self._free(replace(stands, provider=provider))
+                stands.written = all(amount <= before.get(name, 0) for name, amount in after.items())
 
     def against(self, step: Operation) -> Iterator[Breach]:
         """Yield why an operation may not be carried out on what stands."""
@@ -417,7 +421,7 @@ class _Walk:
     # What is wrong at this moment
 
     def wrongs(self, *, before: bool = False) -> dict[tuple[str, ...], tuple[int, Breach]]:
-        """Return by how much more is used than there is, or is on offer, by place; ``before`` the plan."""
+        """Return by how much more is used or on offer than there is, by place; ``before``: with the former CPU sets."""
         ours = [one for one in self._stands.values() if self._is_ours(one)]
         found = [self._overused(), self._one_class_twice(ours)]
         if self._host:

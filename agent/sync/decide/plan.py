@@ -41,8 +41,8 @@ def draft(view: View, shaper: Shaper, features: Features = FEATURES) -> Draft:
     """
     view = _without_taken(view, shaper.emitted)
     found = _draft_in_role(view, shaper, features)
-    lawful = not _breaches(found, found.reserving, view, shaper.emitted, reserves=True)
-    found = replace(found, reserving=found.reserving if lawful else Plan())
+    unreserved = _breaches(found, found.reserving, view, shaper.emitted, reserves=True)
+    found = replace(found, reserving=Plan() if unreserved else found.reserving, unreserved=unreserved)
     return replace(found, breaches=_breaches(found, found.plan, view, shaper.emitted))
 
 

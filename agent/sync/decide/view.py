@@ -42,6 +42,11 @@ class Wishes:
     asked: Mapping[str, Any] = field(default_factory=dict)  # what a person asks of features, by keys of their own
     configured: str | None = None  # with ``undone``: what the next pass makes of a tree without allocations
 
+    @property
+    def of_nobody(self) -> bool:
+        """Whether no person wishes what a pass does to the tree: the service does, or the configuration."""
+        return self.deep is not None or not self.reshape
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
