@@ -17,6 +17,7 @@ from agent.sync.decide.features.hold import (
     BODY,
     ENDLESS,
     HOST,
+    NOT_HELD,
     HoldWish,
     Note,
     held,
@@ -45,8 +46,9 @@ def start_hold(options: argparse.Namespace) -> Report:
         raise ConfigError("--reason is empty: say why, for those who look later")
     if options.until and options.until <= now.timestamp():
         raise ConfigError("--until is a time that is over: give a later one")
-    note = Note(until_s=options.until or ENDLESS, by=_who(), since=now.isoformat(timespec="seconds"), why=why)
-    return _report(options, _asked(options, HoldWish(what=_what(options), note=note)), note.until_s)
+    until_s = min(options.until or ENDLESS, ENDLESS)
+    note = Note(until_s=until_s, by=_who(), since=now.isoformat(timespec="seconds"), why=why)
+    return _report(options, _asked(options, HoldWish(what=_what(options), note=note)), until_s)
 
 
 def end_hold(options: argparse.Namespace) -> Report:
@@ -93,7 +95,8 @@ def _report(options: argparse.Namespace, outcome: Outcome, until_s: int) -> Repo
     standing = client.find(outcome.node)
     after = held_in(client.observe(standing)) if standing else {}
     now_s = after.get(_key(options, outcome.node), 0)
-    done = now_s >= until_s if until_s else not now_s
+    free = any(one.kind == NOT_HELD for one in outcome.conditions)
+    done = now_s >= until_s and not free if until_s else not now_s
     remarks = [] if done else [f"{options.what} is {'not' if until_s else 'still'} held: see the reasons above"]
     if until_s and now_s > until_s:
         end = "it is given back" if now_s >= ENDLESS else moment(now_s)

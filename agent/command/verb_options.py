@@ -101,6 +101,13 @@ def parse_time(text: str) -> int:
         ) from None
 
 
+def parse_what(text: str) -> str:
+    """Parse what is held: a script may give the empty value of a variable."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty: name a device by its address, or host")
+    return text
+
+
 def parse_new_file(text: str, example: str = "case.tar.gz") -> Path:
     """Parse the name of a file to write in a folder that is there: free, or of a regular file, which is replaced."""
     path = Path(text)
@@ -161,6 +168,7 @@ WHAT = Option(
     "what",
     "a device, by the address of its card, or the word host: all of this host, which gets no new guests then",
     metavar="WHAT",
+    type=parse_what,
 )
 YES = Option("--yes", "do it without the question that a terminal gets first")
 CASE = Option(

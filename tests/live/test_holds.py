@@ -86,6 +86,25 @@ def test_a_card_with_a_guest_is_held_and_given_back(held: Held, placement_server
         assert (back.code, back.json["held"], held.stands()) == (0, [], before), back.out + back.err
 
 
+def test_a_hold_until_a_time_that_no_trait_has_room_for_is_one_without_end(held: Held) -> None:
+    before = held.stands()
+
+    done = held.run("hold", CARD, *WHY, "--until", "2300-01-01T00:00")
+
+    assert (done.code, held.stock()) == (0, (8, 8)), done.out + done.err
+    (told,) = held.run("hold").json["holds"]
+    assert told["until"] is None
+    assert held.run("release-hold", CARD).code == 0
+    assert held.stands() == before
+
+
+def test_an_empty_name_is_a_wrong_use(held: Held) -> None:
+    done = held.run("hold", "", *WHY)
+
+    assert done.code == 2
+    assert "it is empty: name a device by its address, or host" in done.err
+
+
 @pytest.mark.parametrize("what", ["host", CARD])
 def test_what_is_held_while_libvirt_is_silent_is_held_by_the_next_pass_too(held: Held, what: str) -> None:
     before = held.stands()

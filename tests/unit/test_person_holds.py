@@ -11,7 +11,7 @@ import pytest
 from agent.errors import ConfigError
 from agent.settings.read import Role
 from agent.state.memory import NodeState
-from agent.sync.decide.features.hold import BODY, ENDLESS, HOST, HoldWish, Note, held_in
+from agent.sync.decide.features.hold import BODY, ENDLESS, HOST, NOT_HELD, HoldWish, Note, held_in
 from agent.sync.decide.features.second_writer import SECOND_WRITER
 from agent.sync.decide.view import Wishes
 from agent.sync.hold_unseen import hold_unseen
@@ -325,6 +325,20 @@ def test_beside_nova_a_device_of_this_agents_is_held(tmp_path: Path) -> None:
     give_back(one, NIC)
 
     assert providers(one) == before
+
+
+def test_a_hold_of_a_total_that_a_lost_memory_does_not_show_to_be_ours_says_what_stays_on_offer(tmp_path: Path) -> None:
+    records = [{"address": NIC, "product_id": "1515", "resource_class": "CUSTOM_FAST"}]
+    one = OneHost(tmp_path, host(*card(NIC, 4)), Policy(layout="flat", devices=by_rules(*records)))
+    one.sync()
+    one.forget()
+    one.policy = replace(one.policy, layout="devices")
+
+    done = hold(one, NIC)
+
+    assert (done.status, one.stock()["CUSTOM_FAST"]) == (Status.UNSAFE, (4, 0)), done.notes
+    (told,) = (each.text for each in done.conditions if each.kind == NOT_HELD)
+    assert "CUSTOM_FAST of 0000:81:00.0 stays on offer on host" in told
 
 
 # -- what others do meanwhile ------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from reportclient.tree import MAX_INT, ObservedTree, ProviderTree
 HOST = "HOST"  # what is held is all of the host
 ON_HOLD = "on-hold"  # kind of its conditions
 BODY = "holds"  # by what is held, its ``Note``
+NOT_HELD = "not-held"  # kind of the condition that something of a held device stays on offer
 DISABLED = "COMPUTE_STATUS_DISABLED"
 ENDLESS = 9_999_999_999  # until a person gives it back
 _BY_NUMBER = ". In the layout flat only its number is off offer: a guest may get this device in place of another"
@@ -139,6 +140,22 @@ class Hold(Feature):
         for what in self.holds:
             if what not in placed:
                 yield Condition(kind=ON_HOLD, text=self.sentence(what))
+        yield from self._not_ours(draft)
+
+    def _not_ours(self, draft: Draft) -> Iterator[Condition]:
+        """Yield the classes of held devices that the root has, and that a lost memory does not show to be ours."""
+        root = draft.observed.root
+        if root is None:
+            return
+        names, apart = root.provider.inventories.keys(), {key_of(seen.name, root.name) for seen in draft.observed}
+        for what in self.totals.keys() - apart:
+            if others := sorted(self.totals[what].keys() & names - draft.shaped.ours.classes(root)):
+                yield Condition(
+                    kind=NOT_HELD,
+                    text=f"{few(others)} of {spoken(what)} stays on offer on {root.name}: the memory of this host is "
+                    f"lost, and nothing shows that this agent reported it. Reserve it by hand, or hold it again once a "
+                    f"pass was carried out",
+                )
 
     def remember(self, end: PassEnd) -> Mapping[str, Any]:
         if end.refused and end.refused.bars:
