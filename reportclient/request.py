@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode
 
+from reportclient.errors import shorten
+
 RESOURCES, REQUIRED, MEMBER_OF, IN_TREE = "resources", "required", "member_of", "in_tree"
 SAME_SUBTREE, ROOT_REQUIRED, POLICY = "same_subtree", "root_required", "group_policy"
 _GROUPED = (RESOURCES, REQUIRED, MEMBER_OF, IN_TREE)  # these may have the suffix of a group
@@ -17,6 +19,7 @@ _WHOLE = (SAME_SUBTREE, *_GROUPED, ROOT_REQUIRED, POLICY)  # order of what is no
 _JOINED = (RESOURCES, REQUIRED, ROOT_REQUIRED)  # several of them stand in one value
 _SUFFIXED = re.compile(rf"({'|'.join(_GROUPED)})([a-zA-Z0-9_-]{{0,64}})")
 _QUERY = re.compile(r"[a-z_]+[a-zA-Z0-9_-]*=")
+_AMOUNT = re.compile(r"0{0,9}[1-9][0-9]{0,9}")
 _EXAMPLE = "write resources=VCPU:1,MEMORY_MB:512 or the like"
 
 
@@ -125,4 +128,7 @@ def _parse(key: str, value: str) -> Iterator[Wish]:
     kind, group = suffixed.groups() if suffixed else (key, "")
     together = kind not in _JOINED or value.startswith("in:")
     for part in (value,) if together else value.split(","):
-        yield Wish(kind, group, part.strip())
+        wish = Wish(kind, group, part.strip())
+        if kind == RESOURCES and not _AMOUNT.fullmatch(wish.value.partition(":")[2]):
+            raise ValueError(f"{shorten(str(wish), head=80)} has no whole number of 1 or more: {_EXAMPLE}")
+        yield wish

@@ -105,6 +105,12 @@ def test_a_group_without_resources_is_left_out_unless_another_must_stand_by_it()
         ("resources1=VCPU:1&resources2=VCPU:1", "add group_policy=none or =isolate"),
         ("https://user:pw@placement/allocation_candidates", "no query of a request is in it"),
         ('{"resources": 1}', "no query of a request is in it"),
+        ("resources=VCPU:1.5", "resources=VCPU:1.5 has no whole number of 1 or more: write"),
+        ("resources=VCPU:1;required=X", "has no whole number"),
+        ("resources=VCPU", "resources=VCPU has no whole number"),
+        ("resources=VCPU:0", "has no whole number"),
+        ("resources=VCPU:-1", "has no whole number"),
+        (f"resources=VCPU:{'9' * 5000}", "9 ... 9.* has no whole number"),
     ],
 )
 def test_what_placement_would_not_read_whole_is_refused(query: str, why: str) -> None:
