@@ -7,7 +7,7 @@ from functools import partial
 
 from agent.command.candidacy import Givers, Missing, bind, combinations, is_sure, missing
 from agent.command.result import Report, choice_of, open_host, placement_of, settings_of
-from agent.command.whole_cloud import ask_all
+from agent.command.whole_cloud import MOST, ask_all, groups_of
 from agent.command.wording import counted, written_amounts
 from agent.connect.choice import Choice, open_client, open_driver, open_nova, read_host
 from agent.errors import ConfigError
@@ -272,6 +272,8 @@ def explain_request(client: PlacementClient, node: str, wishes: tuple[Wish, ...]
     if standing is None:
         raise ConfigError(f"placement has no provider {node}: run compute-node-agent sync first")
     givers = _givers(client, client.observe(standing), wishes)
+    if (number := combinations(wishes, givers)) * groups_of(wishes) > MOST:
+        raise ConfigError(f"placement would compare {number} combinations of providers: ask for fewer groups at once")
     foreign = any(givers.is_foreign(one) for one in wishes)
     try:
         gives = None if foreign else _candidate(client, givers, wishes)

@@ -10,7 +10,7 @@ from agent.command.result import Report
 from agent.command.wording import alike, columns, counted
 from reportclient.client import PlacementClient
 from reportclient.errors import Forbidden, Rejected
-from reportclient.request import IN_TREE, REQUIRED, RESOURCES, Wish, amount_of, format_request
+from reportclient.request import IN_TREE, REQUIRED, RESOURCES, ROOT_REQUIRED, Wish, amount_of, format_request
 from reportclient.tree import Summary
 
 COMMON = ("MEMORY_MB", "VCPU", "DISK_GB")  # a host has something left of one of them, as a rule
@@ -21,7 +21,7 @@ CUT = (
     "others is not sure: ask on a host, without --all"
 )
 _OF_HOSTS = frozenset({"VCPU", "PCPU"})  # a root that has one of them is no storage
-_MOST = 200_000  # combinations of providers in one query: some seconds of placement's time
+MOST = 200_000  # combinations of providers in one query, times its groups: some seconds of placement's time
 _TRIES = 60  # queries for a change of fewer wishes than the host that lacks least
 _AMOUNTS = 8  # queries for a smaller amount
 
@@ -173,7 +173,7 @@ class Cloud:
         return self._answers[query]
 
     def _send(self, query: str, wishes: Sequence[Wish]) -> Answer:
-        if (number := self._combinations(wishes)) > _MOST:
+        if (number := self._combinations(wishes)) * groups_of(wishes) > MOST:
             text = f"placement would compare {number} combinations of providers: ask on one host, without --all"
             return Answer(frozenset(), NOT_ASKED, text)
         try:
@@ -206,16 +206,26 @@ class Cloud:
         """
         Return the hosts that can give a wish beside those that they gave before.
 
-        What storage shares has not the traits of a host: beside that alone, traits are judged by the host's tree.
+        What storage shares has not the traits of a host, and a host that is full is in no answer: beside that alone,
+        traits are judged by the providers that have them.
         """
         if self.asks_of_hosts((*kept, wish)):
             return self.ask((*kept, wish))
         if wish.kind == RESOURCES:
             return self.ask([one for one in (*kept, wish) if one.kind == RESOURCES])
-        if wish.kind != REQUIRED or wish.unwanted:
-            return Answer(frozenset(self.names))
-        trees = self.trees.items()
-        return Answer(frozenset(root for root, tree in trees if any(wish.names & one.traits for one in tree.values())))
+        if wish.kind == ROOT_REQUIRED or (wish.kind == REQUIRED and not wish.unwanted):
+            return self._by_traits(wish)
+        return Answer(frozenset(self.names))
+
+    def _by_traits(self, wish: Wish) -> Answer:
+        """Return the hosts of which a provider, or the root, has a trait, whatever they have left."""
+        try:
+            having = {uuid for uuid, *_ in self._client.providers(required=wish.value.removeprefix("!"))}
+        except Rejected as error:
+            return Answer(frozenset(), REFUSED, f"placement refuses it: {error}")
+        if wish.kind == ROOT_REQUIRED:
+            return Answer(frozenset(root for root in self.names if (root in having) is not wish.unwanted))
+        return Answer(frozenset(self._roots.get(uuid, uuid) for uuid in having) & self.names.keys())
 
     def is_cut(self, wishes: Wishes, roots: Sequence[str]) -> bool:
         """
@@ -243,7 +253,7 @@ class Cloud:
     def why(self, root: str, wish: Wish) -> str:
         """Return why a host lacks a wish; empty: its tree does not tell."""
         tree = self.trees.get(root, {})
-        if wish.kind == REQUIRED and tree and not wish.unwanted:
+        if wish.kind == REQUIRED and not wish.unwanted:
             return BESIDE if any(wish.names & one.traits for one in tree.values()) else NONE
         if wish.kind != RESOURCES:
             return ""
@@ -260,6 +270,11 @@ def _root_of(uuid: str, rows: Mapping[str, tuple[str, str | None]]) -> str:
     while (parent := rows[uuid][1]) in rows and parent is not None:
         uuid = parent
     return uuid
+
+
+def groups_of(wishes: Iterable[Wish]) -> int:
+    """Return how many groups of a request ask for resources."""
+    return len({one.group for one in wishes if one.kind == RESOURCES})
 
 
 def free_of(tree: Mapping[str, Summary], wish: Wish) -> list[int]:

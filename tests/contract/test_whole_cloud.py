@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from agent.command.whole_cloud import Remedy, ask_all
+from agent.command.whole_cloud import COMMON, Remedy, ask_all
 from beds.givers import AGGREGATES, SHARES, TRAITS, Giver, World, empty, givers, requests
 from reportclient.request import RESOURCES, Wish, parse_request
 from reportclient.tree import Inventory
@@ -85,6 +85,24 @@ def test_an_amount_that_is_too_much_for_one_guest_becomes_the_most_that_one_can_
 
             assert change, more
             assert [*map(str, change.instead.values())] == [f"resources=VCPU:{less}"]
+
+
+@pytest.mark.parametrize("reserved", [True, False], ids=["reserved", "allocated"])
+def test_of_a_host_with_nothing_left_only_what_it_lacks_is_told(placement_sender: Any, *, reserved: bool) -> None:
+    world = World(placement_sender)
+    full = {name: (Inventory(total=8, reserved=8 * reserved), 8 * (not reserved)) for name in COMMON}
+    host = Giver(name="full", stock=full, traits=frozenset({AVX, DISABLED}))
+
+    with world.holding([host]):
+        told = ask_all(
+            world.client,
+            parse_request(f"resources=MEMORY_MB:4,VCPU:1&required={AVX},{AVX2}&root_required=!{DISABLED},{AVX}"),
+        )
+
+    (lacks,) = told.groups
+    assert {str(wish) for wish, _ in lacks} == {
+        "resources=MEMORY_MB:4", "resources=VCPU:1", f"required={AVX2}", f"root_required=!{DISABLED}"
+    }  # fmt: skip
 
 
 def named(tree: Sequence[Giver], number: int, vcpus: int) -> tuple[Giver, ...]:
