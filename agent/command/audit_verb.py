@@ -34,7 +34,8 @@ def audit(options: argparse.Namespace) -> Report:
     if options.heal and not (options.policy or options.yes or can_ask()):
         asked = "--heal needs --policy FILE, --yes, or a terminal, on which it shows the repairs and asks"
         return Report(data={}, lines=(), exit=Exit.USAGE, remarks=[asked])
-    policy = read_policy(options.policy) if options.policy else _BY_HAND if options.heal else HealPolicy()
+    by_hand = replace(_BY_HAND, untyped=not options.yes)  # a program did not look whose they are
+    policy = read_policy(options.policy) if options.policy else by_hand if options.heal else HealPolicy()
     settings = settings_of(options)
     with open_host(options) as node:
         result, outcomes, remark = _audit_one(node, policy, options)

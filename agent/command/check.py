@@ -39,6 +39,7 @@ from drivers.libvirt.absent import why_absent
 from drivers.libvirt.shape import idle
 from drivers.policy import OF_CELLS, Policy
 from reportclient.client import PlacementClient
+from reportclient.names import CPUS
 
 SKEW_LIMIT_S = 10
 _LEAKING = 10_005_000  # the first libvirt without that leak
@@ -194,9 +195,10 @@ def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> Iterator
         text = f"libvirt {dotted(libvirt)} may leak memory in queries about devices, which {dotted(_LEAKING)} does not"
         yield Check("libvirt", True, f"{text}: watch the memory of libvirtd or virtnodedevd", doubt=True)
     tree, holdings = driver.shape(survey, settings.policy, None)
-    totals = Counter[str]()
+    totals, capacity = Counter[str](), Counter[str]()
     for one in tree:
         totals.update({name: stock.total for name, stock in one.inventories.items()})
+        capacity.update({name: stock.capacity for name, stock in one.inventories.items()})
     stock = ", ".join(f"{total} {name}" for name, total in totals.items())
     yield Check("host", True, f"{tree.root.name} can be read: {stock}, {len(tree.root.traits)} traits")
     yield from (Check("devices", False, text) for text in holdings.backing.odd.sentences.values())
@@ -206,6 +208,9 @@ def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> Iterator
             why = why_absent(survey.facts, settings.policy, "VCPU")
             text = f"no guest without pinned CPUs comes here, as there is no VCPU: {why}"
             yield Check("cpus", True, text, doubt=True)
+        for name in sorted(own for own in ("VCPU", "PCPU", "MEMORY_MB") if own in totals and capacity[own] < 1):
+            text = f"no guest gets {name} here: all of it is reserved, or its ratio leaves nothing"
+            yield Check("cpus" if name in CPUS else "memory", True, text, doubt=True)
         yield from (Check("host", False, text) for text in holdings.lacking)
         yield from (Check("memory", True, text) for text in holdings.notes)
     yield from _check_pages(survey.facts, settings.policy)  # nova counts them so too

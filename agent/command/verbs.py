@@ -349,7 +349,7 @@ _TABLE = (
             ),
             Option(
                 "--yes",
-                "carry out all repairs without the question that a terminal gets first",
+                "make the repairs that a terminal would show, without its question, but for consumers without a type",
                 needs=("--heal",),
                 excludes=("--policy",),
             ),
@@ -414,7 +414,7 @@ _TABLE = (
     Verb(
         name="check",
         help="try everything that a pass needs; writes nothing",
-        own=(Option("--strict", "end with 3 also where something hinders no pass, and may not be what was meant"),),
+        own=(Option("--strict", "end with 3 also for a doubt, which hinders no pass and may not be what was meant"),),
     ),
 )
 VERBS = {verb.name: verb for verb in _TABLE}

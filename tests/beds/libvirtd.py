@@ -1,7 +1,7 @@
 """
 A real libvirtd of our own, in a mount namespace.
 
-All of them share one cache of what they find out about QEMU, which takes eight seconds, and can hang (user = root).
+All share one cache of what they find out about QEMU: to find it out takes eight seconds, and can hang (user = root).
 """
 
 import shutil

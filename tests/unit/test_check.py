@@ -15,10 +15,11 @@ from agent.command.check import (
     check_pass,
     check_state,
     release_of,
-    report_checks,
     tried,
 )
+from agent.command.check import check as check_verb
 from agent.command.exits import Exit
+from agent.command.service_verbs import Code, upgrade
 from agent.connect.senders import Trace
 from agent.nova.client import NovaClient
 from agent.settings.read import Role, keep_in, load_settings
@@ -205,6 +206,25 @@ def test_a_host_without_vcpu_is_told(write_config: Write, sets: dict[str, str], 
 
 
 @pytest.mark.parametrize(
+    ("option", "name", "check"),
+    [
+        ({"reserved_host_cpus": 32}, "VCPU", "cpus"),
+        ({"cpu_allocation_ratio": 0.01}, "VCPU", "cpus"),
+        ({"reserved_host_memory_mb": 349_768}, "MEMORY_MB", "memory"),
+    ],
+)
+def test_a_class_of_which_nothing_is_left_for_guests_is_a_doubt(
+    write_config: Write, option: dict[str, object], name: str, check: str
+) -> None:
+    path = write_config(libvirt={"virt_type": "qemu"}, DEFAULT=option, compute={"layout": "flat"})
+    asked = argparse.Namespace(config_file=[path], config_dir=[], host=HOSTS / "gpu-memory/archive")
+
+    (told,) = (one.detail for one in check_host(asked) if one.doubt and one.check == check)
+
+    assert told == f"no guest gets {name} here: all of it is reserved, or its ratio leaves nothing"
+
+
+@pytest.mark.parametrize(
     ("checks", "strict", "code"),
     [
         ([Check("host", True, "x")], True, Exit.DONE),
@@ -214,8 +234,24 @@ def test_a_host_without_vcpu_is_told(write_config: Write, sets: dict[str, str], 
     ],
     ids=["fine", "a doubt", "a doubt where it counts", "a finding"],
 )
-def test_a_doubt_counts_where_one_asks_for_that(checks: list[Check], code: Exit, *, strict: bool) -> None:
-    assert report_checks(checks, strict=strict).exit == code
+def test_a_doubt_counts_where_one_asks_for_that(
+    monkeypatch: pytest.MonkeyPatch, checks: list[Check], code: Exit, *, strict: bool
+) -> None:
+    monkeypatch.setattr("agent.command.check.check_host", lambda _options: iter(checks))
+
+    told = check_verb(argparse.Namespace(strict=strict))
+
+    assert told.exit == code
+    assert [" ".join(str(line).split()).split()[1] for line in told.lines][1:] == [checks[0].result]
+
+
+def test_a_doubt_of_memory_is_a_warning_of_the_upgrade_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    for doubtful, code in (("memory", Code.WARNING), ("libvirt", Code.SUCCESS)):
+        checks = [Check(doubtful, True, "x", doubt=True)]
+        monkeypatch.setattr("agent.command.service_verbs.check_host", lambda _options, found=checks: iter(found))
+        monkeypatch.setattr("agent.command.service_verbs._running", lambda _options: [])
+
+        assert upgrade(argparse.Namespace(nova=None)).exit == code
 
 
 @pytest.mark.parametrize("layout", ["flat", "devices", "cells", "numa"])
