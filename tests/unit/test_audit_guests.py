@@ -334,6 +334,8 @@ def test_an_amount_that_a_flavor_may_set_is_for_a_person_where_the_flavor_is_not
 
     assert (found.kind, found.safe, UNSEEN in found.seen) == (Kind.WRONG_AMOUNT, False, True)
     assert {(one.kind, one.repair, UNSEEN in one.seen) for one in missing} == {(Kind.MISSING, None, True)}
+    lost = find_all(snapshot(consumer(slots={ROOT: {"VCPU": 1}}), known=known))
+    assert {one.seen.count(UNSEEN) for one in lost} == {1}
     assert find_all(snapshot(consumer(), known=known)) == ()
 
 

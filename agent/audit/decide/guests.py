@@ -77,6 +77,7 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
     for name, places in differences.items():
         for place, (has, _) in places.items():
             slots.setdefault(snapshot.tree.by_name[place].uuid, {})[name] = has
+    told = (doubt.removesuffix(_UNSEEN) if _UNSEEN in unsure else doubt) + unsure
     text = f"set the allocations of guest {consumer.uuid} to what the guest really has"
     stays = surely_stays(snapshot, consumer.uuid) and not snapshot.elsewhere(consumer)
     misplaced = safe and stays and set(kinds.values()) == {Kind.WRONG_PROVIDER}
@@ -89,7 +90,7 @@ def _wrong(snapshot: Snapshot, consumer: Consumer) -> list[Finding]:
             resource_class=name,
             expected=has,
             actual=booked,
-            seen=f"the hypervisor gives it {has} {name} of {place}, and {booked} are allocated{doubt}{unsure}",
+            seen=f"the hypervisor gives it {has} {name} of {place}, and {booked} are allocated{told}",
             repair=None if unsure else repair,
             safe=safe and not unsure,
         )
