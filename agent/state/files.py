@@ -110,8 +110,11 @@ def read_named(path: Path) -> str:
     Raises:
         OSError: it does not exist, cannot be read, or has more. ValueError: it is no UTF-8 text.
     """
-    with path.open(encoding="utf-8-sig") as file:
-        text = file.read((1 << 20) + 1)
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            text = file.read((1 << 20) + 1)
+    except UnicodeDecodeError as error:
+        raise ValueError("it is no text") from error
     if len(text) > 1 << 20:
         raise OSError(errno.EFBIG, "it has more than 1 MiB", str(path))
     return text

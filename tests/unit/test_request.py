@@ -1,7 +1,11 @@
 """Requests for allocation candidates: read as placement reads them, and written as placement takes them."""
 
+from pathlib import Path
+
 import pytest
 
+from agent.errors import ConfigError
+from agent.sync.request_file import read_request
 from reportclient.request import SAME_SUBTREE, format_request, parse_request
 
 NOVAS = (
@@ -116,3 +120,10 @@ def test_a_group_without_resources_is_left_out_unless_another_must_stand_by_it()
 def test_what_placement_would_not_read_whole_is_refused(query: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse_request(query)
+
+
+def test_a_file_that_is_no_text_is_told_as_one(tmp_path: Path) -> None:
+    (tmp_path / "request").write_bytes(b"\xff\xfe")
+
+    with pytest.raises(ConfigError, match="request: it is no text"):
+        read_request(tmp_path / "request")
