@@ -193,7 +193,7 @@ def _check_shape(driver: Driver, survey: Survey, settings: Settings) -> Iterator
     yield from (Check("devices", False, text) for text in idle(survey.facts, settings.policy))
     if settings.hypervisor.driver != FAKE and (libvirt := survey.facts.hypervisor.versions.libvirt) < _LEAKING:
         text = f"libvirt {dotted(libvirt)} may leak memory in queries about devices, which {dotted(_LEAKING)} does not"
-        yield Check("libvirt", True, f"{text}: watch the memory of libvirtd or virtnodedevd", doubt=True)
+        yield Check("libvirt", True, f"{text}: watch the memory of libvirtd or virtnodedevd")
     tree, holdings = driver.shape(survey, settings.policy, None)
     totals, capacity = Counter[str](), Counter[str]()
     for one in tree:

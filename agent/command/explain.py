@@ -61,7 +61,8 @@ def explain(options: argparse.Namespace) -> Report:
             explained = explain_request(one.client, one.name, wishes)
             standing = None if explained.candidate else one.client.find(one.name)
             said = conditions_left(one.settings, standing, one.where) if standing else ()
-            report = replace(explained.report, remarks=[each.text for each in said if each.kind == ON_HOLD])
+            held = dict.fromkeys(each.text for each in said if each.kind == ON_HOLD)  # of a whole host once
+            report = replace(explained.report, remarks=[*held])
     if asked is None:
         return report
     data = {**report.data, "query": asked.query, "notes": asked.notes}

@@ -349,7 +349,7 @@ _TABLE = (
             ),
             Option(
                 "--yes",
-                "make the repairs that a terminal would show, without its question, but for consumers without a type",
+                "make the repairs without asking; a consumer without a type is left alone",
                 needs=("--heal",),
                 excludes=("--policy",),
             ),

@@ -268,7 +268,7 @@ def test_a_host_is_told_with_the_sums_of_its_tree_although_the_state_directory_i
     assert {one.check for one in checks if not one.ok} >= {"state", "approval"}
     assert "32 VCPU, 262144 MEMORY_MB" in next(one.detail for one in checks if one.check == "host")
     (leak,) = (one for one in checks if one.check == "libvirt")
-    assert (leak.ok, leak.doubt) == (True, True)
+    assert (leak.ok, leak.doubt) == (True, False)  # else no host of Debian 12 would be without one
     assert "may leak memory in queries about devices, which 10.5.0 does not" in leak.detail
 
 
