@@ -149,7 +149,7 @@ class Cloud:
         roots = {*self._roots.values()} - self._sharing.keys()
         self.names = {uuid: rows[uuid][0] for uuid in roots}
         self.trees: dict[str, Mapping[str, Summary]] = {}  # providers by uuid, by root; of hosts that were in an answer
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, Answer] = {}  # by query, or by a wish for a trait alone
         self._counts: dict[str, int] = {}  # of candidates, by query
 
     def learn(self, classes: Iterable[str]) -> None:
@@ -218,9 +218,21 @@ class Cloud:
         return Answer(frozenset(self.names))
 
     def _by_traits(self, wish: Wish) -> Answer:
-        """Return the hosts of which a provider, or the root, has a trait, whatever they have left."""
+        """
+        Return the hosts of which a provider, or the root, has a trait, whatever they have left.
+
+        Raises:
+            Forbidden: the user may not ask. Unavailable: no complete answer.
+        """
+        if str(wish) not in self._answers:
+            self._answers[str(wish)] = self._having(wish)
+        return self._answers[str(wish)]
+
+    def _having(self, wish: Wish) -> Answer:
         try:
             having = {uuid for uuid, *_ in self._client.providers(required=wish.value.removeprefix("!"))}
+        except Forbidden:
+            raise
         except Rejected as error:
             return Answer(frozenset(), REFUSED, f"placement refuses it: {error}")
         if wish.kind == ROOT_REQUIRED:
