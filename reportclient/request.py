@@ -6,7 +6,7 @@ Placement judges requests. This module takes them apart, and puts some of their 
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlencode
 
@@ -45,6 +45,10 @@ class Wish:
         """Return the class; or the traits, aggregates or providers of which one is enough; or suffixes of groups."""
         listed = self.value.partition(":")[0] if self.kind == RESOURCES else self.value
         return frozenset(listed.removeprefix("!").removeprefix("in:").split(","))
+
+    def agrees_with(self, names: Set[str]) -> bool:
+        """Return whether a provider that has these traits or aggregates has one of those named; unwanted: has none."""
+        return self.names.isdisjoint(names) is self.unwanted
 
 
 def amount_of(wish: Wish) -> int:

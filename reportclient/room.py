@@ -90,7 +90,7 @@ def _is_of(tree: Sequence[ObservedProvider], wishes: Iterable[Wish]) -> bool:
     """Return whether a tree is one that a request names, by a provider or by its root's traits."""
     uuids, traits = {one.uuid for one in tree}, tree[0].provider.traits
     return all(
-        wish.names & uuids if wish.kind == IN_TREE else wish.names.isdisjoint(traits) is wish.unwanted
+        wish.names & uuids if wish.kind == IN_TREE else wish.agrees_with(traits)
         for wish in wishes
         if wish.kind in (IN_TREE, ROOT_REQUIRED)
     )
@@ -179,7 +179,7 @@ def _givers(
             and (all(wish.names & own for wish in near) or all(wish.names & root for wish in near))
             and not any(wish.names & (own | root) for wish in wishes if wish.kind == MEMBER_OF and wish.unwanted)
             and all(
-                wish.names.isdisjoint(one.provider.traits) is wish.unwanted
+                wish.agrees_with(one.provider.traits)
                 for wish in wishes
                 if wish.kind == REQUIRED and (wish.group or wish.unwanted)
             )

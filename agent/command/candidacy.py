@@ -43,7 +43,7 @@ class Givers:
     def is_foreign(self, wish: Wish) -> bool:
         """Return whether a wish names a provider that cannot give to this host, or traits of another root."""
         if wish.kind == ROOT_REQUIRED:
-            return (wish.names <= self.tree[0].provider.traits) is wish.unwanted
+            return not wish.agrees_with(self.tree[0].provider.traits)
         return wish.kind == IN_TREE and wish.names.isdisjoint(one.uuid for one in self.every)
 
 
@@ -135,8 +135,7 @@ def _having(givers: Givers, wish: Wish) -> list[ObservedProvider]:
 def _fits(one: ObservedProvider, wish: Wish) -> bool:
     if wish.kind == RESOURCES:
         return not wish.names.isdisjoint(one.provider.inventories)
-    having = one.provider.traits | one.provider.aggregates
-    return wish.kind not in (REQUIRED, MEMBER_OF) or wish.names.isdisjoint(having) is wish.unwanted
+    return wish.kind not in (REQUIRED, MEMBER_OF) or wish.agrees_with(one.provider.traits | one.provider.aggregates)
 
 
 def _why(givers: Givers, kept: Sequence[Wish], wish: Wish) -> str:

@@ -297,7 +297,7 @@ def free_of(tree: Mapping[str, Summary], wish: Wish) -> list[int]:
 
 def _fits(one: Summary, wishes: Iterable[Wish]) -> bool:
     return all(
-        wish.names <= one.free.keys() if wish.kind == RESOURCES else wish.names.isdisjoint(one.traits) is wish.unwanted
+        wish.names <= one.free.keys() if wish.kind == RESOURCES else wish.agrees_with(one.traits)
         for wish in wishes
         if wish.kind in (RESOURCES, REQUIRED)
     )
