@@ -180,8 +180,9 @@ def _short_of(stock: Inventory, used: int, name: str, amount: int) -> str:
     """Say why an inventory does not give an amount; empty: it does."""
     free = stock.capacity - used
     if amount > free:
-        reserved = f", {stock.reserved} are reserved" if stock.reserved else ""
-        return f"has {max(free, 0)} of {stock.capacity} {name} free{reserved}"
+        reserved = f", reserved {stock.reserved}" if stock.reserved else ""
+        ratio = f", ratio {stock.allocation_ratio:g}" if stock.allocation_ratio != 1 else ""
+        return f"has {max(free, 0)} {name} free (total {stock.total}{reserved}{ratio}, used {used})"
     if amount > stock.max_unit:
         return f"gives at most {stock.max_unit} {name} to one consumer (max_unit)"
     if amount < stock.min_unit:

@@ -207,15 +207,18 @@ def tree_lines(
     """Yield providers below their parents; of a tree in placement (``standing``) also uuid, generation and use."""
     seen, used = (standing.tree.by_name, usages(standing.allocations)) if standing else ({}, None)
     every: list[Row] = []
+    told: set[str] = set()  # what is said of several providers is told at the first one
     for name, depth in in_order({name: one.parent for name, one in providers.items()}):
         provider = providers[name]
+        about = [
+            one.text for one in conditions if one.provider == name or (one.provider not in providers and not depth)
+        ]
         lines = (
             *(family + ends for family, ends in families(sorted(provider.traits))),
             *(f"aggregate {aggregate}" for aggregate in sorted(provider.aggregates)),
-            *dict.fromkeys(
-                one.text for one in conditions if one.provider == name or (one.provider not in providers and not depth)
-            ),
+            *(text for text in dict.fromkeys(about) if text not in told),
         )
+        told.update(about)
         stock = tuple(stock_of(provider, used))
         every.append(Row(names=(name,), depth=depth, parent=provider.parent, mark=" ", stock=stock, traits=lines))
     shown = folded(every) if len(every) > LONG and not whole else every

@@ -15,7 +15,12 @@ from reportclient.tree import Summary
 
 COMMON = ("MEMORY_MB", "VCPU", "DISK_GB")  # a host has something left of one of them, as a rule
 NONE, ROOM, UNITS, BESIDE = "have none", "have too little free", "give no such amount", "not beside the rest"
-SILENT, REFUSED, NOT_ASKED = "full, reserved, or without any", "placement refuses it", "too long to ask for"
+HAVE, SILENT, REFUSED, NOT_ASKED = (
+    "have it",
+    "full, reserved, or without any",
+    "placement refuses it",
+    "too long to ask for",
+)
 CUT = (
     "placement cuts its answers ([placement] max_allocation_candidates): more hosts can give it, and what is said of "
     "others is not sure: ask on a host, without --all"
@@ -267,6 +272,8 @@ class Cloud:
         tree = self.trees.get(root, {})
         if wish.kind == REQUIRED and not wish.unwanted:
             return BESIDE if any(wish.names & one.traits for one in tree.values()) else NONE
+        if wish.kind == ROOT_REQUIRED:
+            return HAVE if wish.unwanted else NONE
         if wish.kind != RESOURCES:
             return ""
         if not tree:

@@ -23,6 +23,10 @@ def read_request(path: Path, option: str = "--request") -> tuple[Wish, ...]:
         if len(told) != 1:
             raise ValueError(f"it must have one request, and has {len(told)} lines")
         return parse_request(told[0])
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise ConfigError(
+            f"{option} {path} cannot be read: {error.strerror or error}: give a file with the query in one line"
+        ) from error
+    except ValueError as error:
         safe = "".join(one if one.isprintable() else "?" for one in mask(str(error)))
         raise ConfigError(f"{option} {path}: {shorten(safe, head=400)}") from error

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from agent.command.whole_cloud import COMMON, Remedy, ask_all
+from agent.command.whole_cloud import COMMON, HAVE, NONE, SILENT, Remedy, ask_all
 from beds.givers import AGGREGATES, SHARES, TRAITS, Giver, World, empty, givers, requests
 from reportclient.request import RESOURCES, Wish, parse_request
 from reportclient.tree import Inventory
@@ -100,9 +100,12 @@ def test_of_a_host_with_nothing_left_only_what_it_lacks_is_told(placement_sender
         )
 
     (lacks,) = told.groups
-    assert {str(wish) for wish, _ in lacks} == {
-        "resources=MEMORY_MB:4", "resources=VCPU:1", f"required={AVX2}", f"root_required=!{DISABLED}"
-    }  # fmt: skip
+    assert {str(wish): why for wish, why in lacks} == {
+        "resources=MEMORY_MB:4": SILENT,
+        "resources=VCPU:1": SILENT,
+        f"required={AVX2}": NONE,
+        f"root_required=!{DISABLED}": HAVE,
+    }
 
 
 def named(tree: Sequence[Giver], number: int, vcpus: int) -> tuple[Giver, ...]:

@@ -48,13 +48,13 @@ def lacks(query: str, *impossible: str, givers: Givers = GIVERS) -> dict[str, st
 @pytest.mark.parametrize(
     ("wish", "why"),
     [
-        ("resources=VCPU:3", "host has 2 of 6 VCPU free, 2 are reserved"),
+        ("resources=VCPU:3", "host has 2 VCPU free (total 8, reserved 2, used 4)"),
         ("resources=VCPU:2", "host cannot give it beside the rest of the request"),
         ("resources=MEMORY_MB:256", "host cannot give it beside the rest of the request"),
         ("resources=MEMORY_MB:300", "host gives at most 256 MEMORY_MB to one consumer (max_unit)"),
-        ("resources=MEMORY_MB:2000", "host has 512 of 512 MEMORY_MB free"),
+        ("resources=MEMORY_MB:2000", "host has 512 MEMORY_MB free (total 512, used 0)"),
         ("resources=FPGA:1", "no provider of this host has FPGA"),
-        ("resources=DISK_GB:200", "pool has 100 of 100 DISK_GB free"),
+        ("resources=DISK_GB:200", "pool has 100 DISK_GB free (total 100, used 0)"),
     ],
 )
 def test_an_amount_that_is_missing_is_told_with_what_there_is(wish: str, why: str) -> None:
@@ -79,7 +79,7 @@ def test_a_class_of_which_more_is_used_than_there_is_has_none_free() -> None:
     overfull = replace(GIVERS, used={("host", "VCPU"): 9})
 
     assert lacks("resources=VCPU:1", "resources=VCPU:1", givers=overfull) == {
-        "resources=VCPU:1": "host has 0 of 6 VCPU free, 2 are reserved"
+        "resources=VCPU:1": "host has 0 VCPU free (total 8, reserved 2, used 9)"
     }
 
 

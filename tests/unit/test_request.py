@@ -127,3 +127,10 @@ def test_a_file_that_is_no_text_is_told_as_one(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="request: it is no text"):
         read_request(tmp_path / "request")
+
+
+def test_a_query_in_place_of_a_file_is_told_what_belongs_there() -> None:
+    with pytest.raises(
+        ConfigError, match="VCPU:1 cannot be read: No such file or directory: give a file with the query"
+    ):
+        read_request(Path("resources=VCPU:1"))
