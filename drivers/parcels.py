@@ -7,6 +7,7 @@ What has no unit of its own is packed where there is room: whole and together if
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from reportclient.allocations import Move
 from reportclient.tree import Inventory
@@ -137,6 +138,7 @@ class Demand:
     parcels: tuple[Parcel, ...]  # at least one
     places: tuple[str, ...]
     because: str
+    returns: bool = False  # to the first place, where it was before, wherever the rest of its consumer goes
 
     @property
     def consumer(self) -> str:
@@ -168,13 +170,14 @@ def pack(
     Return the parcels of all loads with their places, and a sentence for each demand that finds no room.
 
     The largest loads come first. A load goes whole to one child of the root and the providers below it, where these
-    have room (a cell has CPUs and memory); else each class goes to one provider; else a class is split. ``held`` is
-    what consumers already have in their final places, by (consumer, provider, class): limits apply to the sum.
+    have room (a cell has CPUs and memory); else each class goes to one provider; else a class is split. What returns
+    goes alone. ``held`` is what consumers already have in their final places, by (consumer, provider, class): limits
+    apply to the sum.
     """
     left = _Room(room, stock, held)
     placed: list[Parcel] = []
     homeless: list[str] = []
-    for load in sorted(loads, key=_by_size):
+    for load in chain.from_iterable(_parts(one, left) for one in sorted(loads, key=_by_size)):
         together = _together(load, left, parents)
         for demand in sorted(load, key=lambda one: one.resource_class):
             parts = [(together[demand.resource_class], demand.amount)] if together else _apart(demand, left)
@@ -189,6 +192,14 @@ def pack(
             for provider, amount in parts:
                 left.take(demand, provider, amount)
     return placed, homeless
+
+
+def _parts(load: Load, left: "_Room") -> Iterator[Load]:
+    """Yield each demand that returns alone, as far as it has room there, then the rest of a load."""
+    back = [one for one in load if one.returns and left.most(one, one.places[0], one.amount) == one.amount]
+    yield from ([demand] for demand in back)
+    if rest := [demand for demand in load if demand not in back]:
+        yield rest
 
 
 def _by_size(load: Load) -> tuple[list[int], str]:

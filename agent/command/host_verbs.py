@@ -161,6 +161,8 @@ def reshape(options: argparse.Namespace) -> Report:
     if options.apply:
         return _convert(options)
     wishes = replace(wishes_of(options), reshape=True)
+    if options.approve:
+        check_trial(options, wishes)
     api = _refused_by_api(options)
     remarks = [f"{options.verb} --apply would refuse this: {api}"] if api else []
     with open_host(options) as one:
@@ -190,8 +192,8 @@ def _to_configure(options: argparse.Namespace) -> list[str]:
     if options.to in (None, configured_layout(options)):
         return []
     return [
-        f"set [compute] layout = {options.to} in the configuration before the service starts, or makes its next pass: "
-        "otherwise it plans with the configured layout"
+        f"set [compute] layout = {options.to} before the service makes its next pass: otherwise that pass wants the "
+        "configured layout back"
     ]
 
 

@@ -11,6 +11,7 @@ from agent.sync.decide.undoing import DONE
 from agent.sync.decide.view import Wishes
 from agent.sync.journal import end_trial, find_trial, kept_conversions, read_journal
 from agent.sync.node import ComputeNode
+from agent.sync.trial import waiting
 
 UNTRIED = "was not made on trial"
 
@@ -52,7 +53,7 @@ def check_trial(options: argparse.Namespace, wishes: Wishes) -> None:
             raise
         other = None
     if other and other.outcome == DONE:
-        raise ConfigError(f"the conversion of {other.began} is on trial: run reshape --confirm, or undo --apply, first")
+        raise ConfigError(waiting(other))
     if other and not wishes.confirm_by_s and (other.confirm_by_s or 0) <= time.time():
         raise ConfigError(
             f"the conversion of {other.began} on trial was cut off, and its time is over: run undo --apply, or go on "

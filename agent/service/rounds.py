@@ -159,7 +159,6 @@ class Rounds:
                 return _of_nodes(run_nodes(bare_metal))
         # A conversion may meet conflicts, or get no answer: it fails the pass, and the loop tries it again later.
         convert = not self._started and self._settings.changes.allow_reshape
-        wishes = Wishes(reshape=convert, deep=deep, counts=counts)
         host = self._node()
         taken: list[tuple[Outcome, AuditResult | None]] = []
         for node in (*pool_nodes(host), host):
@@ -167,6 +166,7 @@ class Rounds:
                 with locked(self._settings.folders.state):  # no other process writes between pass and audit
                     self._cases.keep_state()
                     said = heed_trial(node) if node is host else ()
+                    wishes = Wishes(reshape=convert and not said, deep=deep, counts=counts)
                     outcome = run_pass(node, wishes, is_locked=True)
                     outcome = replace(outcome, conditions=(*outcome.conditions, *said))
                     taken.append((outcome, self._end(node, outcome, deep)))

@@ -37,19 +37,26 @@ def refused_by_trial(node: ComputeNode, draft: Draft) -> tuple[str, ...]:
         return ()
     return (
         f"no allocation moves, so the service makes {node.name} as configured at each pass, and a trial has no effect: "
-        "set [compute] layout there and back",
+        "change [compute] layout, and change it back to undo that",
     )
 
 
 def _another(node: ComputeNode, draft: Draft) -> tuple[str, ...]:
     with suppress(StateError):  # a damaged journal stops no conversion
         trial = find_trial(node.settings.folders.state, node.where)
+        if trial and trial.outcome == DONE and draft.plan.moves:
+            return (waiting(trial),)
         if trial and trial.outcome != DONE and trial.target != draft.layout:
             return (
                 f"the conversion of {trial.began} to {trial.target} is on trial and was cut off: run undo --apply "
                 f"first, or go on with it by reshape --to {trial.target}",
             )
     return ()
+
+
+def waiting(trial: Conversion) -> str:
+    """Return why no other conversion begins while one is on trial."""
+    return f"the conversion of {trial.began} is on trial: run reshape --confirm, or undo --apply, first"
 
 
 def heed_trial(node: ComputeNode) -> tuple[Condition, ...]:

@@ -63,7 +63,7 @@ def tdx_stock(facts: HostFacts, policy: DevicePolicy, standing: BySuffix) -> lis
     kernel = "does not tell" if number is None else f"has {number}"
     if facts.cpu.tdx_hidden:
         stands = standing.stock(TDX).get(CONTEXT) or standing.stock("").get(CONTEXT)
-        number, kernel = stands.total if stands else None, "shows no number here, so that in placement stays"
+        number, kernel = stands.total if stands else None, "shows no number here, so placement's number stays"
     count = min((each for each in (number, policy.tdx_guests) if each is not None), default=0)
     if not (_wants_tdx(facts, policy) and count):
         return []

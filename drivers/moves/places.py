@@ -192,19 +192,23 @@ def _demand(
     Send parcels of one class to the first of these places with room; where the place is hidden, none is guessed.
 
     What leaves a provider of a cell stays in this cell as far as it has room there: a change of the layout is no
-    reason to take another cell. Where a conversion is taken back, the place before it comes first.
+    reason to take another cell. Where a conversion is taken back, the place before it comes first, also one that
+    placement alone had chosen (huge pages, or another cell than that of the rest).
     """
     by_first: dict[tuple[str, str] | None, list[Parcel]] = {}
     for parcel in going:
         former = question.former.get((parcel.consumer, parcel.provider, parcel.resource_class), "")
+        elsewhere = former != parcel.provider and (former, parcel.to_class) in question.stock
+        usable = {*places, *((former,) if elsewhere else ())}
         likely = ((former, AS_BEFORE), (question.heir(parcel), IN_ITS_CELL))
-        first = next(((place, why) for place, why in likely if place in places), None)
+        first = next(((place, why) for place, why in likely if place in usable), None)
         by_first.setdefault(first, []).append(parcel)
     for first, parcels in by_first.items():
         if hidden and not first and len(places) > 1:
             question.problems.append(_hidden_text(parcels))
-        order = tuple(dict.fromkeys((*((first[0],) if first else ()), *places)))
-        load.append(Demand(tuple(parcels), order, first[1] if first else because))
+        place, why = first or ("", because)
+        order = tuple(dict.fromkeys(filter(None, (place, *places))))
+        load.append(Demand(tuple(parcels), order, why, returns=why == AS_BEFORE))
 
 
 def _hidden_text(parcels: list[Parcel]) -> str:

@@ -18,11 +18,13 @@ from agent.sync.journal import end_trial, find_trial, kept_conversions, read_jou
 from agent.sync.outcome import Condition, Outcome, Status
 from agent.sync.trial import _take_back, heed_trial
 from beds.one_host import GUEST, RESHAPE, Cut, OneHost, Sender
+from drivers.facts import Guest, GuestMemory, MemoryPages
 from drivers.policy import DevicePolicy, Layout, Policy
 from hardware import at, card, guest_with, host, plain
 
 NIC, VF = "0000:81:00.0", "SRIOV_NET_VF"
 FACTS = replace(host(*card(NIC, 4)), guests=(guest_with(GUEST, pci=frozenset({at("0000:81:10.0")})),))
+FLOATS = Guest(uuid=GUEST, state="running", vcpus=(frozenset(),), memory=(GuestMemory(512),))
 BY_S = 4_000_000_000.0
 
 
@@ -354,6 +356,39 @@ def test_a_conversion_on_trial_that_was_cut_off_goes_before_another_layout(one: 
     done = convert_now(replace(one.node, settings=settings), replace(RESHAPE, force=False))
 
     assert (stands(one), "to devices is on trial and was cut off" in done.reasons[0]) == (before, True), done.reasons
+
+
+def test_while_one_is_on_trial_no_other_conversion_begins(one: OneHost) -> None:
+    convert(one)
+    settings = replace(one.settings, policy=replace(one.policy, layout="flat"))
+    before = stands(one)
+
+    done = convert_now(replace(one.node, settings=settings), replace(RESHAPE, force=False))
+
+    assert (stands(one), "is on trial: run reshape --confirm" in done.reasons[0]) == (before, True), done.reasons
+    assert trial_of(one)
+
+
+@pytest.mark.parametrize("guests", [(FLOATS,), ()], ids=["a guest", "a consumer that is not known here"])
+@pytest.mark.parametrize("memory", ["NUMA1", "NUMA0_PAGES_2048"])
+def test_what_placement_gave_of_several_cells_or_of_huge_pages_goes_back_there(
+    tmp_path: Path, guests: tuple[Guest, ...], memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = (MemoryPages(4, 0), MemoryPages(2048, 2048))
+    cells = tuple(replace(each, memory_kib=8 << 20, pages=pages) for each in host().cells)
+    facts = replace(host(*card(NIC, 4)), cells=cells, guests=guests)
+    one = OneHost(tmp_path, facts, Policy(layout="cells", devices=DevicePolicy(discover_all=True)))
+    assert one.sync().status is Status.CHANGED
+    one.claim({"NUMA0": {"VCPU": 1}, memory: {"MEMORY_MB": 512}})
+    before = stands(one)
+    wishes = replace(RESHAPE, force=False, confirm_by_s=BY_S)
+    assert one.sync(wishes, policy=replace(one.policy, layout="flat")).status is Status.CHANGED
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+
+    done = wait(one)
+    assert done
+    assert done.status is Status.CHANGED, done.notes
+    assert (stands(one), trial_of(one)) == (before, None)
 
 
 def test_a_trial_is_found_behind_the_entry_of_another_placement(one: OneHost) -> None:
