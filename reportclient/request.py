@@ -68,7 +68,8 @@ def parse_request(text: str) -> tuple[Wish, ...]:
     query = re.split(r"[\s\"']", text.rpartition("?")[2].strip())[0]
     if not _QUERY.match(query):
         raise ValueError(f"no query of a request is in it: {_EXAMPLE}")
-    wishes = [one for key, value in parse_qsl(query, keep_blank_values=True) for one in _parse(key, value)]
+    pairs = parse_qsl(query, keep_blank_values=True)
+    wishes = [one for key, value in pairs for one in _parse(key, value)]
     giving, related, groups = _groups(wishes)
     if not giving:
         raise ValueError(f"it asks for no resources: {_EXAMPLE}")
@@ -77,6 +78,7 @@ def parse_request(text: str) -> tuple[Wish, ...]:
         raise ValueError(f"group {group} must ask for resources, or for traits where a same_subtree names it")
     single = Counter((f"{one.kind}{one.group}", *one.names) for one in wishes if one.kind == RESOURCES)
     single.update((f"{one.kind}{one.group}",) for one in wishes if one.kind in (IN_TREE, POLICY))
+    single.update((key,) for key, _ in pairs if key.startswith(RESOURCES))
     for named, count in single.items():
         if count > 1:
             raise ValueError(f"{' '.join(named)} is given {count} times, and placement takes one: write it once")

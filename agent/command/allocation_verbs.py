@@ -65,7 +65,7 @@ def release(options: argparse.Namespace) -> Report:
         return _refused(client, uuid, f"{used}: stop the guest first, or run release {uuid} --force")
     if asks(options) and (now := client.consumer(uuid)):
         owner = f"{uuid} of project {now.project} and user {now.user}"
-        if not agreed(_held(now.slots), f"remove this from {owner}?"):
+        if not agreed([*_held(now.slots), *filter(None, [used])], f"remove this from {owner}?"):
             no = "nothing was written: --yes does it without this question"
             return replace(_refused(client, uuid, no), lines=(), exit=Exit.DIFFERENCES)
         if (then := client.consumer(uuid)) is None or then.generation != now.generation:

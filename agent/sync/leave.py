@@ -22,14 +22,15 @@ from agent.sync.run import again, foresee
 from drivers.pools import SHARER
 from reportclient.allocations import Allocation
 from reportclient.errors import few
+from reportclient.names import NO_DEVICES
 from reportclient.ownership import MARKER, SET, Names, Ownership, is_marked, is_novas, others_marks, set_on
 from reportclient.plan import Delete, Plan, Reshape, SetInventories, SetTraits
-from reportclient.reserve import given_back, is_mark, with_marks_of, with_reservations
+from reportclient.reserve import given_back, is_mark, reserved_by_operator, with_marks_of, with_reservations
 from reportclient.tree import ObservedTree, same_stock
 
 _STOPPED = "leave the service stopped, because it reports this host again when it starts"
 _OTHER = "the tree changed since it was shown: run this again"
-_HELD = "a person holds {}: release-hold first, or say --force, and hold it by nova"
+_HELD = "a person holds {}: release-hold first, or say --force, and disable it in nova"
 _BESIDE = "start nova-compute now, and then this service"
 _SHARING = (
     "this host shares the storage of its guests' disks, and nova would report that storage on the root again: set "
@@ -58,7 +59,9 @@ def retire_node(node: ComputeNode, *, dry: bool = False, agreed: str | None = No
         held = _held(node, draft)
         refused = node.against_writing(draft) or against_retirement(draft, held)
         given = _given(node, draft.observed, draft.meanwhile, held)  # a lost memory does not know what files add
-        return _leave(node, draft, plan_retirement(_leaving(draft)), given, refused, dry=dry, agreed=agreed)
+        leaving = _leaving(draft)
+        lost = _lost(leaving, draft.memory)
+        return _leave(node, draft, plan_retirement(leaving), given, refused, dry=dry, agreed=agreed, lost=lost)
 
     return _until_done(node, attempt, dry=dry)
 
@@ -138,6 +141,21 @@ def plan_hand_over(observed: ObservedTree, configured: Mapping[str, Names], *, k
         if marks := set_on(seen) | ours:
             writes.append(SetTraits(seen.uuid, seen.name, seen.provider.traits - marks, frozenset(), marks))
     return Plan((*((Reshape(stock),) if len(stock) > 1 else stock), *writes))
+
+
+def _lost(leaving: ObservedTree, memory: NodeState) -> tuple[str, ...]:
+    """Return what people wanted of a tree that goes, and that a tree made anew would not have, a sentence each."""
+    holds = sorted(map(spoken, held(leaving, memory)))
+    by_hand = [
+        f"{amount} {name} on {seen.name}"
+        for seen in leaving
+        for name, amount in sorted(reserved_by_operator(seen.provider).items())
+        if amount and name not in NO_DEVICES  # of these an option says how much is reserved
+    ]
+    return (
+        *((f"what a person holds is on offer if this host is reported again: {few(holds)}",) if holds else ()),
+        *((f"what is reserved by hand is lost: {few(by_hand)}",) if by_hand else ()),
+    )
 
 
 def _leaving(draft: Draft) -> ObservedTree:
@@ -241,8 +259,13 @@ def _leave(
     dry: bool,
     agreed: str | None,
     then: str = _STOPPED,
+    lost: tuple[str, ...] = (),
 ) -> Outcome:
-    """Carry out a plan, unless that is ``refused`` or no law allows it; ``then`` is what a person must do after it."""
+    """
+    Carry out a plan, unless that is ``refused`` or no law allows it.
+
+    ``then`` is what a person must do after it, ``lost`` what a person should know before.
+    """
     observed = seen.observed
     if why := refused or sentences(breaches(plan, given)):
         return Outcome(node=node.name, status=Status.UNSAFE, plan=plan, observed=observed, reasons=why)
@@ -251,11 +274,11 @@ def _leave(
     if not dry and observed.root is None and not seen.memory.elsewhere:  # nothing is left that the memory is about
         node.state_file(seen.root_uuid).forget()
     if dry or not plan.operations:
-        return Outcome(node=node.name, status=Status.UNCHANGED, plan=plan, observed=observed)
+        return Outcome(node=node.name, status=Status.UNCHANGED, plan=plan, observed=observed, reasons=lost)
     node.state_file(seen.root_uuid).begin(seen.memory)  # so a run that is cut off is not taken for a second writer
     node.client.execute(plan, observed)
     node.state_file(seen.root_uuid).forget()
-    return Outcome(node=node.name, status=Status.CHANGED, plan=plan, observed=observed, reasons=(then,))
+    return Outcome(node=node.name, status=Status.CHANGED, plan=plan, observed=observed, reasons=(*lost, then))
 
 
 def _given(node: ComputeNode, observed: ObservedTree, memory: NodeState, held: tuple[Allocation, ...]) -> Given:

@@ -78,6 +78,21 @@ def test_a_plan_that_is_refused_is_no_question(host: Upgrade) -> None:
     assert "consumers hold allocations here" in shown
 
 
+def test_the_question_says_what_a_guest_that_runs_here_uses(placement_server: PlacementServer, tmp_path: Path) -> None:
+    host = recorded_host(
+        placement_server.url,
+        tmp_path,
+        guests={"runs": {}},
+        consumers={"runs": {ROOT: SMALL}},
+        compute={"layout": "flat"},
+    )
+
+    code, shown = answer(host, "n", "release", identity("runs"), "--force")
+
+    assert (code, "runs on this host" in shown) == (3, True), shown
+    assert host.stands()["consumers"]["runs"]["allocations"]
+
+
 @pytest.mark.parametrize(("said", "code"), [("y\n", 0), ("n\n", 3)])
 def test_a_repair_waits_for_a_yes(host: Upgrade, monkeypatch: pytest.MonkeyPatch, said: str, code: int) -> None:
     monkeypatch.setattr(audit_verb, "_BY_HAND", replace(audit_verb._BY_HAND, grace_s=0, again_s=0, move_s=0))

@@ -111,15 +111,19 @@ def test_what_names_another_provider_or_root_is_missing_without_a_question() -> 
 
 
 @pytest.mark.parametrize(
-    ("beside", "wish", "why"),
+    ("query", "wish", "why"),
     [
-        ("resources_A=VGPU:2", A_AVX, "but has no VGPU"),
-        ("resources_A=VCPU:1&required_A=!HW_CPU_X86_SSE&resources=VGPU:2", A_AVX, "but cannot give it beside the rest"),
-        ("resources_A=VCPU:1", "resources_A=VGPU:2", "card 3 and 2 more has no VCPU"),
+        (f"resources_A=VGPU:2&{A_AVX}", A_AVX, "but has no VGPU"),
+        (
+            f"resources_A=VCPU:1&required_A=!HW_CPU_X86_SSE&resources=VGPU:2&{A_AVX}",
+            A_AVX,
+            "but cannot give it beside the rest",
+        ),
+        ("resources_A=VCPU:1,VGPU:2", "resources_A=VGPU:2", "card 3 and 2 more has no VCPU"),
     ],
 )
-def test_a_group_with_a_suffix_is_told_what_its_provider_lacks_beside_a_wish(beside: str, wish: str, why: str) -> None:
-    assert why in lacks(f"{beside}&{wish}", wish)[wish]
+def test_a_group_with_a_suffix_is_told_what_its_provider_lacks_beside_a_wish(query: str, wish: str, why: str) -> None:
+    assert why in lacks(query, wish)[wish]
 
 
 def test_a_wish_that_fits_only_beside_others_is_not_missing() -> None:
@@ -133,7 +137,7 @@ def test_groups_that_need_one_subtree_are_told_as_such() -> None:
     wish = "same_subtree=_A,_B"
     query = f"resources_A=VCPU:1&resources_B=VGPU:2&group_policy=none&{wish}"
 
-    assert lacks(query, wish) == {wish: "the groups find no providers of which one is above the others"}
+    assert lacks(query, wish) == {wish: "no provider that one of the groups gets is above those of the others"}
 
 
 def test_a_part_that_placement_refuses_is_told_in_its_words() -> None:

@@ -15,7 +15,7 @@ from agent.sync.decide.features.hold import BODY, ENDLESS, HOST, NOT_HELD, HoldW
 from agent.sync.decide.features.second_writer import SECOND_WRITER
 from agent.sync.decide.view import Wishes
 from agent.sync.hold_unseen import hold_unseen
-from agent.sync.leave import hand_over_node
+from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.outcome import Outcome, Status
 from beds.one_host import GUEST, ROOT, Cut, OneHost, Sender
 from drivers.by_suffix import BySuffix
@@ -296,7 +296,7 @@ def test_what_is_no_device_is_told_with_those_that_there_are(one: OneHost, what:
         ("beside", HOST, "openstack compute service set --disable --disable-reason REASON host nova-compute"),
         ("beside", GPU, "nova-compute reports 0000:84:00.0: take it out of nova's"),
         ("audit", HOST, "openstack compute service set --disable"),
-        ("audit", NIC, "nova-compute reports 0000:81:00.0: take it out of nova's"),
+        ("audit", NIC, r"\[agent\] role = audit leaves 0000:81:00.0 to nova: take it out of nova's"),
     ],
 )
 def test_what_nova_reports_is_novas_to_hold(tmp_path: Path, role: Role, what: str, told: str) -> None:
@@ -307,6 +307,28 @@ def test_what_nova_reports_is_novas_to_hold(tmp_path: Path, role: Role, what: st
 
     with pytest.raises(ConfigError, match=told):
         hold(one, what)
+
+
+def test_in_the_role_audit_a_hold_that_stands_is_given_back_in_another_role(one: OneHost) -> None:
+    hold(one, NIC)
+    one.role = "audit"
+
+    told = [condition.text for condition in one.sync().conditions]
+    assert any("leave the role audit, and run compute-node-agent release-hold" in text for text in told)
+
+
+def test_who_retires_a_host_is_told_what_people_wanted_of_it(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, FACTS, Policy(layout="devices", devices=ALL))
+    one.sync()
+    one.set_by_hand(NIC, VF, reserved=1)
+    hold(one, NIC)
+
+    told = retire_node(one.node, dry=True).notes
+
+    assert told == (
+        "what a person holds is on offer if this host is reported again: 0000:81:00.0",
+        "what is reserved by hand is lost: 1 SRIOV_NET_VF on host_0000:81:00.0",
+    )
 
 
 def test_beside_nova_a_device_of_this_agents_is_held(tmp_path: Path) -> None:

@@ -61,7 +61,9 @@ def test_what_is_written_is_read_back_as_the_same(query: str) -> None:
     [("resources=VCPU:2", {"VCPU"}), ("required=in:T1,T2", {"T1", "T2"}), ("member_of=!in:a1,a2", {"a1", "a2"})],
 )
 def test_a_wish_names_its_class_or_all_of_which_one_is_enough(wish: str, names: set[str]) -> None:
-    found = {str(one): one.names for one in parse_request(f"resources=MEMORY_MB:1&{wish}")}
+    found = {
+        str(one): one.names for one in parse_request(wish if "resources" in wish else f"resources=MEMORY_MB:1&{wish}")
+    }
 
     assert found[wish] == names
 
@@ -104,6 +106,7 @@ def test_a_group_without_resources_is_left_out_unless_another_must_stand_by_it()
         ("resources_A=VCPU:1&required=HW_A", "group without a suffix must ask for resources"),
         ("resources=VCPU:1&same_subtree=_A", "group _A must ask for resources"),
         ("resources=VCPU:20,VCPU:20", "resources VCPU is given 2 times, and placement takes one"),
+        ("resources=VCPU:1&resources=MEMORY_MB:1", "resources is given 2 times, and placement takes one"),
         ("resources=VCPU:1&in_tree=a&in_tree=b", "in_tree is given 2 times"),
         ("resources=VCPU:1&group_policy=none&group_policy=isolate", "group_policy is given 2 times"),
         ("resources1=VCPU:1&resources2=VCPU:1", "add group_policy=none or =isolate"),

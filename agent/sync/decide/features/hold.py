@@ -67,6 +67,7 @@ class Hold(Feature):
     holds: Mapping[str, Note] = field(default_factory=dict)  # by what is held
     totals: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # by device: what is free of it, by class
     beside: bool = False
+    audits_only: bool = False
 
     @classmethod
     def after_restored(cls, memory: NodeState) -> Mapping[str, Any]:
@@ -89,7 +90,8 @@ class Hold(Feature):
                 holds[what] = holds[what].and_also(wish.note) if what in holds else wish.note
         holds = {what: note for what, note in holds.items() if view.terms.earliest_s < note.until_s}
         totals = _totals(view, shaper, shaped, holds.keys() - {HOST})
-        return Hold(holds=holds, totals=totals, beside=view.beside), shaped
+        found = Hold(holds=holds, totals=totals, beside=view.beside, audits_only=view.terms.audits_only)
+        return found, shaped
 
     def reserve(self, tree: ProviderTree) -> Iterator[Reservation]:
         return (one for _, one in self._placed(tree))
@@ -120,8 +122,9 @@ class Hold(Feature):
         note, name = self.holds[what], spoken(what)
         since = f" since {note.since} by {note.by}: {note.why}" if note.why else ", and what said why is lost"
         end = "" if note.until_s >= ENDLESS else f", until {moment(note.until_s)}"
-        back = f"compute-node-agent release-hold {name}"
-        return f"{'this host' if what == HOST else name} is held{since}{end}. To give it back: {back}"
+        first = "leave the role audit, and run " if self.audits_only else ""
+        back = f"To give it back: {first}compute-node-agent release-hold {name}"
+        return f"{'this host' if what == HOST else name} is held{since}{end}. {back}"
 
     def marks(self, tree: ProviderTree) -> Mapping[str, frozenset[str]]:
         found: dict[str, frozenset[str]] = {}
@@ -213,12 +216,12 @@ def _novas(what: str, view: View, shaped: Shaped) -> str:
     novas = {key_of(name, view.node) for name in shaped.holdings.backing.novas}
     if not (view.terms.audits_only or (view.beside and what in {HOST, *novas})):
         return ""
+    said = "this host" if what == HOST else spoken(what)
+    why = f"[agent] role = audit leaves {said} to nova" if view.terms.audits_only else f"nova-compute reports {said}"
     if what == HOST:
-        return (
-            f"nova-compute reports this host, so hold it by nova: openstack compute service set --disable "
-            f"--disable-reason REASON {view.node} nova-compute"
-        )
-    return f"nova-compute reports {spoken(what)}: take it out of nova's [pci] device_spec, and restart nova-compute"
+        command = f"openstack compute service set --disable --disable-reason REASON {view.node} nova-compute"
+        return f"{why}, so hold it by nova: {command}"
+    return f"{why}: take it out of nova's [pci] device_spec, and restart nova-compute"
 
 
 def _find(text: str, shaped: Shaped, holds: Mapping[str, Note]) -> str:
@@ -241,7 +244,7 @@ def _find(text: str, shaped: Shaped, holds: Mapping[str, Note]) -> str:
         if what in map(key_of, addresses):
             raise ConfigError(
                 f"{text} is a part of {name.removeprefix(f'{root}_')}, and placement counts its parts without telling "
-                f"them apart: hold that, or take this part out of [pci] device_spec"
+                f"them apart: hold all of it, or take this part out of [pci] device_spec"
             )
     known = few(sorted(name.removeprefix(f"{root}_") for name in devices.values()))
     raise ConfigError(f"this host offers no device {text}: it offers {known or 'none'}")
