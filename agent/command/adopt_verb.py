@@ -140,7 +140,10 @@ def _choose(
             return held[0].uuid, f"all {holding} guests of this host that hold anything hold it there"
         return None, "its name and what its guests hold do not tell one tree: name the right one, adopt UUID"
     if by_name is None:
-        return None, f"placement has no root provider {node}, and no guest of this host tells: name it, adopt UUID"
+        return (
+            None,
+            f"placement has no root provider {node}, and no guest of this host shows which it is: run adopt UUID",
+        )
     if sure:
         return None, f"only the name speaks for it, and another host may have that: name it, adopt {by_name} --yes"
     return by_name, "it has this host's name; no guest tells, so be sure that no other host has it"

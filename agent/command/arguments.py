@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not given[0].startswith("-"):
             parser.error(f"there is no verb {printable(given[0])}{nearest(given[0], VERBS)} (--help lists all)")
         meant = nearest(given[0], _WITHOUT_VERB)
-        parser.error(f"the verb comes first, and then {printable(given[0])}{meant} (--help lists all verbs)")
+        parser.error(f"put the verb first, and {printable(given[0])} after it{meant} (--help lists all verbs)")
     options, unknown = parser.parse_known_args(given)
     verb = VERBS[options.verb]
     if unknown:

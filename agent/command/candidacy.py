@@ -146,7 +146,7 @@ def _why(givers: Givers, kept: Sequence[Wish], wish: Wish) -> str:
         case "root_required":
             return f"{root.name}, the root, {'has it' if wish.unwanted else 'does not have it'}"
         case "same_subtree":
-            return "the groups find no providers of which one is above the others"
+            return "no provider that one of the groups gets is above those of the others"
         case "group_policy":
             return "the groups find no providers of their own: at least two need the same one"
     verb = {REQUIRED: "has", MEMBER_OF: "is in"}.get(wish.kind, "is")

@@ -324,7 +324,7 @@ def _candidate(client: PlacementClient, givers: Givers, wishes: Sequence[Wish]) 
 def _ask(client: PlacementClient, givers: Givers, wishes: Sequence[Wish]) -> str | None:
     """Ask for a part of a request, as ``missing`` does; the host is a candidate for a part without resources."""
     if (number := combinations(wishes, givers)) > _MOST:
-        return f"it was not asked for beside the rest, as placement would compare {number} combinations of providers"
+        return f"placement was not asked for it with the rest: it would compare {number} combinations of providers"
     try:
         if _candidate(client, givers, wishes) is not None:
             return None

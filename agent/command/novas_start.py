@@ -243,7 +243,7 @@ def _of_children(
         if not lost:
             continue
         if not wanted and suffix not in judged:
-            text = f"nova {NOVA} leaves {seen.name} as it is, on offer too, as no enabled type is of this card"
+            text = f"nova {NOVA} leaves {seen.name} as it is, and on offer, as no enabled type belongs to this card"
             yield Check(CHANGE, True, text)
             continue
         how = "does not start" if wanted else "starts, and each of its writes to placement fails from then on"

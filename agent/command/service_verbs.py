@@ -64,12 +64,12 @@ def _status_lines(status: ServiceStatus) -> Iterator[str]:
     elif abs(set_by_s) > status.interval_s and not status.is_late:
         sentence = (
             f"the clock of this host was set by {set_by_s:+.0f} s since the last status, and is or was wrong: set it, "
-            f"as by NTP; the last status: {sentence}"
+            f"for instance by NTP; the last status: {sentence}"
         )
     elif status.is_late and ahead_s > 0:
         sentence = (
-            f"the clock is wrong, or was: status.json was written {ahead_s:.0f} s ahead of it: set it, as by NTP; "
-            f"the last status: {sentence}"
+            f"the clock is wrong, or was: status.json was written {ahead_s:.0f} s ahead of it: set it, for instance by "
+            f"NTP; the last status: {sentence}"
         )
     elif status.is_late:
         sentence = (

@@ -140,7 +140,7 @@ COMMON = (
 )
 """Options of every verb."""
 PLACEMENT = (
-    Option("--embedded", "report to an embedded placement, which runs in this command and keeps its data in a file"),
+    Option("--embedded", "use an embedded placement, which runs in this command and keeps its data in a file"),
     Option(
         "--embedded-dir",
         "folder of the embedded placement, compute_id and state (default ~/.local/share/compute-node-agent)",

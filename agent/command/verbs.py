@@ -133,7 +133,7 @@ _TABLE = (
             ),
             Option(
                 "--approved",
-                "with --apply: carry out only what [agent] allow_reshape allows, or the approved plan; "
+                "with --apply: any conversion with [agent] allow_reshape, otherwise only the approved plan; "
                 "for systemd units",
                 needs=("--apply",),
                 excludes=("--digest",),
@@ -226,11 +226,11 @@ _TABLE = (
         own=(
             Option(
                 "uuid",
-                "the root provider; default: the one that this host's name and its guests tell",
+                "the root provider; default: the one that this host's name and its guests' allocations show",
                 metavar="UUID",
                 type=parse_uuid,
             ),
-            Option("--yes", "write it without a question; without UUID only where guests tell"),
+            Option("--yes", "write it without a question; without UUID only if the guests' allocations show which"),
         ),
     ),
     Verb(
@@ -345,7 +345,8 @@ _TABLE = (
         own=(
             Option("--light", "read only providers whose generation changed since the last audit"),
             Option(
-                "--heal", "carry out the repairs that the policy allows; without one, on a terminal, those agreed to"
+                "--heal",
+                "carry out the repairs that --policy allows; without a policy ask, on a terminal, or see --yes",
             ),
             Option(
                 "--yes",
@@ -355,7 +356,7 @@ _TABLE = (
             ),
             Option(
                 "--policy",
-                "YAML file that says what may be healed, without --heal a dry run of that; its keys are heal (kinds of "
+                "YAML file of repairs that are allowed; without --heal a dry run of them. Its keys are heal (kinds of "
                 "findings), grace_s, again_s, move_s, untyped, at_once and limit: see docs/operations.md",
                 metavar="FILE",
                 type=Path,
@@ -402,19 +403,19 @@ _TABLE = (
                 type=parse_time,
                 needs=("what",),
             ),
-            Option("--list", "list what is held, and do nothing; so does this verb without options"),
+            Option("--list", "list what is held (also without any argument)"),
         ),
     ),
     Verb(
         name="release-hold",
-        help="give back what is held, with what operators reserved of it before and meanwhile",
+        help="end a hold; what operators reserved by hand stays reserved",
         example="0000:81:00.0",
         own=(WHAT._replace(required=True),),
     ),
     Verb(
         name="check",
         help="try everything that a pass needs; writes nothing",
-        own=(Option("--strict", "end with 3 also for a doubt, which hinders no pass and may not be what was meant"),),
+        own=(Option("--strict", "end with 3 also for a doubt: it stops no pass, but was probably not meant"),),
     ),
 )
 VERBS = {verb.name: verb for verb in _TABLE}

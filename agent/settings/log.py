@@ -66,8 +66,8 @@ def set_up_log(conf: cfg.ConfigOpts, verbose: int) -> None:
         logging.getLogger("keystoneauth.identity").setLevel(logging.ERROR)  # the service logs a Keystone outage itself
     if unopened:
         LOG.warning(
-            "the log goes to standard error, as it cannot go where [DEFAULT] says: in a file of the agent's own, after "
-            "nova.conf, set %s empty or false reason=%s",
+            "the log goes to standard error, as it cannot go where [DEFAULT] says: to end this warning, set %s empty "
+            "or false in a file of the agent's own, after nova.conf reason=%s",
             ", ".join(said),
             unopened,
         )

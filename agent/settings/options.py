@@ -39,7 +39,7 @@ _COUNT = types.Integer(min=0, max=0x7FFFFFFF)
 OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
     "DEFAULT": (
         cfg.StrOpt("compute_driver", default="libvirt.LibvirtDriver", choices=sorted(NAMES),
-                   help="The virt driver, as nova names it."),
+                   help="The virt driver, by nova's names and one of ours."),
         cfg.StrOpt("state_path", default=str(NOVA_STATE),
                    help="Folder of nova's state. compute_id is read here; a new one is made here if the folder can be "
                         "written."),
@@ -108,8 +108,9 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                         "all else is reported."),
         cfg.IntOpt("num_memory_encrypted_guests", help="Not supported: must not be set."),
         cfg.IntOpt("num_intel_tdx_guests", min=0,
-                   help="Number of guests with Intel TDX that this host can run at a time, if the kernel does not tell "
-                        "(misc.capacity), or to report less. TDX is reported with cpu_mode = host-passthrough."),
+                   help="Number of guests with Intel TDX that this host can run at a time. Set it if the kernel does "
+                        "not show this number (misc.capacity), or to report less. TDX is reported with cpu_mode = "
+                        "host-passthrough."),
         cfg.IntOpt("file_backed_memory", default=0, min=0,
                    help="Guests' memory is in files of this many MiB in all, which are reported as MEMORY_MB. 0: it is "
                         "the host's own memory."),
@@ -179,17 +180,17 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                    help="Where DISK_GB of guests on shared storage stands. own: on the root of each host, as with "
                         "nova: every host reports all of the storage. A name or a uuid: on this provider, once for all "
                         "hosts that share it. sharing: on the provider of this host's Ceph pool, or, with other "
-                        "storage, on the only one that shares DISK_GB with this host by an aggregate. This host does "
-                        "not write the provider: that of a Ceph pool is of the agent with report_pool, and any other "
-                        "is the operator's."),
+                        "storage, on the only one that shares DISK_GB with this host by an aggregate. This host never "
+                        "writes the provider: the agent with report_pool writes that of a Ceph pool, the operator any "
+                        "other."),
         cfg.BoolOpt("report_pool", default=False,
                     help="Report the provider of the pool in images_rbd_pool, which hosts with shared_disk share. Set "
                          "it on exactly one host of the pool; a second agent refuses."),
         cfg.StrOpt("rbd_capacity", default="cluster", choices=("cluster", "pool"),
                    help="What is reported as DISK_GB with [libvirt] images_type = rbd. cluster: all that the disks of "
                         "the Ceph cluster have, as nova reports it; if a pool keeps each byte three times, that is "
-                        "three times of what guests can store. pool: what is stored in images_rbd_pool and what it "
-                        "could have more (Ceph's max_avail), reported anew when it differs by more than 1/100."),
+                        "three times of what guests can store. pool: what is stored in images_rbd_pool, and Ceph's "
+                        "max_avail of it. It is reported anew when it differs by more than 1/100."),
         cfg.BoolOpt("allow_reshape", default=False,
                     help="Allow sync, and the service at its start, to convert a host: to move allocations of guests "
                          "because the shape of the tree changes. If false, a host is converted only by "
@@ -202,9 +203,9 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                    help="Seconds for which VFs, vGPUs and MIG instances are expected back that were there before the "
                         "host was booted: their stock stays, reserved. 0: not at all."),
         cfg.IntOpt("audit_grace", default=60, min=0,
-                   help="Seconds after a consumer's last change. During this time, an audit does not judge a consumer "
-                        "without a guest on this host. Reason: after a claim, an image may have to be downloaded "
-                        "before the guest starts. A device that is undecided is a finding after this time too."),
+                   help="Seconds after a consumer's last change in which an audit reports nothing about it: after a "
+                        "claim, an image may have to be downloaded before the guest starts. A device that cannot be "
+                        "read is a finding once audits have seen it for this time."),
         cfg.IntOpt("node_grace", default=60, min=0,
                    help="The provider of a bare-metal node is deleted when the node is missing in two answers of "
                         "Ironic that are at least this many seconds apart."),

@@ -64,7 +64,7 @@ def _attempt(
     ours = Ownership(emitted=emitted, configured=joined(memory.configured, memory.reported))
     own = own_standing(with_reservations(with_marks_of(observed, memory.observed), files), ours)
     if own is None:
-        raise ConfigError("providers of this agent stand below another service's: that waits for a look at the host")
+        raise ConfigError("providers of this agent stand below another service's: run it again when libvirt answers")
     claimed = _perhaps_claimed(own, memory.observed)
     what, holds, note = _key_of(wish.what, root, own, claimed), held(observed, memory), wish.note
     assert note
@@ -103,21 +103,21 @@ def _sure_root(observed: ObservedTree, memory: NodeState) -> ObservedProvider:
         raise ConfigError("placement has no root of this host that carries this agent's mark")
     left = memory.observed.root if memory.observed else None
     if OWNER_NOVA in root.provider.traits and left and OWNER_NOVA not in left.provider.traits:
-        raise ConfigError(f"nova marked {root.name} since the last pass: that waits for a look at the host")
+        raise ConfigError(f"nova marked {root.name} since the last pass: run it again when libvirt answers")
     if told := [one.text for one in conditions_of(memory.bodies) if one.kind in _DOUBTED]:
         raise ConfigError(f"nothing is written without a look at the host, as its last pass said: {told[0]}")
     return root
 
 
 def _key_of(what: str, root: ObservedProvider, own: Iterable[ObservedProvider], claimed: Iterable[str]) -> str:
-    """Return the key of what a person names; ConfigError: that waits for a look at the host."""
+    """Return the key of what a person names; ConfigError: that needs a look at the host."""
     if what == HOST:
         return HOST
     key = key_of(what, root.name)
     if key not in {key_of(seen.name, root.name) for seen in own if is_device(seen.name, root.name)}:
         raise ConfigError(f"placement has no provider of {what}, and what the root has of it is not known now")
     if key in {key_of(name, root.name) for name in claimed}:
-        raise ConfigError(f"{what} is a one-time device and may have been used: that waits for a look at the host")
+        raise ConfigError(f"{what} is a one-time device and may have been used: run it again when libvirt answers")
     return key
 
 

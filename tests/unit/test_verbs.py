@@ -111,8 +111,8 @@ def test_options_that_contradict_each_other_are_a_usage_error(
     [
         pytest.param(("synk",), "there is no verb synk: is sync meant? (--help lists all)", id="a verb"),
         pytest.param(("what",), "there is no verb what (--help lists all)", id="nothing like a verb"),
-        pytest.param(("--verbose", "sync"), "the verb comes first, and then --verbose (--help", id="an option first"),
-        pytest.param(("--verison",), "and then --verison: is --version meant?", id="an option of none"),
+        pytest.param(("--verbose", "sync"), "put the verb first, and --verbose after it (--help", id="an option first"),
+        pytest.param(("--verison",), "and --verison after it: is --version meant?", id="an option of none"),
         pytest.param(("st\x1b[31matus",), "there is no verb st\\x1b[31matus", id="an escape sequence"),
         pytest.param(("sync", "--forse"), "sync takes no --forse: is --force meant?", id="an option"),
         pytest.param(("sync", "--dry-run", "5"), "sync takes no --dry-run", id="another verb's option"),

@@ -201,7 +201,7 @@ def _unallocated(snapshot: Snapshot, uuid: str, rows: Mapping[tuple[str, str], i
     request = json.dumps({"allocations": {place: {"resources": slots[place]} for place in sorted(slots)}})
     unsure = _unsure(snapshot, uuid, consumer, given, held, request)
     unsure += _given_by_cyborg(snapshot, uuid, given)
-    here = "it runs here" if snapshot.is_settled(uuid) else "it is shut off here, and by nova's word this is its host"
+    here = "it runs here" if snapshot.is_settled(uuid) else "it is shut off here, and nova says that this is its host"
     seen = f"{here}, and has no allocations here" + (", only on another host" if abroad else "") + unsure
     return seen, None if unsure else _claim_again(snapshot, uuid, consumer, rows)
 

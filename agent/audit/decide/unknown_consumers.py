@@ -55,7 +55,7 @@ def doubt_of(snapshot: Snapshot, guest: str) -> str:
         return f"; nova has it on host {server.host or 'none'}"
     moving = any(one.status != FINISHED for one in nova.open_moves(guest))
     busy = server.in_action or server.status == "UNKNOWN" or moving
-    return f"; nova has it in the state {server.status}, and not at rest" if busy else ""
+    return f"; nova has it in the state {server.status}, and still works on it" if busy else ""
 
 
 def is_migration_of(snapshot: Snapshot, uuid: str, guest: str) -> bool | None:
@@ -229,7 +229,7 @@ def _judge_server(snapshot: Snapshot, server: NovaServer, *, abroad: bool) -> Fi
     seen = (
         f"nova has server {server.uuid} {place} ({server.status}), and its guest is neither defined nor running on "
         f"this host: run openstack server show {server.uuid}. If nova has the server on this host and does not move "
-        f"it, openstack server reboot --hard {server.uuid} makes its guest again, or in the state SHUTOFF its start"
+        f"it, openstack server reboot --hard {server.uuid} makes its guest again (start it instead if it is SHUTOFF)"
     )
     return Finding(kind=Kind.GUEST_LOST, seen=seen, arriving=True, by_nova=True)
 
