@@ -32,6 +32,7 @@ from agent.sync.outcome import Outcome
 from agent.sync.run import run_pass
 from drivers.errors import DiscoveryError
 from drivers.libvirt.shape import EMITTED
+from reportclient.errors import few
 from reportclient.tree import ObservedTree
 
 _KEYS = ("what", "since", "by", "until", "why")
@@ -137,4 +138,10 @@ def _listed(options: argparse.Namespace) -> Report:
         for what, note in sorted(holds.items())
     ]
     rows = [tuple(one[key] or "-" for key in _KEYS) for one in told]
-    return Report(data={"holds": told}, lines=columns(rows, heads=_KEYS) or ["nothing is held"])
+    over = [spoken(what) for what, note in sorted(holds.items()) if note.until_s <= datetime.now(UTC).timestamp()]
+    remarks = [
+        f"the time of {few(over)} is over, and the next pass puts it back on offer: compute-node-agent status says "
+        f"whether the service makes passes"
+    ]
+    lines = columns(rows, heads=_KEYS) or ["nothing is held"]
+    return Report(data={"holds": told}, lines=lines, remarks=remarks if over else [])

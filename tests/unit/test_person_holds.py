@@ -1,5 +1,6 @@
 """What a person holds goes off offer, and comes back exactly once a person or a time gives it back."""
 
+from argparse import Namespace
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agent.command.hold_verbs import start_hold
 from agent.errors import ConfigError
 from agent.settings.read import Role
 from agent.state.memory import NodeState
@@ -677,3 +679,12 @@ def test_nothing_is_given_back_unseen_nor_held_on_a_recorded_host(tmp_path: Path
 
     with pytest.raises(ConfigError, match="only a host that this agent reports"):
         unseen(one, NIC)
+
+
+def test_a_hold_whose_time_is_over_is_listed_with_what_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    holds = {"0000_81_00_0": replace(NOTE, until_s=1), "0000_91_00_0": NOTE}
+    monkeypatch.setattr("agent.command.hold_verbs._held", lambda _options: (holds, "host"))
+
+    (told,) = start_hold(Namespace(what=None)).remarks
+
+    assert told.startswith("the time of 0000:81:00.0 is over, and the next pass puts it back on offer")
