@@ -7,7 +7,6 @@ What has no unit of its own is packed where there is room: whole and together if
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from reportclient.allocations import Move
 from reportclient.tree import Inventory
@@ -171,13 +170,13 @@ def pack(
 
     The largest loads come first. A load goes whole to one child of the root and the providers below it, where these
     have room (a cell has CPUs and memory); else each class goes to one provider; else a class is split. What returns
-    goes alone. ``held`` is what consumers already have in their final places, by (consumer, provider, class): limits
-    apply to the sum.
+    goes before all others, and alone. ``held`` is what consumers already have in their final places, by (consumer,
+    provider, class): limits apply to the sum.
     """
     left = _Room(room, stock, held)
     placed: list[Parcel] = []
     homeless: list[str] = []
-    for load in chain.from_iterable(_parts(one, left) for one in sorted(loads, key=_by_size)):
+    for load in _parts(sorted(loads, key=_by_size), left):
         together = _together(load, left, parents)
         for demand in sorted(load, key=lambda one: one.resource_class):
             parts = [(together[demand.resource_class], demand.amount)] if together else _apart(demand, left)
@@ -194,12 +193,18 @@ def pack(
     return placed, homeless
 
 
-def _parts(load: Load, left: "_Room") -> Iterator[Load]:
-    """Yield each demand that returns alone, as far as it has room there, then the rest of a load."""
-    back = [one for one in load if one.returns and left.most(one, one.places[0], one.amount) == one.amount]
-    yield from ([demand] for demand in back)
-    if rest := [demand for demand in load if demand not in back]:
-        yield rest
+def _parts(loads: Iterable[Load], left: "_Room") -> Iterator[Load]:
+    """Yield each demand that returns alone, as far as there is room left for it, then the rest of each load."""
+    rests: list[Load] = []
+    for load in loads:
+        rest: Load = []
+        for one in load:
+            if one.returns and left.most(one, one.places[0], one.amount) == one.amount:
+                yield [one]
+            else:
+                rest.append(one)
+        rests += [rest] if rest else []
+    yield from rests
 
 
 def _by_size(load: Load) -> tuple[list[int], str]:

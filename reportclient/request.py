@@ -81,7 +81,8 @@ def parse_request(text: str) -> tuple[Wish, ...]:
     single.update((key,) for key, _ in pairs if key.startswith(RESOURCES))
     for named, count in single.items():
         if count > 1:
-            raise ValueError(f"{' '.join(named)} is given {count} times, and placement takes one: write it once")
+            whole = ", with all classes in it" if named[0].startswith(RESOURCES) else ""
+            raise ValueError(f"{' '.join(named)} is given {count} times, and placement takes one: write it once{whole}")
     if len(groups - {""}) > 1 and (POLICY,) not in single:
         raise ValueError("group_policy must say how its groups share providers: add group_policy=none or =isolate")
     order = [*dict.fromkeys(one.group for one in wishes)]

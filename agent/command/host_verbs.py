@@ -55,6 +55,7 @@ from agent.sync.outcome import Condition, Outcome, Status
 from agent.sync.pool_node import pool_nodes
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee, run_pass
+from agent.sync.trial import trial_waits
 from drivers.errors import DiscoveryError
 from reportclient.allocations import Observed
 from reportclient.recording import Unrecorded
@@ -191,10 +192,10 @@ def _to_configure(options: argparse.Namespace) -> list[str]:
     """Return that the layout of --to has to be configured, and when and why; empty: there is no need to."""
     if options.to in (None, configured_layout(options)):
         return []
-    return [
-        f"set [compute] layout = {options.to} before the service makes its next pass: otherwise that pass wants the "
-        "configured layout back"
-    ]
+    when = "before the service makes its next pass: otherwise that pass wants the configured layout back"
+    if options.approve:
+        when = "before the service starts the next time: otherwise the approved plan is not carried out"
+    return [f"set [compute] layout = {options.to} {when}"]
 
 
 def _approve(node: ComputeNode, draft: Draft, digest: str) -> tuple[str, str]:
@@ -273,7 +274,8 @@ def sync(options: argparse.Namespace) -> Report:
         nodes = (*pool_nodes(host), host)
         for one in nodes:
             try:
-                outcomes.append((convert if one.settings.changes.allow_reshape else run_pass)(one, wishes))
+                may_convert = one.settings.changes.allow_reshape and not trial_waits(one)
+                outcomes.append((convert if may_convert else run_pass)(one, wishes))
             except USER_ERRORS as error:
                 if len(nodes) == 1:
                     raise

@@ -28,7 +28,7 @@ from agent.sync.node import ComputeNode
 from agent.sync.outcome import Condition, Outcome, Status
 from agent.sync.pool_node import pool_nodes
 from agent.sync.run import run_pass
-from agent.sync.trial import heed_trial
+from agent.sync.trial import heed_trial, trial_waits
 from drivers.base import Driver, Event, OnOperation, Survey
 from drivers.facts import DiskUnread, PoolSpace
 from drivers.host.services import probe_service
@@ -166,7 +166,8 @@ class Rounds:
                 with locked(self._settings.folders.state):  # no other process writes between pass and audit
                     self._cases.keep_state()
                     said = heed_trial(node) if node is host else ()
-                    wishes = Wishes(reshape=convert and not said, deep=deep, counts=counts)
+                    reshape = convert and not (node is host and trial_waits(node))
+                    wishes = Wishes(reshape=reshape, deep=deep, counts=counts)
                     outcome = run_pass(node, wishes, is_locked=True)
                     outcome = replace(outcome, conditions=(*outcome.conditions, *said))
                     taken.append((outcome, self._end(node, outcome, deep)))

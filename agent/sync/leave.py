@@ -30,7 +30,10 @@ from reportclient.tree import ObservedTree, same_stock
 
 _STOPPED = "leave the service stopped, because it reports this host again when it starts"
 _OTHER = "the tree changed since it was shown: run this again"
-_HELD = "a person holds {}: release-hold first, or say --force, and disable it in nova"
+_HELD = (
+    "a person holds {}: release-hold first, or say --force, and keep guests away by nova (openstack compute service "
+    "set --disable, or [pci] device_spec)"
+)
 _BESIDE = "start nova-compute now, and then this service"
 _SHARING = (
     "this host shares the storage of its guests' disks, and nova would report that storage on the root again: set "
@@ -60,7 +63,7 @@ def retire_node(node: ComputeNode, *, dry: bool = False, agreed: str | None = No
         refused = node.against_writing(draft) or against_retirement(draft, held)
         given = _given(node, draft.observed, draft.meanwhile, held)  # a lost memory does not know what files add
         leaving = _leaving(draft)
-        lost = _lost(leaving, draft.memory)
+        lost = _lost(leaving, draft)
         return _leave(node, draft, plan_retirement(leaving), given, refused, dry=dry, agreed=agreed, lost=lost)
 
     return _until_done(node, attempt, dry=dry)
@@ -143,18 +146,19 @@ def plan_hand_over(observed: ObservedTree, configured: Mapping[str, Names], *, k
     return Plan((*((Reshape(stock),) if len(stock) > 1 else stock), *writes))
 
 
-def _lost(leaving: ObservedTree, memory: NodeState) -> tuple[str, ...]:
-    """Return what people wanted of a tree that goes, and that a tree made anew would not have, a sentence each."""
-    holds = sorted(map(spoken, held(leaving, memory)))
+def _lost(leaving: ObservedTree, draft: Draft) -> tuple[str, ...]:
+    """Return what is reserved in a tree that goes, and would not be in one that is made anew, a sentence each."""
+    holds = sorted(map(spoken, held(leaving, draft.memory)))
     by_hand = [
         f"{amount} {name} on {seen.name}"
-        for seen in leaving
+        for seen in draft.said
+        if seen.name in leaving.by_name
         for name, amount in sorted(reserved_by_operator(seen.provider).items())
         if amount and name not in NO_DEVICES  # of these an option says how much is reserved
     ]
     return (
         *((f"what a person holds is on offer if this host is reported again: {few(holds)}",) if holds else ()),
-        *((f"what is reserved by hand is lost: {few(by_hand)}",) if by_hand else ()),
+        *((f"what is reserved by hand, or as a used one-time device, is lost: {few(by_hand)}",) if by_hand else ()),
     )
 
 

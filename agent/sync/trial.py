@@ -54,6 +54,14 @@ def _another(node: ComputeNode, draft: Draft) -> tuple[str, ...]:
     return ()
 
 
+def trial_waits(node: ComputeNode) -> bool:
+    """Return whether a whole conversion is on trial, so that none but its way back may begin."""
+    with suppress(StateError):  # a damaged journal stops no conversion
+        trial = find_trial(node.settings.folders.state, node.where)
+        return trial is not None and trial.outcome == DONE
+    return False
+
+
 def waiting(trial: Conversion) -> str:
     """Return why no other conversion begins while one is on trial."""
     return f"the conversion of {trial.began} is on trial: run reshape --confirm, or undo --apply, first"

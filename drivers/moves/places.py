@@ -176,7 +176,7 @@ def _float(question: Question, guest: str, rest: list[Parcel], load: Load) -> No
     else:
         usual = [place for place in candidates if place not in question.huge] or candidates
         why = "the consumer matches no guest on this host, so any provider with room will do"
-        _demand(question, rest, usual, why, load)
+        _demand(question, rest, usual, why, load, before=candidates)
 
 
 def _demand(
@@ -187,21 +187,20 @@ def _demand(
     load: Load,
     *,
     hidden: bool = False,
+    before: Collection[str] = (),
 ) -> None:
     """
     Send parcels of one class to the first of these places with room; where the place is hidden, none is guessed.
 
     What leaves a provider of a cell stays in this cell as far as it has room there: a change of the layout is no
-    reason to take another cell. Where a conversion is taken back, the place before it comes first, also one that
-    placement alone had chosen (huge pages, or another cell than that of the rest).
+    reason to take another cell. Where a conversion is taken back, the place before it comes first, also one of
+    ``before`` that placement alone had chosen, as huge pages.
     """
     by_first: dict[tuple[str, str] | None, list[Parcel]] = {}
     for parcel in going:
         former = question.former.get((parcel.consumer, parcel.provider, parcel.resource_class), "")
-        elsewhere = former != parcel.provider and (former, parcel.to_class) in question.stock
-        usable = {*places, *((former,) if elsewhere else ())}
-        likely = ((former, AS_BEFORE), (question.heir(parcel), IN_ITS_CELL))
-        first = next(((place, why) for place, why in likely if place in usable), None)
+        likely = ((former, AS_BEFORE, {*places, *before}), (question.heir(parcel), IN_ITS_CELL, places))
+        first = next(((place, why) for place, why, usable in likely if place in usable), None)
         by_first.setdefault(first, []).append(parcel)
     for first, parcels in by_first.items():
         if hidden and not first and len(places) > 1:

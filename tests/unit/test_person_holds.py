@@ -329,7 +329,7 @@ def test_who_retires_a_host_is_told_what_people_wanted_of_it(tmp_path: Path) -> 
 
     assert told == (
         "what a person holds is on offer if this host is reported again: 0000:81:00.0",
-        "what is reserved by hand is lost: 1 SRIOV_NET_VF on host_0000:81:00.0",
+        "what is reserved by hand, or as a used one-time device, is lost: 1 SRIOV_NET_VF on host_0000:81:00.0",
     )
 
 

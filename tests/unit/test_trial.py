@@ -16,9 +16,9 @@ from agent.sync.decide.undoing import DONE, Conversion
 from agent.sync.decide.view import Wishes
 from agent.sync.journal import end_trial, find_trial, kept_conversions, read_journal
 from agent.sync.outcome import Condition, Outcome, Status
-from agent.sync.trial import _take_back, heed_trial
+from agent.sync.trial import _take_back, heed_trial, trial_waits
 from beds.one_host import GUEST, RESHAPE, Cut, OneHost, Sender
-from drivers.facts import Guest, GuestMemory, MemoryPages
+from drivers.facts import Guest, GuestMemory, MemoryPages, NumaCell
 from drivers.policy import DevicePolicy, Layout, Policy
 from hardware import at, card, guest_with, host, plain
 
@@ -26,6 +26,12 @@ NIC, VF = "0000:81:00.0", "SRIOV_NET_VF"
 FACTS = replace(host(*card(NIC, 4)), guests=(guest_with(GUEST, pci=frozenset({at("0000:81:10.0")})),))
 FLOATS = Guest(uuid=GUEST, state="running", vcpus=(frozenset(),), memory=(GuestMemory(512),))
 BY_S = 4_000_000_000.0
+
+
+def with_huge_pages() -> tuple[NumaCell, ...]:
+    """The cells of the host, each with 4 GiB of its 8 in huge pages."""
+    pages = (MemoryPages(4, 0), MemoryPages(2048, 2048))
+    return tuple(replace(each, memory_kib=8 << 20, pages=pages) for each in host().cells)
 
 
 def stands(one: OneHost) -> tuple[dict[str, Any], Any]:
@@ -369,14 +375,18 @@ def test_while_one_is_on_trial_no_other_conversion_begins(one: OneHost) -> None:
     assert trial_of(one)
 
 
-@pytest.mark.parametrize("guests", [(FLOATS,), ()], ids=["a guest", "a consumer that is not known here"])
-@pytest.mark.parametrize("memory", ["NUMA1", "NUMA0_PAGES_2048"])
+@pytest.mark.parametrize(
+    ("guests", "memory"),
+    [
+        pytest.param((FLOATS,), "NUMA1", id="a guest that is not bound"),
+        pytest.param((), "NUMA1", id="a consumer that is not known here"),
+        pytest.param((), "NUMA0_PAGES_2048", id="huge pages of one that is not known here"),
+    ],
+)
 def test_what_placement_gave_of_several_cells_or_of_huge_pages_goes_back_there(
     tmp_path: Path, guests: tuple[Guest, ...], memory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pages = (MemoryPages(4, 0), MemoryPages(2048, 2048))
-    cells = tuple(replace(each, memory_kib=8 << 20, pages=pages) for each in host().cells)
-    facts = replace(host(*card(NIC, 4)), cells=cells, guests=guests)
+    facts = replace(host(*card(NIC, 4)), cells=with_huge_pages(), guests=guests)
     one = OneHost(tmp_path, facts, Policy(layout="cells", devices=DevicePolicy(discover_all=True)))
     assert one.sync().status is Status.CHANGED
     one.claim({"NUMA0": {"VCPU": 1}, memory: {"MEMORY_MB": 512}})
@@ -389,6 +399,32 @@ def test_what_placement_gave_of_several_cells_or_of_huge_pages_goes_back_there(
     assert done
     assert done.status is Status.CHANGED, done.notes
     assert (stands(one), trial_of(one)) == (before, None)
+
+
+def test_a_guest_that_has_huge_pages_since_is_counted_there_when_its_conversion_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = replace(host(*card(NIC, 4)), cells=with_huge_pages(), guests=(FLOATS,))
+    one = OneHost(tmp_path, facts, Policy(layout="cells", devices=DevicePolicy(discover_all=True)))
+    one.sync()
+    one.claim({"NUMA0": {"VCPU": 1, "MEMORY_MB": 512}})
+    one.sync(replace(RESHAPE, force=False, confirm_by_s=BY_S), policy=replace(one.policy, layout="flat"))
+    larger = replace(FLOATS, vcpus=(frozenset(), frozenset()), memory=(GuestMemory(512, huge=True, page_kib=2048),))
+    one.facts = replace(facts, guests=(larger,))
+    one.claim({"": {"VCPU": 2, "MEMORY_MB": 512}})
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+
+    assert wait(one)
+    assert one.held()["host_NUMA0_PAGES_2048"] == {"MEMORY_MB": 512}
+
+
+def test_at_its_start_the_service_converts_nothing_beside_a_trial(one: OneHost) -> None:
+    assert not trial_waits(one.node)
+    convert(one)
+    assert trial_waits(one.node)
+    (entry,) = (one.settings.folders.state / "journal").iterdir()
+    entry.write_text("torn")
+    assert not trial_waits(one.node)
 
 
 def test_a_trial_is_found_behind_the_entry_of_another_placement(one: OneHost) -> None:

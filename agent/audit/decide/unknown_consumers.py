@@ -55,7 +55,7 @@ def doubt_of(snapshot: Snapshot, guest: str) -> str:
         return f"; nova has it on host {server.host or 'none'}"
     moving = any(one.status != FINISHED for one in nova.open_moves(guest))
     busy = server.in_action or server.status == "UNKNOWN" or moving
-    return f"; nova has it in the state {server.status}, and still works on it" if busy else ""
+    return f"; nova has it in the state {server.status}, and may still work on it" if busy else ""
 
 
 def is_migration_of(snapshot: Snapshot, uuid: str, guest: str) -> bool | None:
