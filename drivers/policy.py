@@ -64,6 +64,7 @@ class Ratio:
 
     initial: float
     configured: float | None = None
+    is_initial_set: bool = False  # False: the initial one is the option's default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

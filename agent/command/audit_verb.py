@@ -109,7 +109,10 @@ def _lines_of_kind(several: Sequence[Form]) -> Iterator[str]:
     if first["safe"] and why in (UNASKED, UNLISTED):
         untyped = " and untyped: true" if first["untyped"] else ""
         by_file = f"with --policy FILE and heal: [{first['kind']}]{untyped} in it"
-        yield f"to mend it: compute-node-agent audit --heal, which asks, or without a question {by_file}"
+        yield (
+            "to mend it: compute-node-agent audit --heal, which asks as soon as its waiting time is over, or without a "
+            f"question {by_file}"
+        )
 
 
 def _audit_one(

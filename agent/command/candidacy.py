@@ -112,9 +112,9 @@ def missing(ask: Callable[[Sequence[Wish]], str | None], givers: Givers, wishes:
     while found:  # again: a group that only forbids finds no place alone, and may beside a trait
         found = False
         for wish in [one for one in left if not givers.is_foreign(one)]:
-            if refusal := ask([*kept, wish]):
-                refusals[wish] = refusal
-            elif refusal is None:
+            if (refusal := ask([*kept, wish])) is not None:
+                refusals.setdefault(wish, refusal)  # later ones may be of a part that was kept without being judged
+            else:
                 kept.append(wish)
                 left.remove(wish)
                 found = True

@@ -38,7 +38,7 @@ from reportclient.names import spelled
 from reportclient.ownership import Names, set_on
 from reportclient.request import RESOURCES, Wish, format_request, parse_request
 from reportclient.room import room_for
-from reportclient.tree import ObservedTree
+from reportclient.tree import Inventory, ObservedTree
 
 GIVEN = Reason("a mark of this agent stands beside it in placement", "this agent set it, for the reason below")
 FILES = Reason("the operator's files", "a file below [compute] provider_config_location")
@@ -124,13 +124,16 @@ def _explain_provider(options: argparse.Namespace) -> Report:
         shaped = shape(facts, settings.policy, observed)
         provider = find(shaped, name)
         if provider is None:
-            why = odd_sentence(facts, name) or _told(shaped, name)
+            why = odd_sentence(facts, name) or _kept(observed, conditions, name) or _told(shaped, name)
             raise ConfigError(f"this host reports no provider {name}: {why}")
         additions = read_additions(settings.operator_files.folder, required=settings.operator_files.named)
         _, added = add(shaped.tree, planned_identity(node), additions, observed=observed or ObservedTree())
         stands = observed.by_name.get(provider.name) if observed else None
         given = set_on(stands) if stands else frozenset[str]()
-        found = explain_stock(provider, added.get(provider.name, Names()), given, what)
+        found = [
+            {**one, "in_placement": stands.provider.inventories.get(one["name"]) if stands else None}
+            for one in explain_stock(provider, added.get(provider.name, Names()), given, what)
+        ]
         if not found:
             raise ConfigError(f"{provider.name} has no {what}: {_why_none(settings, shaped, facts, what)}")
         data: Form = {
@@ -166,10 +169,27 @@ def _lines(data: Form) -> Iterator[str]:
     left = f"; {data['left_to']} reports it" if data["left_to"] else ""
     yield f"{data['provider']}{under}{counted}{left}"
     for one in data["reasons"]:
-        stock = one["inventory"]
-        what = f": total {stock.total}, reserved {stock.reserved}, ratio {stock.allocation_ratio:g}" if stock else ""
-        yield from (f"  {one['name']}{what}", f"    fact: {one['fact']}", f"    rule: {one['rule']}")
+        stock, stands = one["inventory"], one["in_placement"]
+        yield f"  {one['name']}{f': {_told_stock(stock)}' if stock else ''}"
+        if stands and not (stock and stands.equals(stock)):
+            yield f"    in placement: {_told_stock(stands)}"
+        yield from (f"    fact: {one['fact']}", f"    rule: {one['rule']}")
     yield from (f"  {condition.text}" for condition in data["conditions"])
+
+
+def _told_stock(stock: Inventory) -> str:
+    most = f", at most {stock.max_unit} to one consumer" if stock.max_unit < stock.total else ""
+    return f"total {stock.total}, reserved {stock.reserved}, ratio {stock.allocation_ratio:g}{most}"
+
+
+def _kept(observed: ObservedTree | None, conditions: Iterable[Condition], name: str) -> str:
+    """Return why placement has a provider that this host does not report; empty: it has none of this name."""
+    root = observed.root.name if observed and observed.root else ""
+    for seen in observed or ():
+        if spelled(name) in (seen.name, seen.name.removeprefix(f"{root}_")):
+            said = [one.text for one in conditions if one.provider == seen.name]
+            return f"placement has it: {'; '.join(said) or 'see compute-node-agent show'}"
+    return ""
 
 
 def _told(shaped: Explained, name: str) -> str:

@@ -146,9 +146,12 @@ class Daemon:
     def _read_again(self) -> None:
         """Take passes under the configuration of now; ConfigError, StateError: it cannot be read, or not be applied."""
         settings = settings_for(self._choice)
-        lasting = [(one.folders.state, one.service.metrics_port) for one in (self._settings, settings)]
-        if lasting[0] != lasting[1]:
-            raise ConfigError("[agent] state_directory or metrics_port has changed: restart the service to apply it")
+        both = self._settings, settings
+        before, now = ((one.folders.state, one.service.metrics_port, one.service.bind_address) for one in both)
+        if before != now:
+            raise ConfigError(
+                "[agent] state_directory, metrics_port or bind_address has changed: restart the service to apply it"
+            )
         forget_tokens()
         passes = self._new_passes(settings)
         self._passes.close_host()

@@ -111,7 +111,7 @@ def _ratio(values: Values, name: str) -> Ratio:
     """Return the initial and the configured ratio of a resource; 0 means unset, as in nova."""
     initial, configured = (values.value("DEFAULT", f"{start}{name}_allocation_ratio") for start in ("initial_", ""))
     values.problem("DEFAULT", f"initial_{name}_allocation_ratio", "must be above 0", when=not initial)
-    return Ratio(initial or 1.0, configured or None)
+    return Ratio(initial or 1.0, configured or None, values.is_set("DEFAULT", f"initial_{name}_allocation_ratio"))
 
 
 def _cpus(values: Values) -> CpuPolicy:

@@ -134,7 +134,7 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
         cfg.BoolOpt("report_in_placement", default=False, help="Report the devices that match device_spec."),
         cfg.StrOpt("discover", default="rules", choices=("rules", "all"),
                    help="If set to all: each VF of an SR-IOV NIC is reported as SRIOV_NET_VF, unless a rule matches "
-                        "the VF. A whole PF is reported only if a rule matches it."),
+                        "anything of that NIC. A whole PF is reported only if a rule matches it."),
         cfg.BoolOpt("link_bandwidth", default=False,
                     help="Report the link speed of each reported PF as its bandwidth, unless its rule sets bandwidth. "
                          "Do not use it on a host whose bandwidth Neutron's agent reports."),

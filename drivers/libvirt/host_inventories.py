@@ -113,7 +113,8 @@ def one_class(
         stands = standing.ratio(name, *suffixes)
         chosen = ratio.initial if stands is None else stands
         by_hand = "" if isclose(chosen, ratio.initial, rel_tol=1e-5) else ", by hand or an earlier option"
-        source = f"by [DEFAULT] initial_{option}" if stands is None else f"as in placement{by_hand}"
+        new = f"by {'' if ratio.is_initial_set else 'the default of '}[DEFAULT] initial_{option}"
+        source = new if stands is None else f"as in placement{by_hand}"
     if option:
         reason = Reason(reason.fact, f"{reason.rule}; ratio {source}")
     try:

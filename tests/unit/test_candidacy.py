@@ -237,3 +237,17 @@ def test_that_a_host_is_none_is_sure_where_nothing_shared_may_give_a_trait(
 )
 def test_combinations_are_those_of_the_groups_with_a_suffix(query: str, count: int) -> None:
     assert combinations(parse_request(query), GIVERS) == count
+
+
+def test_a_trait_that_placement_does_not_know_is_not_the_reason_of_a_class() -> None:
+    """A trait alone is not asked for, so it is kept at first, and placement refuses each part with both."""
+    stock, trait = parse_request("resources=PCPU:4&required=CUSTOM_UNKNOWN")
+
+    def ask(part: Sequence[Wish]) -> str | None:
+        kinds = {one.kind for one in part}
+        return None if "resources" not in kinds else ("No such trait(s): CUSTOM_UNKNOWN" if "required" in kinds else "")
+
+    assert {one.wish: one.why for one in missing(ask, GIVERS, [stock, trait])} == {
+        stock: "no provider of this host has PCPU",
+        trait: "no provider of this host has it",
+    }

@@ -205,6 +205,7 @@ def test_findings_begin_with_their_sums_and_end_with_the_command_that_mends_them
     assert f"it writes: {GUEST} (project p, user u, no type) has 2 VCPU, 40 DISK_GB on host" in lines
     assert (
         lines[-1]
-        == "to mend it: compute-node-agent audit --heal, which asks, or without a question with --policy FILE "
+        == "to mend it: compute-node-agent audit --heal, which asks as soon as its waiting time is over, or without a "
+        "question with --policy FILE "
         "and heal: [missing] and untyped: true in it"
     )

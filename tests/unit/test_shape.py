@@ -128,7 +128,7 @@ def test_the_reason_of_disk_gb_names_the_place_of_the_disks_and_the_image_cache(
 
     kept, ratio = (
         "0 MiB kept for the host by [DEFAULT] reserved_host_disk_mb",
-        "[DEFAULT] initial_disk_allocation_ratio",
+        "the default of [DEFAULT] initial_disk_allocation_ratio",
     )
     assert reason == Reason(f"{place} has {10 * GIB} bytes", f"{kept}{more}; ratio by {ratio}")
     assert stock.reserved == bool(more)
@@ -146,7 +146,12 @@ def test_more_reserved_than_there_is_is_refused() -> None:
 @pytest.mark.parametrize(
     ("ratio", "standing", "expected", "source"),
     [
-        pytest.param(Ratio(4.0), None, 4.0, "by [DEFAULT] initial_cpu_allocation_ratio", id="new: initial"),
+        pytest.param(
+            Ratio(4.0), None, 4.0, "by the default of [DEFAULT] initial_cpu_allocation_ratio", id="new: the default"
+        ),
+        pytest.param(
+            Ratio(6.0, is_initial_set=True), None, 6.0, "by [DEFAULT] initial_cpu_allocation_ratio", id="new: initial"
+        ),
         pytest.param(
             Ratio(4.0),
             2.5,
