@@ -55,7 +55,6 @@ from agent.sync.outcome import Condition, Outcome, Status
 from agent.sync.pool_node import pool_nodes
 from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee, run_pass
-from agent.sync.trial import trial_waits
 from drivers.errors import DiscoveryError
 from reportclient.allocations import Observed
 from reportclient.recording import Unrecorded
@@ -274,8 +273,7 @@ def sync(options: argparse.Namespace) -> Report:
         nodes = (*pool_nodes(host), host)
         for one in nodes:
             try:
-                may_convert = one.settings.changes.allow_reshape and not trial_waits(one)
-                outcomes.append((convert if may_convert else run_pass)(one, wishes))
+                outcomes.append((convert if one.settings.changes.allow_reshape else run_pass)(one, wishes))
             except USER_ERRORS as error:
                 if len(nodes) == 1:
                     raise

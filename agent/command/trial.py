@@ -7,11 +7,10 @@ from agent.command.exits import Exit
 from agent.command.result import Report, placement_of, settings_of
 from agent.errors import ConfigError, StateError
 from agent.state.locks import locked
-from agent.sync.decide.undoing import DONE
+from agent.sync.decide.undoing import DONE, why_barred
 from agent.sync.decide.view import Wishes
 from agent.sync.journal import end_trial, find_trial, kept_conversions, read_journal
 from agent.sync.node import ComputeNode
-from agent.sync.trial import waiting
 
 UNTRIED = "was not made on trial"
 
@@ -53,7 +52,7 @@ def check_trial(options: argparse.Namespace, wishes: Wishes) -> None:
             raise
         other = None
     if other and other.outcome == DONE:
-        raise ConfigError(waiting(other))
+        raise ConfigError(why_barred(other))
     if other and not wishes.confirm_by_s and (other.confirm_by_s or 0) <= time.time():
         raise ConfigError(
             f"the conversion of {other.began} on trial was cut off, and its time is over: run undo --apply, or go on "

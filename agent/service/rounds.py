@@ -28,7 +28,7 @@ from agent.sync.node import ComputeNode
 from agent.sync.outcome import Condition, Outcome, Status
 from agent.sync.pool_node import pool_nodes
 from agent.sync.run import run_pass
-from agent.sync.trial import heed_trial, trial_waits
+from agent.sync.trial import heed_trial
 from drivers.base import Driver, Event, OnOperation, Survey
 from drivers.facts import DiskUnread, PoolSpace
 from drivers.host.services import probe_service
@@ -159,6 +159,7 @@ class Rounds:
                 return _of_nodes(run_nodes(bare_metal))
         # A conversion may meet conflicts, or get no answer: it fails the pass, and the loop tries it again later.
         convert = not self._started and self._settings.changes.allow_reshape
+        wishes = Wishes(reshape=convert, deep=deep, counts=counts)
         host = self._node()
         taken: list[tuple[Outcome, AuditResult | None]] = []
         for node in (*pool_nodes(host), host):
@@ -166,8 +167,6 @@ class Rounds:
                 with locked(self._settings.folders.state):  # no other process writes between pass and audit
                     self._cases.keep_state()
                     said = heed_trial(node) if node is host else ()
-                    reshape = convert and not (node is host and trial_waits(node))
-                    wishes = Wishes(reshape=reshape, deep=deep, counts=counts)
                     outcome = run_pass(node, wishes, is_locked=True)
                     outcome = replace(outcome, conditions=(*outcome.conditions, *said))
                     taken.append((outcome, self._end(node, outcome, deep)))

@@ -17,7 +17,7 @@ from agent.sync.journal import approval_path, find_approval
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import foresee, outcome_of, run_pass
-from agent.sync.trial import refused_by_trial, trial_waits
+from agent.sync.trial import refused_by_trial
 from reportclient.errors import Conflict, Unavailable
 from reportclient.plan import Outline
 
@@ -76,7 +76,7 @@ def convert_approved(node: ComputeNode, wishes: Wishes = Wishes()) -> Outcome:
     """
     if node.settings.audits_only:
         return Outcome(node=node.name, status=Status.UNCHANGED, reasons=(only_audits(node.name),))
-    if node.settings.changes.allow_reshape and not trial_waits(node):
+    if node.settings.changes.allow_reshape:
         return convert(node, wishes)
     return _patiently(node, partial(_try_approved, node, wishes))
 
@@ -99,8 +99,6 @@ def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
         return outcome_of(node, draft, Status.UNCHANGED, left)
     if verdict.refused is not Status.RESHAPE_NEEDED:
         return outcome_of(node, draft, verdict.refused or Status.UNSAFE, verdict.notes)
-    if another := refused_by_trial(node, draft):
-        return outcome_of(node, draft, Status.RESHAPE_NEEDED, another)
     if approval is None:
         unapproved = (f"{verdict.notes[0]}; nobody approved that: {APPROVE}",)
         return outcome_of(node, draft, Status.RESHAPE_NEEDED, unapproved)

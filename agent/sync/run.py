@@ -9,19 +9,20 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TypeVar
 
+from agent.errors import StateError
 from agent.state.identity import keep_identity, read_identity
 from agent.state.locks import locked
 from agent.state.memory import NodeState
 from agent.sync.decide.beside import against_root
-from agent.sync.decide.checks import Verdict, conditions_on, judge, lost_root, remember
+from agent.sync.decide.checks import Verdict, conditions_on, is_conversion, judge, lost_root, remember
 from agent.sync.decide.feature import Draft, PassEnd
 from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import end_begun, journaled
+from agent.sync.journal import end_begun, end_trial, find_trial, journaled
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Condition, Outcome, Status, with_conditions
 from drivers.base import Survey
@@ -54,7 +55,7 @@ def run_pass(
     """
     with nullcontext() if is_locked else locked(node.settings.folders.state):
         node.client.begin()
-        one = _Pass(node, wishes, agree, _own_identity(node))
+        one = _Pass(node, _beside_trial(node, wishes), agree, _own_identity(node))
         patience_s = node.settings.changes.reshape_timeout_s if wishes.reshape else 0.0
         return again(one.attempt, node.name, patience_s)
 
@@ -154,7 +155,16 @@ def foresee(node: ComputeNode, wishes: Wishes) -> Draft:
         as ``ComputeNode.draft``.
     """
     node.client.begin()
-    return again(lambda: node.draft(wishes), node.name)
+    heeding = _beside_trial(node, wishes)
+    return again(lambda: node.draft(heeding), node.name)
+
+
+def _beside_trial(node: ComputeNode, wishes: Wishes) -> Wishes:
+    """Return the wishes with the conversion on trial that they must heed."""
+    with suppress(StateError):  # a damaged journal stops no conversion
+        trial = None if wishes.undone else find_trial(node.settings.folders.state, node.where)
+        return replace(wishes, tried=trial if trial and trial.node == node.name else None)
+    return wishes
 
 
 def _own_identity(node: ComputeNode) -> str | None:
@@ -252,7 +262,7 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
     wrote = memory.wrote or draft.view.wishes.take_over or (bool(plan.operations) and not draft.view.beside)
     memory = replace(memory, wrote=wrote)
     if plan.operations:
-        if _is_conversion(draft) and draft.stands_in != draft.layout and draft.view.wishes.of_nobody:
+        if is_conversion(draft) and draft.stands_in != draft.layout and draft.view.wishes.of_nobody:
             LOG.warning(
                 "the tree is converted as [compute] layout says node=%s from=%s to=%s",
                 node.name,
@@ -260,11 +270,13 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
                 draft.layout,
             )
         state.begin(replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported))
-        with journaled(node, draft) if _is_conversion(draft) else nullcontext():
+        with journaled(node, draft) if is_conversion(draft) else nullcontext():
             written = _read_back(node, draft, node.client.execute(plan, observed))
             observed = _with_marked(written, forecast(plan, draft.observed))
-    if draft.view.wishes.reshape and not (plan.operations and _is_conversion(draft)):
+    if draft.view.wishes.reshape and not (plan.operations and is_conversion(draft)):
         end_begun(node, draft.layout)
+    if (undone := draft.view.wishes.undone) and undone.is_on_trial:
+        end_trial(undone, "taken back")
     end = PassEnd(draft=draft, refused=None, done=True)
     conditions = conditions_on(draft)
     after = remember(replace(draft.lasting, observed=observed, wrote=wrote), end)
@@ -289,11 +301,6 @@ def _read_back(node: ComputeNode, draft: Draft, left: ObservedTree) -> ObservedT
         )
         return left
     return ObservedTree(tuple(left.by_uuid.get(seen.uuid, seen) for seen in found), left.last_modified)
-
-
-def _is_conversion(draft: Draft) -> bool:
-    """Return whether a plan moves allocations, or changes the layout of a tree that nobody has allocations on."""
-    return bool(draft.plan.moves) or (draft.observed.root is not None and draft.stands_in != draft.layout)
 
 
 def _with_marked(known: ObservedTree, foreseen: ObservedTree) -> ObservedTree:

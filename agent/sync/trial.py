@@ -2,21 +2,20 @@
 A conversion on trial: it is taken back when its time is over, unless a person confirms it.
 
 Its entry in the journal has its time and its end (``find_trial``, ``end_trial``); ``agent.command.trial`` has what a
-person asks.
+person asks. Beside it no other conversion begins: ``agent.sync.decide.checks`` refuses that.
 """
 
 import logging
 import time
-from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
-from agent.errors import USER_ERRORS, ConfigError, StateError
+from agent.errors import USER_ERRORS, ConfigError
 from agent.sync.decide.checks import judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.undoing import DONE, Conversion
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import end_trial, find_trial, kept_conversions, read_journal
+from agent.sync.journal import find_trial, kept_conversions, read_journal
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Condition, Outcome, Status
 from agent.sync.run import foresee, outcome_of, run_pass
@@ -26,10 +25,8 @@ LOG = logging.getLogger(__name__)
 
 
 def refused_by_trial(node: ComputeNode, draft: Draft) -> tuple[str, ...]:
-    """Return why a plan is not carried out beside the conversion that is on trial, or on trial itself; empty: it is."""
+    """Return why a plan is not carried out on trial; empty: it is, or it is not to be on trial."""
     wishes = draft.view.wishes
-    if not wishes.undone and (another := _another(node, draft)):
-        return another
     if not wishes.confirm_by_s or draft.plan.moves or not draft.plan.operations:
         return ()
     begun = kept_conversions(read_journal(node.settings.folders.state, node.where))[-1:]
@@ -39,32 +36,6 @@ def refused_by_trial(node: ComputeNode, draft: Draft) -> tuple[str, ...]:
         f"no allocation moves, so the service makes {node.name} as configured at each pass, and a trial has no effect: "
         "change [compute] layout, and change it back to undo that",
     )
-
-
-def _another(node: ComputeNode, draft: Draft) -> tuple[str, ...]:
-    with suppress(StateError):  # a damaged journal stops no conversion
-        trial = find_trial(node.settings.folders.state, node.where)
-        if trial and trial.outcome == DONE and draft.plan.moves:
-            return (waiting(trial),)
-        if trial and trial.outcome != DONE and trial.target != draft.layout:
-            return (
-                f"the conversion of {trial.began} to {trial.target} is on trial and was cut off: run undo --apply "
-                f"first, or go on with it by reshape --to {trial.target}",
-            )
-    return ()
-
-
-def trial_waits(node: ComputeNode) -> bool:
-    """Return whether a whole conversion is on trial, so that none but its way back may begin."""
-    with suppress(StateError):  # a damaged journal stops no conversion
-        trial = find_trial(node.settings.folders.state, node.where)
-        return trial is not None and trial.outcome == DONE
-    return False
-
-
-def waiting(trial: Conversion) -> str:
-    """Return why no other conversion begins while one is on trial."""
-    return f"the conversion of {trial.began} is on trial: run reshape --confirm, or undo --apply, first"
 
 
 def heed_trial(node: ComputeNode) -> tuple[Condition, ...]:
@@ -116,5 +87,4 @@ def _take_back(node: ComputeNode, last: Conversion) -> Outcome | None:
     outcome = run_pass(back, wishes, is_locked=True)
     if outcome.status in (Status.CHANGED, Status.UNCHANGED):
         LOG.warning("a conversion that nobody confirmed is taken back node=%s began=%s", node.name, last.began)
-        end_trial(last, "taken back")
     return outcome

@@ -9,7 +9,7 @@ from agent.sync.decide.feature import Draft, PassEnd, Refusal
 from agent.sync.decide.laws import sentences
 from agent.sync.decide.layout import excused
 from agent.sync.decide.owner import advice, only_audits, open_stock, stranded
-from agent.sync.decide.undoing import Conversion, not_as_before
+from agent.sync.decide.undoing import DONE, Conversion, not_as_before, why_barred
 from agent.sync.decide.wanted import ignored
 from agent.sync.outcome import Condition, Status
 from reportclient.errors import UnsafePlan
@@ -83,9 +83,24 @@ def _refused(draft: Draft) -> Refusal | None:
     if draft.breaches:
         broken = tuple(one.law for one in draft.breaches)
         return Refusal(status=Status.UNSAFE, notes=sentences(draft.breaches), broken=broken)
+    if trial := _barring(draft):
+        return Refusal(status=Status.RESHAPE_NEEDED, notes=(why_barred(trial),))
     if draft.plan.moves and not draft.view.wishes.reshape:
         return Refusal(status=Status.RESHAPE_NEEDED, notes=_needs_reshape(draft))
     return _much_smaller(draft)
+
+
+def is_conversion(draft: Draft) -> bool:
+    """Return whether a plan moves allocations, or changes the layout of a tree that nobody has allocations on."""
+    return bool(draft.plan.moves) or (draft.observed.root is not None and draft.stands_in != draft.layout)
+
+
+def _barring(draft: Draft) -> Conversion | None:
+    """Return the conversion on trial beside which a plan would be another one; None: there is none."""
+    trial = draft.view.wishes.tried
+    if trial is None or not draft.plan.operations or not is_conversion(draft):
+        return None
+    return trial if trial.outcome == DONE or trial.target != draft.layout else None
 
 
 def _general(draft: Draft) -> Iterator[tuple[str, ...]]:

@@ -75,6 +75,16 @@ class Conversion:
         return {slot: sources.pop() for slot, sources in came.items() if len(sources) == 1}
 
 
+def why_barred(trial: Conversion) -> str:
+    """Return why no other conversion begins while one is on trial, and what to do first."""
+    if trial.outcome == DONE:
+        return f"the conversion of {trial.began} is on trial: run reshape --confirm, or undo --apply, first"
+    return (
+        f"the conversion of {trial.began} to {trial.target} is on trial and was cut off: run undo --apply first, or go "
+        f"on with it by reshape --to {trial.target}"
+    )
+
+
 def not_as_before(
     undone: Conversion, plan: Plan, observed: ObservedTree, held: Iterable[Allocation], after: Iterable[Allocation]
 ) -> tuple[str, ...]:
