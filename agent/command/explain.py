@@ -178,8 +178,13 @@ def _lines(data: Form) -> Iterator[str]:
 
 
 def _told_stock(stock: Inventory) -> str:
-    most = f", at most {stock.max_unit} to one consumer" if stock.max_unit < stock.total else ""
-    return f"total {stock.total}, reserved {stock.reserved}, ratio {stock.allocation_ratio:g}{most}"
+    limits = {
+        f", at most {stock.max_unit} to one consumer": stock.max_unit < stock.total,
+        f", at least {stock.min_unit}": stock.min_unit > 1,
+        f", in steps of {stock.step_size}": stock.step_size > 1,
+    }
+    some = "".join(text for text, counts in limits.items() if counts)
+    return f"total {stock.total}, reserved {stock.reserved}, ratio {stock.allocation_ratio:g}{some}"
 
 
 def _kept(observed: ObservedTree | None, conditions: Iterable[Condition], name: str) -> str:

@@ -178,7 +178,7 @@ def test_what_placement_would_search_for_long_is_not_asked(ask: Any, monkeypatch
 
     whys = {str(one.wish): one.why for one in found.missing}
     assert whys.keys() == {*(f"required_{one}={SSD}" for one in "ABC"), "resources_C=SRIOV_NET_VF:1"}
-    assert "not asked for beside the rest, as placement would compare 8 comb" in whys["resources_C=SRIOV_NET_VF:1"]
+    assert "not asked for it with the rest: it would compare 8 comb" in whys["resources_C=SRIOV_NET_VF:1"]
 
 
 def test_a_trait_that_nobody_has_is_missing_beside_a_class_that_nobody_has(ask: Any) -> None:
@@ -202,7 +202,7 @@ def test_a_trait_that_nobody_has_is_missing_beside_a_class_that_nobody_has(ask: 
         ),
         (
             "resources_A=SRIOV_NET_VF:2&resources_B=SRIOV_NET_VF:2&same_subtree=_A,_B&group_policy=none",
-            "same_subtree=_A,_B: the groups find no providers of which one is above the others",
+            "same_subtree=_A,_B: no provider that one of the groups gets is above those of the others",
         ),
         (
             f"resources_A=SRIOV_NET_VF:1&required_A={NET1}&resources_B=SRIOV_NET_VF:1&required_B={NET1}"

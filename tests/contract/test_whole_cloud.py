@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agent.command.whole_cloud import COMMON, HAVE, NONE, SILENT, Remedy, ask_all
 from beds.givers import AGGREGATES, SHARES, TRAITS, Giver, World, empty, givers, requests
-from reportclient.request import RESOURCES, Wish, parse_request
+from reportclient.request import RESOURCES, Wish, format_request, parse_request
 from reportclient.tree import Inventory
 
 pytestmark = pytest.mark.contract
@@ -32,7 +32,7 @@ def _nobody_else(placement_sender: Any) -> None:
 def test_placement_says_of_each_host_and_of_the_change_what_is_told(placement_sender: Any, data: st.DataObject) -> None:
     vcpus = st.sampled_from((1, 64))
     hosts = [named(data.draw(givers()), number, data.draw(vcpus)) for number in range(data.draw(st.integers(1, 4)))]
-    wishes = parse_request("&".join(map(str, data.draw(st.permutations(data.draw(requests(hosts[0])))))))
+    wishes = parse_request(format_request(data.draw(st.permutations(data.draw(requests(hosts[0]))))))
     world = World(placement_sender)
     shared = {name for host in hosts for one in host if SHARES in one.traits for name in one.stock}
 

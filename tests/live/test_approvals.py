@@ -93,7 +93,7 @@ def test_an_approval_of_another_layout_says_what_to_configure_before_the_start(l
     followed = at_start(lab, "--config-file", numa)
 
     assert approved.code == 0, approved.out + approved.err
-    assert "set [compute] layout = numa in the configuration before the service starts" in approved.err
+    assert "set [compute] layout = numa before the service starts the next time" in approved.err
     assert (unlike.code, unlike.json["outcome"]) == (4, "other-plan"), unlike.out + unlike.err
     assert (followed.code, followed.json["digest"]) == (0, digest), followed.out + followed.err
 
