@@ -100,7 +100,7 @@ picture-test: .venv/test.stamp  ## four pictures in a browser, printed, and look
 	@tools/venv.sh $(PYTHON) test,browser
 	@$(BIN)/python -m pytest -q -s tests/pictures
 
-fleet-test: .venv/test.stamp  ## the collection in ansible/: its own checks, hosts that break, forty hosts there and back; 20 minutes
+fleet-test: .venv/test.stamp  ## the collection in ansible/: its own checks, hosts that break, forty hosts there and back; 50 minutes
 	@tools/fleet.sh
 	@tools/host.sh libvirtd
 	@$(BIN)/python -m pytest -q -s --durations=5 tests/fleet
