@@ -194,7 +194,11 @@ def pack(
 
 
 def _parts(loads: Iterable[Load], left: "_Room") -> Iterator[Load]:
-    """Yield each demand that returns alone, as far as there is room left for it, then the rest of each load."""
+    """
+    Yield each demand that returns alone, as far as there is room left for it, then the rest of each load.
+
+    The caller takes the room of each one before the next is yielded.
+    """
     rests: list[Load] = []
     for load in loads:
         rest: Load = []
@@ -203,7 +207,8 @@ def _parts(loads: Iterable[Load], left: "_Room") -> Iterator[Load]:
                 yield [one]
             else:
                 rest.append(one)
-        rests += [rest] if rest else []
+        if rest:
+            rests.append(rest)
     yield from rests
 
 

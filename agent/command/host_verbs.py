@@ -342,7 +342,7 @@ def _look(
     draft = _with_use(node, foresee(node, wishes), options)
     with suppress(Unrecorded):
         node.check_name(draft)
-    agreeing = replace(draft.view, wishes=replace(wishes, agreed=draft.plan.digest))
+    agreeing = replace(draft.view, wishes=replace(draft.view.wishes, agreed=draft.plan.digest))
     verdict = judge(replace(draft, view=agreeing) if agreed else draft)
     notes = dict.fromkeys(one.text for one in conditions_on(draft) if one.text not in verdict.notes)
     return draft, verdict, [*doubts(node.settings, draft.view.survey), *notes]

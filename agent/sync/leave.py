@@ -6,8 +6,9 @@ anything that a consumer holds, or that this agent did not write.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
+from agent.errors import StateError
 from agent.state.locks import locked, serving
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft
@@ -16,6 +17,7 @@ from agent.sync.decide.features.hold import held, spoken
 from agent.sync.decide.laws import Given, breaches, sentences
 from agent.sync.decide.owner import advice, stranded
 from agent.sync.decide.view import View, Wishes
+from agent.sync.journal import end_trial, find_trial
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import again, foresee
@@ -66,7 +68,13 @@ def retire_node(node: ComputeNode, *, dry: bool = False, agreed: str | None = No
         lost = _lost(leaving, draft)
         return _leave(node, draft, plan_retirement(leaving), given, refused, dry=dry, agreed=agreed, lost=lost)
 
-    return _until_done(node, attempt, dry=dry)
+    done = _until_done(node, attempt, dry=dry)
+    if done.status is Status.CHANGED:
+        with suppress(StateError):  # of a damaged journal nothing is taken back either
+            trial = find_trial(node.settings.folders.state, node.where)
+            if trial and trial.node == node.name:
+                end_trial(trial, "retired")
+    return done
 
 
 def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False, agreed: str | None = None) -> Outcome:

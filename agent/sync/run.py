@@ -9,7 +9,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TypeVar
 
@@ -55,7 +55,7 @@ def run_pass(
     """
     with nullcontext() if is_locked else locked(node.settings.folders.state):
         node.client.begin()
-        one = _Pass(node, _beside_trial(node, wishes), agree, _own_identity(node))
+        one = _Pass(node, beside_trial(node, wishes), agree, _own_identity(node))
         patience_s = node.settings.changes.reshape_timeout_s if wishes.reshape else 0.0
         return again(one.attempt, node.name, patience_s)
 
@@ -155,16 +155,17 @@ def foresee(node: ComputeNode, wishes: Wishes) -> Draft:
         as ``ComputeNode.draft``.
     """
     node.client.begin()
-    heeding = _beside_trial(node, wishes)
+    heeding = beside_trial(node, wishes)
     return again(lambda: node.draft(heeding), node.name)
 
 
-def _beside_trial(node: ComputeNode, wishes: Wishes) -> Wishes:
+def beside_trial(node: ComputeNode, wishes: Wishes) -> Wishes:
     """Return the wishes with the conversion on trial that they must heed."""
-    with suppress(StateError):  # a damaged journal stops no conversion
+    try:
         trial = None if wishes.undone else find_trial(node.settings.folders.state, node.where)
-        return replace(wishes, tried=trial if trial and trial.node == node.name else None)
-    return wishes
+    except StateError:  # a damaged journal stops no conversion but that of a service
+        return replace(wishes, reshape=wishes.reshape and wishes.deep is None)
+    return replace(wishes, tried=trial if trial and trial.node == node.name else None)
 
 
 def _own_identity(node: ComputeNode) -> str | None:
@@ -275,14 +276,14 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
             observed = _with_marked(written, forecast(plan, draft.observed))
     if draft.view.wishes.reshape and not (plan.operations and is_conversion(draft)):
         end_begun(node, draft.layout)
-    if (undone := draft.view.wishes.undone) and undone.is_on_trial:
-        end_trial(undone, "taken back")
     end = PassEnd(draft=draft, refused=None, done=True)
     conditions = conditions_on(draft)
     after = remember(replace(draft.lasting, observed=observed, wrote=wrote), end)
     after = after.with_bodies(with_conditions(conditions))
     if after != state.read(node.where):
         state.write(after)
+    if (undone := draft.view.wishes.undone) and undone.is_on_trial:
+        end_trial(undone, "taken back")
     status = Status.CHANGED if plan.operations else Status.UNCHANGED
     return outcome_of(node, draft, status, conditions=conditions)
 

@@ -423,6 +423,26 @@ def test_a_guest_that_has_huge_pages_since_is_counted_there_when_its_conversion_
     assert one.held()["host_NUMA0_PAGES_2048"] == {"MEMORY_MB": 512}
 
 
+def test_beside_a_damaged_journal_a_service_converts_nothing(one: OneHost) -> None:
+    convert(one)
+    after = stands(one)
+    (entry,) = (one.settings.folders.state / "journal").iterdir()
+    entry.write_text("torn")
+
+    refused = one.sync(Wishes(reshape=True, deep=False), policy=replace(one.policy, layout="flat"))
+
+    assert (refused.status, stands(one)) == (Status.RESHAPE_NEEDED, after)
+
+
+def test_retire_ends_a_trial(one: OneHost) -> None:
+    convert(one)
+    one.claim({})
+
+    assert one.retire().status is Status.CHANGED
+
+    assert trial_of(one) is None
+
+
 def test_an_undo_of_one_that_was_cut_off_ends_its_trial(one: OneHost) -> None:
     before = stands(one)
     with suppress(Cut), one.ending_after(1):

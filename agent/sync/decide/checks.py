@@ -83,7 +83,7 @@ def _refused(draft: Draft) -> Refusal | None:
     if draft.breaches:
         broken = tuple(one.law for one in draft.breaches)
         return Refusal(status=Status.UNSAFE, notes=sentences(draft.breaches), broken=broken)
-    if trial := _barring(draft):
+    if trial := barring(draft):
         return Refusal(status=Status.RESHAPE_NEEDED, notes=(why_barred(trial),))
     if draft.plan.moves and not draft.view.wishes.reshape:
         return Refusal(status=Status.RESHAPE_NEEDED, notes=_needs_reshape(draft))
@@ -95,7 +95,7 @@ def is_conversion(draft: Draft) -> bool:
     return bool(draft.plan.moves) or (draft.observed.root is not None and draft.stands_in != draft.layout)
 
 
-def _barring(draft: Draft) -> Conversion | None:
+def barring(draft: Draft) -> Conversion | None:
     """Return the conversion on trial beside which a plan would be another one; None: there is none."""
     trial = draft.view.wishes.tried
     if trial is None or not draft.plan.operations or not is_conversion(draft):
