@@ -307,13 +307,17 @@ def register_secrets(conf: cfg.ConfigOpts, group: str) -> list[tuple[str, str]]:
     Call it after files are read. Empty: auth_type is not set, is unknown, or has no secrets.
     """
     section = conf[group].auth_section or group
-    kind = conf[section].auth_type if "auth_type" in conf[section] else None
-    try:
-        options = loading.get_auth_plugin_conf_options(kind) if kind else []
-    except exceptions.NoMatchingPlugin:
-        return []
+    options = login_options(conf[section].auth_type if "auth_type" in conf[section] else None)
     conf.register_opts(options, group=section)
     return [(section, option.dest) for option in options if option.secret]
+
+
+def login_options(auth_type: str | None) -> list[cfg.Opt]:
+    """Return the options of a login of this type; empty: it has none, is unknown, or no type is set."""
+    try:
+        return list(loading.get_auth_plugin_conf_options(auth_type)) if auth_type else []
+    except exceptions.NoMatchingPlugin:
+        return []
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent.misspelt import PLAIN, most_alike
 from agent.settings.options import MDEV_OPTIONS, OPTIONS, OWN_GROUPS
-from agent.settings.values import Values, mentions, other_names, place, registered
+from agent.settings.values import Values, mentions, other_names, place, registered, with_password
 from drivers.rules import TAGS
 
 NEAR = 0.85  # likeness of a misspelt name to the one that is meant; 1: the same
@@ -28,7 +28,7 @@ def unread_options(values: Values) -> Iterator[tuple[str, str, str]]:
     """Yield each option that nothing reads (``FILE:LINE: [GROUP] NAME``), its group, and a question what is meant."""
     for path, line, group, name, _ in mentions(values.conf):
         own = [option.name for option in (MDEV_OPTIONS if group.startswith(_MDEV) else OPTIONS.get(group, ()))]
-        known = [*own, *sorted(registered(values.conf, group))]
+        known = [*own, *sorted(registered(values.conf, group) | with_password(values.conf, group))]
         if name in known or name in other_names(values.conf, group):
             continue
         home = f"[{_HOMES[name]}] {name}" if group in OPTIONS and name in _HOMES else ""

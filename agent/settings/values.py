@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from oslo_config import cfg
 
-from agent.settings.options import MDEV_OPTIONS, OPTIONS
+from agent.settings.options import LOGINS, MDEV_OPTIONS, OPTIONS, login_options
 
 T = TypeVar("T")
 
@@ -94,6 +94,15 @@ def other_names(conf: cfg.ConfigOpts, group: str) -> frozenset[str]:
     held = conf._opts if group in ("", "DEFAULT") else conf._groups[group]._opts if group in conf._groups else {}
     older = (each for one in held.values() for each in one["opt"].deprecated_opts)
     return frozenset(one.name.replace("-", "_") for one in older if one.name)
+
+
+def with_password(conf: cfg.ConfigOpts, group: str) -> frozenset[str]:
+    """Return the names of a login by password, in a group whose auth_type is missing or unknown; empty elsewhere."""
+    if group not in LOGINS or conf[group].auth_section or login_options(conf[group].auth_type):
+        return frozenset()
+    options = login_options("password")
+    older = {one.name for option in options for one in option.deprecated_opts if one.name}
+    return frozenset({option.dest for option in options} | older)
 
 
 def registered(conf: cfg.ConfigOpts, group: str) -> frozenset[str]:

@@ -704,6 +704,16 @@ def test_a_slip_in_an_option_of_the_log_is_told(write_config: Callable[..., Path
     assert found.endswith("[DEFAULT] log_fiel is not read: is log_file meant?")
 
 
+@pytest.mark.parametrize("auth_type", ["auht_type = password", "auth_type = pasword"])
+def test_a_slip_in_the_type_of_a_login_hides_no_other_slip_of_it(tmp_path: Path, auth_type: str) -> None:
+    path = tmp_path / "nova.conf"
+    path.write_text(f"[placement]\n{auth_type}\nauth_ulr = u\nuser_name = nova\npasword = p\nproject_name = service\n")
+
+    found = [one.partition("[placement] ")[2] for one in slips_of_the_pen(Values(load_settings([path]).apis.source))]
+
+    assert found[-2:] == ["auth_ulr is not read: is auth_url meant?", "pasword is not read: is password meant?"]
+
+
 def test_an_older_name_of_an_option_is_no_slip(write_config: Callable[..., Path]) -> None:
     older = {"DEFAULT": {"logfile": "a", "logdir": "b"}, "placement": {"user_name": "u"}, "nova": {"user-name": "u"}}
 
