@@ -57,6 +57,8 @@ from agent.sync.provider_yaml import read_additions
 from agent.sync.run import foresee, run_pass
 from drivers.errors import DiscoveryError
 from reportclient.allocations import Observed
+from reportclient.errors import PlacementError
+from reportclient.plan import Delete
 from reportclient.recording import Unrecorded
 from reportclient.tree import ObservedTree
 
@@ -250,8 +252,8 @@ def _convert(options: argparse.Namespace) -> Report:
         check_trial(options, wishes)
     act = convert_approved if options.approved else convert
     with open_host(options, writes=True) as one:
-        outcome = act(one, wishes)
-    report = _ended(outcome, options, with_plan=not options.approved)
+        outcome, with_use = _with_standing_use(one, act(one, wishes))
+    report = _ended(outcome, options, with_plan=not options.approved, with_use=with_use)
     well = report.exit is Exit.DONE
     drawn = []
     if options.picture:
@@ -263,6 +265,18 @@ def _convert(options: argparse.Namespace) -> Report:
     else:
         remarks = [*_to_configure(options), *remarks]
     return replace(report, remarks=remarks if well else (), subjects=drawn)
+
+
+def _with_standing_use(node: ComputeNode, outcome: Outcome) -> tuple[Outcome, bool]:
+    """Add the allocations to a conversion that moved none, to show its plan as before it; and whether that went."""
+    if outcome.status is not Status.CHANGED or outcome.plan.moves:
+        return outcome, False
+    gone = {step.uuid for step in outcome.plan.operations if isinstance(step, Delete)}  # without allocations
+    try:
+        held = node.client.allocations(seen for seen in outcome.observed if seen.uuid not in gone)
+    except PlacementError:  # the conversion is done, whatever can be shown of it
+        return outcome, False
+    return replace(outcome, allocations=held), True
 
 
 def sync(options: argparse.Namespace) -> Report:
@@ -380,9 +394,9 @@ def _foreseen(
     )
 
 
-def _ended(outcome: Outcome, options: argparse.Namespace, *, with_plan: bool = True) -> Report:
+def _ended(outcome: Outcome, options: argparse.Namespace, *, with_plan: bool = True, with_use: bool = False) -> Report:
     """Report how the pass over one node ended."""
-    lines = outcome_lines(outcome, whole=whole(options), with_plan=with_plan)
+    lines = outcome_lines(outcome, whole=whole(options), with_plan=with_plan, with_use=with_use)
     return Report(data=encode_outcome(outcome), lines=lines, exit=ENDINGS[outcome.status])
 
 

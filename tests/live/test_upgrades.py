@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from beds.agents import run_agent
+from beds.golden import HOSTS
 from beds.placement import PlacementServer
 from beds.trees import identity
 from beds.upgrades import Story, Upgrade, stories
@@ -56,3 +58,16 @@ def amounts(tree: Mapping[str, Any]) -> dict[str, dict[str, int]]:
             for resource_class, amount in resources.items():
                 sums[resource_class] = sums.get(resource_class, 0) + amount
     return found
+
+
+def test_after_a_conversion_that_moves_nothing_the_screen_shows_the_table_of_the_dry_run_too(tmp_path: Path) -> None:
+    host = HOSTS / "four-cells"
+    options = ("--embedded-dir", tmp_path, "--host", host / "archive", "--config-file", host / "agent.conf")
+    assert run_agent("sync", *options).code == 0
+
+    planned = run_agent("reshape", "--to", "cells", *options)
+    applied = run_agent("reshape", "--to", "cells", "--apply", *options)
+
+    table = planned.out.partition("\ndigest ")[0]
+    assert "used/total of each class" in table
+    assert applied.out.startswith(table), applied.out + applied.err
