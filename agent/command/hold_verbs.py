@@ -28,7 +28,7 @@ from agent.sync.decide.features.hold import (
 )
 from agent.sync.decide.view import Wishes
 from agent.sync.hold_unseen import hold_unseen
-from agent.sync.outcome import Outcome
+from agent.sync.outcome import Outcome, Status
 from agent.sync.run import run_pass
 from drivers.errors import DiscoveryError
 from drivers.libvirt.shape import EMITTED
@@ -104,7 +104,7 @@ def _report(options: argparse.Namespace, outcome: Outcome, until_s: int) -> Repo
         remarks = [f"{options.what} was held before, and stays so until {end}"]
     return Report(
         data={**encode_outcome(outcome), "held": sorted(map(spoken, after)), "done": done},
-        lines=outcome_lines(outcome),
+        lines=outcome_lines(outcome, with_plan=outcome.status is Status.CHANGED),
         exit=Exit.DONE if done else Exit.REFUSED,
         remarks=remarks,
     )
