@@ -12,6 +12,7 @@ from agent.audit.heal import UNASKED, UNLISTED, Healed, HealPolicy, RepairOutcom
 from agent.command.exits import Exit
 from agent.command.picture.subjects import of_standing
 from agent.command.result import Report, agreed, can_ask, open_host, settings_of
+from agent.command.trial import how_to_keep
 from agent.command.wording import counted, guest, written_amounts
 from agent.errors import StateError
 from agent.state.audit_memory import read_memory, write_memory
@@ -39,6 +40,7 @@ def audit(options: argparse.Namespace) -> Report:
     settings = settings_of(options)
     with open_host(options) as node:
         result, outcomes, remark = _audit_one(node, policy, options)
+        trial = how_to_keep(node)
     findings = [_encode(result, outcome) for outcome in outcomes]
     sums = counts(outcome.finding for outcome in outcomes)
     names = {one["consumer"]: result.names[one["consumer"]] for one in findings if one["consumer"] in result.names}
@@ -60,7 +62,7 @@ def audit(options: argparse.Namespace) -> Report:
         },
         lines=_lines(sums, findings, names) if findings else [_nothing(young, light=options.light)],
         exit=Exit.ERROR if failed else Exit.DIFFERENCES if left else Exit.DONE,
-        remarks=[*filter(None, (remark, silence, waiting if young else ""))],
+        remarks=[*filter(None, (remark, trial, silence, waiting if young else ""))],
         subjects=[of_standing(tree, result.names, [one.finding for one in outcomes])],
     )
 

@@ -45,12 +45,7 @@ def check_trial(options: argparse.Namespace, wishes: Wishes) -> None:
         ConfigError: another one is on trial, or the service would not keep to it. StateError: the journal is damaged.
     """
     directory, (_, where) = settings_of(options).folders.state, placement_of(options)
-    try:
-        other = find_trial(directory, where)
-    except StateError:  # a damaged journal stops no conversion but one on trial, which it has to tell of
-        if wishes.confirm_by_s:
-            raise
-        other = None
+    other = find_trial(directory, where)
     if other and other.outcome == DONE:
         raise ConfigError(why_barred(other))
     if other and not wishes.confirm_by_s and (other.confirm_by_s or 0) <= time.time():
@@ -74,5 +69,9 @@ def how_to_keep(node: ComputeNode) -> str:
         trial = find_trial(node.settings.folders.state, node.where)
     except StateError:
         return ""
-    when = f"the service takes it back at {trial.confirm_by}" if trial else ""
-    return when and f"{when}: compute-node-agent reshape --confirm keeps it"
+    if trial is None:
+        return ""
+    return (
+        f"the conversion is on trial: the service, if it runs, takes it back at {trial.confirm_by}, and "
+        "compute-node-agent reshape --confirm keeps it"
+    )

@@ -9,7 +9,7 @@ from functools import partial
 
 from agent.state.files import remove_state
 from agent.state.locks import locked
-from agent.sync.decide.checks import barring, judge
+from agent.sync.decide.checks import barred, judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.owner import only_audits
 from agent.sync.decide.view import Wishes
@@ -85,7 +85,7 @@ def _try_approved(node: ComputeNode, wishes: Wishes) -> Outcome:
     draft = foresee(node, wishes)
     verdict = judge(draft)
     approval = find_approval(node, draft.root_uuid)
-    if verdict.refused is Status.RESHAPE_NEEDED and barring(draft):
+    if verdict.refused is Status.RESHAPE_NEEDED and barred(draft):
         return outcome_of(node, draft, verdict.refused, verdict.notes)
     if not draft.plan.moves and not draft.way.unplaceable:
         if approval and approval.begun:  # its conversion was done, and cut off before the approval was removed

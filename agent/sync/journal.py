@@ -218,8 +218,7 @@ def _confirm_by_s(node: ComputeNode, draft: Draft) -> float | None:
     """Return until when a conversion is on trial: as it is asked for, or as that was begun which it goes on with."""
     wishes, begun = draft.view.wishes, None
     if not wishes.confirm_by_s and not wishes.undone:
-        with suppress(StateError):  # a damaged journal stops no conversion
-            begun = find_trial(node.settings.folders.state, node.where)
+        begun = find_trial(node.settings.folders.state, node.where)
     goes_on = begun and begun.outcome != DONE and begun.target == draft.layout
     return begun.confirm_by_s if begun and goes_on else wishes.confirm_by_s or None
 

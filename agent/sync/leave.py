@@ -70,10 +70,11 @@ def retire_node(node: ComputeNode, *, dry: bool = False, agreed: str | None = No
 
     done = _until_done(node, attempt, dry=dry)
     if done.status is Status.CHANGED:
+        trial = None
         with suppress(StateError):  # of a damaged journal nothing is taken back either
             trial = find_trial(node.settings.folders.state, node.where)
-            if trial and trial.node == node.name:
-                end_trial(trial, "retired")
+        if trial and trial.node == node.name:
+            end_trial(trial, "retired")
     return done
 
 

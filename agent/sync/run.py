@@ -160,12 +160,12 @@ def foresee(node: ComputeNode, wishes: Wishes) -> Draft:
 
 
 def beside_trial(node: ComputeNode, wishes: Wishes) -> Wishes:
-    """Return the wishes with the conversion on trial that they must heed."""
+    """Return the wishes with the conversion on trial that they must heed, or why it is not known."""
     try:
         trial = None if wishes.undone else find_trial(node.settings.folders.state, node.where)
-    except StateError:  # a damaged journal stops no conversion but that of a service
-        return replace(wishes, reshape=wishes.reshape and wishes.deep is None)
-    return replace(wishes, tried=trial if trial and trial.node == node.name else None)
+    except StateError as error:
+        return replace(wishes, doubt=str(error))
+    return replace(wishes, trial=trial if trial and trial.node == node.name else None)
 
 
 def _own_identity(node: ComputeNode) -> str | None:

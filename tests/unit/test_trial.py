@@ -1,6 +1,7 @@
 """A conversion on trial: taken back in time, or confirmed, and never half."""
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -8,14 +9,18 @@ from typing import Any
 
 import pytest
 
+from agent.errors import StateError
 from agent.state.files import checksum
 from agent.state.locks import locked
 from agent.sync.convert import convert as convert_now
+from agent.sync.convert import convert_approved
 from agent.sync.decide.features.hold import BODY, HOST, HoldWish, Note
 from agent.sync.decide.undoing import DONE, Conversion
 from agent.sync.decide.view import Wishes
 from agent.sync.journal import end_trial, find_trial, kept_conversions, read_journal
+from agent.sync.node import ComputeNode
 from agent.sync.outcome import Condition, Outcome, Status
+from agent.sync.run import run_pass
 from agent.sync.trial import _take_back, heed_trial
 from beds.one_host import GUEST, RESHAPE, Cut, OneHost, Sender
 from drivers.facts import Guest, GuestMemory, MemoryPages, NumaCell
@@ -147,7 +152,7 @@ def test_while_one_is_on_trial_no_pass_makes_another_layout_and_it_is_taken_back
     refused = one.sync(wishes, policy=replace(one.policy, layout=layout))
 
     assert (refused.status, stands(one)) == (Status.RESHAPE_NEEDED, after), refused.notes
-    assert "is on trial: run reshape --confirm" in refused.notes[0]
+    assert "is on trial until 2096-10-02T07:06:40+00:00: run reshape --confirm" in refused.notes[0]
     assert trial_of(one)
     monkeypatch.setattr("time.time", lambda: BY_S + 1)
     done = wait(one)
@@ -377,7 +382,7 @@ def test_a_conversion_on_trial_that_was_cut_off_goes_before_another_layout(one: 
 
     done = convert_now(replace(one.node, settings=settings), replace(RESHAPE, force=False))
 
-    assert (stands(one), "to devices is on trial and was cut off" in done.reasons[0]) == (before, True), done.reasons
+    assert (stands(one), "and was cut off: run undo --apply" in done.reasons[0]) == (before, True), done.reasons
 
 
 @pytest.mark.parametrize(
@@ -423,15 +428,39 @@ def test_a_guest_that_has_huge_pages_since_is_counted_there_when_its_conversion_
     assert one.held()["host_NUMA0_PAGES_2048"] == {"MEMORY_MB": 512}
 
 
-def test_beside_a_damaged_journal_a_service_converts_nothing(one: OneHost) -> None:
+@pytest.mark.parametrize("guests", [True, False], ids=["with a guest", "without any"])
+@pytest.mark.parametrize("act", [run_pass, convert_now, convert_approved], ids=lambda act: str(act.__name__))
+@pytest.mark.parametrize("may", [True, False], ids=["it may reshape", "it may not"])
+def test_beside_a_damaged_journal_nothing_is_converted_until_it_is_moved_away(
+    one: OneHost, act: Callable[[ComputeNode, Wishes], Outcome], *, may: bool, guests: bool
+) -> None:
     convert(one)
+    if not guests:
+        one.claim({})
     after = stands(one)
     (entry,) = (one.settings.folders.state / "journal").iterdir()
     entry.write_text("torn")
+    changes = replace(one.settings.changes, allow_reshape=may)
+    settings = replace(one.settings, changes=changes, policy=replace(one.policy, layout="flat"))
+    node, wishes = replace(one.node, settings=settings), Wishes(reshape=may)
 
-    refused = one.sync(Wishes(reshape=True, deep=False), policy=replace(one.policy, layout="flat"))
-
+    refused = act(node, wishes)
     assert (refused.status, stands(one)) == (Status.RESHAPE_NEEDED, after)
+    assert "it is not known whether a conversion is on trial, so none begins" in refused.notes[0]
+
+    entry.unlink()
+    assert convert_now(node, wishes).status is Status.CHANGED
+
+
+def test_beside_a_damaged_journal_a_pass_without_a_conversion_goes_on(one: OneHost) -> None:
+    convert(one)
+    (entry,) = (one.settings.folders.state / "journal").iterdir()
+    entry.write_text("torn")
+
+    larger = replace(FACTS, cells=with_huge_pages())
+    done = one.sync(Wishes(reshape=True), policy=replace(one.policy, layout="devices"), facts=larger)
+
+    assert done.status is Status.CHANGED
 
 
 def test_retire_ends_a_trial(one: OneHost) -> None:
@@ -441,6 +470,20 @@ def test_retire_ends_a_trial(one: OneHost) -> None:
     assert one.retire().status is Status.CHANGED
 
     assert trial_of(one) is None
+
+
+def test_retire_tells_that_the_end_of_a_trial_could_not_be_written(
+    one: OneHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    convert(one)
+    one.claim({})
+
+    def full(*_: object) -> None:
+        raise StateError("no space left on device")
+
+    monkeypatch.setattr("agent.sync.leave.end_trial", full)
+    with pytest.raises(StateError, match="no space left"):
+        one.retire()
 
 
 def test_an_undo_of_one_that_was_cut_off_ends_its_trial(one: OneHost) -> None:

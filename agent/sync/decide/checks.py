@@ -83,8 +83,8 @@ def _refused(draft: Draft) -> Refusal | None:
     if draft.breaches:
         broken = tuple(one.law for one in draft.breaches)
         return Refusal(status=Status.UNSAFE, notes=sentences(draft.breaches), broken=broken)
-    if trial := barring(draft):
-        return Refusal(status=Status.RESHAPE_NEEDED, notes=(why_barred(trial),))
+    if why := barred(draft):
+        return Refusal(status=Status.RESHAPE_NEEDED, notes=(why,))
     if draft.plan.moves and not draft.view.wishes.reshape:
         return Refusal(status=Status.RESHAPE_NEEDED, notes=_needs_reshape(draft))
     return _much_smaller(draft)
@@ -95,12 +95,14 @@ def is_conversion(draft: Draft) -> bool:
     return bool(draft.plan.moves) or (draft.observed.root is not None and draft.stands_in != draft.layout)
 
 
-def barring(draft: Draft) -> Conversion | None:
-    """Return the conversion on trial beside which a plan would be another one; None: there is none."""
-    trial = draft.view.wishes.tried
-    if trial is None or not draft.plan.operations or not is_conversion(draft):
-        return None
-    return trial if trial.outcome == DONE or trial.target != draft.layout else None
+def barred(draft: Draft) -> str:
+    """Return why a plan must not begin a conversion beside one that is, or may be, on trial; empty: it may go on."""
+    trial, doubt = draft.view.wishes.trial, draft.view.wishes.doubt
+    if not draft.plan.operations or not is_conversion(draft):
+        return ""
+    if doubt:
+        return f"it is not known whether a conversion is on trial, so none begins: {doubt}"
+    return why_barred(trial) if trial and (trial.outcome == DONE or trial.target != draft.layout) else ""
 
 
 def _general(draft: Draft) -> Iterator[tuple[str, ...]]:

@@ -77,11 +77,12 @@ class Conversion:
 
 def why_barred(trial: Conversion) -> str:
     """Return why no other conversion begins while one is on trial, and what to do first."""
+    until = f"is on trial until {trial.confirm_by}"
     if trial.outcome == DONE:
-        return f"the conversion of {trial.began} is on trial: run reshape --confirm, or undo --apply, first"
+        return f"the conversion of {trial.began} {until}: run reshape --confirm, or undo --apply, first"
     return (
-        f"the conversion of {trial.began} to {trial.target} is on trial and was cut off: run undo --apply first, or go "
-        f"on with it by reshape --to {trial.target}"
+        f"the conversion of {trial.began} to {trial.target} {until}, and was cut off: run undo --apply first, or go on "
+        f"with it by reshape --to {trial.target}"
     )
 
 
