@@ -20,6 +20,7 @@ from agent.settings.read import Settings
 from agent.settings.slips import slips_of_the_pen
 from agent.settings.values import Values, one_line
 from agent.state.node_file import RESERVE_BYTES
+from agent.sync.approvals import tell_approvals
 from agent.sync.decide.checks import REPARENTING, conditions_on, judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.features.boot import AWAITED
@@ -27,10 +28,8 @@ from agent.sync.decide.features.second_writer import SECOND_WRITER
 from agent.sync.decide.owner import disputed, only_audits, tell_disputed
 from agent.sync.decide.view import Wishes
 from agent.sync.decide.wanted import resembling
-from agent.sync.journal import tell_approvals
 from agent.sync.node import ComputeNode
 from agent.sync.provider_yaml import unread_keys
-from agent.sync.run import beside_trial
 from drivers import FAKE
 from drivers.base import Driver, Survey
 from drivers.cells import plain_mib
@@ -303,7 +302,7 @@ def check_nova(one: ComputeNode, survey: Survey) -> Iterator[Check]:
 def check_pass(one: ComputeNode, survey: Survey) -> Iterator[Check]:
     """Check whether a pass over this node would be refused, and what else its plan shows."""
     wishes = Wishes(reshape=one.settings.changes.allow_reshape)  # as the first pass of sync and of the service
-    draft = one.draft(beside_trial(one, wishes), survey=survey)
+    draft = one.draft(wishes, survey=survey)
     slips = resembling(draft.wanted.strays, draft.desired, one.client.find)
     yield from tried("tree", _check_tree(one, survey, draft))
     yield from (Check("provider_config", False, slip) for slip in slips)

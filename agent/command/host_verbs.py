@@ -40,6 +40,7 @@ from agent.connect.choice import open_client, open_driver, read_host
 from agent.errors import USER_ERRORS, ConfigError
 from agent.state.identity import parse_identity, planned_identity, read_identity
 from agent.state.locks import locked
+from agent.sync.approvals import approve, withdraw
 from agent.sync.convert import Agreement, convert, convert_approved
 from agent.sync.decide.additions import add
 from agent.sync.decide.checks import Verdict, conditions_on, judge
@@ -47,7 +48,7 @@ from agent.sync.decide.feature import Draft
 from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.undoing import Conversion
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import approve, kept_conversions, read_journal, withdraw
+from agent.sync.journal import kept_conversions, read_journal
 from agent.sync.json_form import Form, encode
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.node import ComputeNode, conditions_left

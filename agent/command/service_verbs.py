@@ -16,7 +16,7 @@ from agent.errors import ConfigError, StateError
 from agent.service.cases import case_files
 from agent.service.loop import run_service
 from agent.service.status import WELL, ServiceStatus, ago, read_status, record_of
-from agent.sync.journal import tell_approvals
+from agent.sync.approvals import tell_approvals
 from agent.sync.outcome import Status
 
 

@@ -7,7 +7,7 @@ from agent.command.exits import Exit
 from agent.command.result import Report, placement_of, settings_of
 from agent.errors import ConfigError, StateError
 from agent.state.locks import locked
-from agent.sync.decide.undoing import DONE, why_barred
+from agent.sync.decide.undoing import DONE
 from agent.sync.decide.view import Wishes
 from agent.sync.journal import end_trial, find_trial, kept_conversions, read_journal
 from agent.sync.node import ComputeNode
@@ -39,16 +39,14 @@ def confirm_trial(options: argparse.Namespace) -> Report:
 
 def check_trial(options: argparse.Namespace, wishes: Wishes) -> None:
     """
-    Check that a conversion may be made, and on trial if it is to be.
+    Check that a conversion may be on trial if it is to be, or if it goes on with one that was cut off.
 
     Raises:
-        ConfigError: another one is on trial, or the service would not keep to it. StateError: the journal is damaged.
+        ConfigError: its time is over, or the service would not keep to it. StateError: the journal is damaged.
     """
     directory, (_, where) = settings_of(options).folders.state, placement_of(options)
     other = find_trial(directory, where)
-    if other and other.outcome == DONE:
-        raise ConfigError(why_barred(other))
-    if other and not wishes.confirm_by_s and (other.confirm_by_s or 0) <= time.time():
+    if other and other.outcome != DONE and not wishes.confirm_by_s and (other.confirm_by_s or 0) <= time.time():
         raise ConfigError(
             f"the conversion of {other.began} on trial was cut off, and its time is over: run undo --apply, or go on "
             "with it with --confirm-within"

@@ -9,11 +9,11 @@ from functools import partial
 
 from agent.state.files import remove_state
 from agent.state.locks import locked
+from agent.sync.approvals import approval_path, find_approval
 from agent.sync.decide.checks import barred, judge
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.owner import only_audits
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import approval_path, find_approval
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import foresee, outcome_of, run_pass

@@ -1,170 +1,54 @@
 """
-Files about conversions, below the state directory: a person's approval of one plan, and the journal.
+The journal of conversions: a file for each below the state directory, with the plan and the tree before and after it.
 
-An approval, a file for each node, is for the unattended conversion before each start of the service. It is used once:
-it is marked before its conversion begins, and removed when any conversion of the node is done, as it was given for the
-tree before that. The journal has a file for each conversion, with the plan and the tree before and after it: a person
-can see in it which consumer had what, and the verb ``undo`` reads it.
+A person can see in it which consumer had what, the verb ``undo`` reads it, and a conversion on trial waits in it.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from agent.errors import StateError
-from agent.state.files import (
-    checksum,
-    read_state,
-    read_trusted,
-    remove,
-    remove_state,
-    seal,
-    state_files,
-    unseal,
-    write_state,
-)
+from agent.state.files import checksum, read_state, remove, state_files, write_state
 from agent.state.memory import same_place
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.undoing import DONE, Conversion
-from agent.sync.json_form import encode, encode_observed_tree, encode_plan
-from agent.sync.node import ComputeNode
+from agent.sync.json_form import encode_observed_tree, encode_plan
 from reportclient.errors import PlacementError
 from reportclient.forecast import forecast
 from reportclient.json_text import decode_as
-from reportclient.plan import Outline
 
-_FORMAT = 1  # of both kinds of files
-_APPROVALS, _JOURNAL = "approvals", "journal"  # folders
+_FORMAT = 1
+_FOLDER = "journal"
 _KEPT = 100  # entries of the journal that are kept, the latest ones
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approval:
-    """Approval of one plan for one node in one placement, by the plan's digest."""
-
-    node: str
-    where: str  # the placement's name
-    digest: str
-    approved: str  # the time of the approval, as ISO 8601 in UTC
-    outline: Outline  # tells whether a later plan is the rest of this one, after a conversion that was cut off
-    layout: str = ""  # which the plan converts to; empty: an older version of the agent did not write it
-    begun: bool = False  # True: the conversion may have been carried out, in part or in full
-
-
-def approval_path(node: ComputeNode, root_uuid: str) -> Path:
-    """Return the file for a node's approval, whether there is one or not."""
-    return node.settings.folders.state / _APPROVALS / f"{root_uuid}.json"
-
-
-def approve(node: ComputeNode, draft: Draft) -> None:
-    """
-    Approve the plan of a draft; an earlier approval for the node is replaced.
-
-    The caller holds the lock (``locked``).
-
-    Raises:
-        StateError: the approval cannot be written.
-    """
-    approval = Approval(
-        node=node.name,
-        where=node.where,
-        digest=draft.plan.digest,
-        approved=datetime.now(UTC).isoformat(timespec="seconds"),
-        outline=draft.plan.outline,
-        layout=draft.layout,
-    )
-    _write_approval(approval_path(node, draft.root_uuid), approval)
-
-
-def find_approval(node: ComputeNode, root_uuid: str) -> Approval | None:
-    """Return the approval for a node in this placement; None where there is none that counts. As ``read_approval``."""
-    found = read_approval(approval_path(node, root_uuid))
-    return found if found and found.node == node.name and same_place(found.where, node.where) else None
-
-
-def read_approval(path: Path) -> Approval | None:
-    """
-    Read one approval; None where there is none, or where it is damaged, which is logged.
-
-    Raises:
-        StateError: it cannot be read.
-    """
-    return read_trusted(
-        path,
-        lambda text: decode_as(Approval, unseal(text, form=_FORMAT)),
-        None,
-        "an approval is not valid, and does not count: approve the plan again",
-    )
-
-
-def withdraw(directory: Path) -> tuple[tuple[Path, ...], tuple[tuple[Path, Approval], ...]]:
-    """
-    Remove all approvals of a state directory but those whose conversion was begun: these are to be completed.
-
-    Returns the files that were removed, and the approvals that stay. The caller holds the lock (``locked``).
-
-    Raises:
-        StateError: an approval cannot be read, or cannot be removed.
-    """
-    gone: list[Path] = []
-    begun: list[tuple[Path, Approval]] = []
-    for path in state_files(directory / _APPROVALS, ".json"):
-        one = read_approval(path)
-        if one and one.begun:
-            begun.append((path, one))
-        else:
-            remove_state(path)
-            gone.append(path)
-    return tuple(gone), tuple(begun)
-
-
-def tell_approvals(directory: Path) -> tuple[str, ...]:
-    """
-    Return a sentence on each valid approval in a state directory, with what a person can do about it.
-
-    Raises:
-        StateError: an approval, or the folder of all, cannot be read.
-    """
-    read = ((path, read_approval(path)) for path in state_files(directory / _APPROVALS, ".json"))
-    return tuple(
-        f"the plan {one.digest} for {one.node}, approved {one.approved}, "
-        f"{'was begun and is completed' if one.begun else 'is carried out'} before the service starts the next time "
-        f"with {one.where}, if the configuration asks for it then: reshape --withdraw takes that back ({path})"
-        for path, one in read
-        if one
-    )
-
-
 @contextmanager
-def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
+def journaled(directory: Path, where: str, draft: Draft) -> Iterator[None]:
     """
     Write the entry of a conversion to disk, let the conversion run inside, and write how it ended.
 
-    An approval of it is marked before, and any approval for the node is removed once it is done.
+    ``directory`` is the state directory, ``where`` the placement's name.
 
     Raises:
-        StateError: entry or mark cannot be written, and nothing was sent; or the end cannot be remembered.
+        StateError: the entry cannot be written, and nothing was sent; or the end cannot be remembered.
     """
-    approval = find_approval(node, draft.root_uuid)
-    if approval and not approval.begun and approval.digest == draft.plan.digest:
-        _write_approval(approval_path(node, draft.root_uuid), replace(approval, begun=True))
-    began, wishes = datetime.now(UTC), draft.view.wishes
-    folder = node.settings.folders.state / _JOURNAL
-    path = folder / f"{began:%Y%m%dT%H%M%S.%fZ}-{draft.root_uuid}.json"
+    began, node, wishes = datetime.now(UTC), draft.view.node, draft.view.wishes
+    path = directory / _FOLDER / f"{began:%Y%m%dT%H%M%S.%fZ}-{draft.root_uuid}.json"
     entry: dict[str, object] = {
         "format": _FORMAT,
-        "node": node.name,
-        "where": node.where,
+        "node": node,
+        "where": where,
         "layout": draft.stands_in,
         "target": draft.layout,
         "agreed": wishes.agreed,  # the digest of the plan that a person read, of which this one may be the rest
         "undoes": wishes.undone.name if wishes.undone else None,  # the entry that this conversion takes back
-        "confirm_by_s": _confirm_by_s(node, draft),
+        "confirm_by_s": _confirm_by_s(draft),
         "trial_ended": None,
         "began": began.isoformat(),
         "ended": None,
@@ -184,14 +68,13 @@ def journaled(node: ComputeNode, draft: Draft) -> Iterator[None]:
         try:
             _write(path, entry | {"ended": datetime.now(UTC).isoformat(), "outcome": DONE})
         except StateError as error:
-            raise StateError(f"{node.name} was converted, but that cannot be remembered: {error}") from error
+            raise StateError(f"{node} was converted, but that cannot be remembered: {error}") from error
     finally:
         with suppress(OSError, StateError):
-            _remove_old(node.settings.folders.state, node.where)
-    remove_state(approval_path(node, draft.root_uuid))
+            _remove_old(directory, where)
 
 
-def read_journal(folder: Path, where: str) -> tuple[Conversion, ...]:
+def read_journal(directory: Path, where: str) -> tuple[Conversion, ...]:
     """
     Return the entries of a state directory about the placement ``where``, the latest last; empty: no conversion.
 
@@ -199,7 +82,7 @@ def read_journal(folder: Path, where: str) -> tuple[Conversion, ...]:
         StateError: an entry cannot be read, or is no entry.
     """
     found = []
-    for path in state_files(folder / _JOURNAL, ".json"):
+    for path in state_files(directory / _FOLDER, ".json"):
         try:
             body = json.loads(read_state(path))
             if body.pop("checksum") != checksum(body):
@@ -214,18 +97,17 @@ def read_journal(folder: Path, where: str) -> tuple[Conversion, ...]:
     return tuple(found)
 
 
-def _confirm_by_s(node: ComputeNode, draft: Draft) -> float | None:
+def _confirm_by_s(draft: Draft) -> float | None:
     """Return until when a conversion is on trial: as it is asked for, or as that was begun which it goes on with."""
-    wishes, begun = draft.view.wishes, None
-    if not wishes.confirm_by_s and not wishes.undone:
-        begun = find_trial(node.settings.folders.state, node.where)
-    goes_on = begun and begun.outcome != DONE and begun.target == draft.layout
-    return begun.confirm_by_s if begun and goes_on else wishes.confirm_by_s or None
+    wishes, begun = draft.view.wishes, draft.view.terms.trial
+    if wishes.confirm_by_s or wishes.undone:
+        return wishes.confirm_by_s or None
+    return begun.confirm_by_s if begun and begun.outcome != DONE and begun.target == draft.layout else None
 
 
 def _remove_old(directory: Path, where: str) -> None:
     """Remove all entries but the latest ones, and those which the last conversion began with, or takes back."""
-    old = state_files(directory / _JOURNAL, ".json")[:-_KEPT]
+    old = state_files(directory / _FOLDER, ".json")[:-_KEPT]
     if not old:
         return
     entries = read_journal(directory, where)
@@ -251,7 +133,7 @@ def find_trial(directory: Path, where: str) -> Conversion | None:
 
 def _may_wait(directory: Path, where: str) -> bool:
     """Return whether a trial may wait, by the latest entry of a placement alone; a pass does not read all of them."""
-    for path in reversed(state_files(directory / _JOURNAL, ".json")):
+    for path in reversed(state_files(directory / _FOLDER, ".json")):
         try:
             entry = json.loads(read_state(path))
             if same_place(entry["where"], where):
@@ -261,16 +143,15 @@ def _may_wait(directory: Path, where: str) -> bool:
     return False
 
 
-def end_begun(node: ComputeNode, layout: str) -> None:
+def end_begun(directory: Path, where: str, layout: str) -> None:
     """
     Note the end of a conversion to this layout that was not known: its answer was lost, or its rest moved nothing.
 
     Raises:
         StateError: its entry cannot be written. What cannot be read of the journal is left as it is.
     """
-    directory = node.settings.folders.state
     with suppress(StateError):
-        for last in read_journal(directory, node.where)[-1:]:
+        for last in read_journal(directory, where)[-1:]:
             if last.outcome != DONE and last.target == layout:
                 _change_entry(last, ended=datetime.now(UTC).isoformat(), outcome=DONE)
 
@@ -334,7 +215,3 @@ def _without_unfinished_undo(found: list[Conversion]) -> tuple[Conversion, ...]:
 
 def _write(path: Path, entry: Mapping[str, object]) -> None:
     write_state(path, json.dumps({**entry, "checksum": checksum(entry)}, indent=1))
-
-
-def _write_approval(path: Path, approval: Approval) -> None:
-    write_state(path, seal(encode(approval), form=_FORMAT, indent=1))

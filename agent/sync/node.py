@@ -20,7 +20,9 @@ from agent.sync.decide.features.nova_root import taken_over
 from agent.sync.decide.layout import layout_of
 from agent.sync.decide.owner import NOVA_COMPUTE, against_handing, against_writing, only_audits, signs_of_nova
 from agent.sync.decide.plan import draft
+from agent.sync.decide.undoing import Conversion
 from agent.sync.decide.view import Readings, SeenTree, Terms, Unread, View, Wishes
+from agent.sync.journal import find_trial
 from agent.sync.outcome import Condition, conditions_of
 from agent.sync.provider_yaml import read_additions
 from drivers.base import Driver, Survey
@@ -92,7 +94,7 @@ class ComputeNode:
         memory = memory if any_role else self._in_this_role(memory)
         before_s = memory.whole_s
         memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
-        settings, clock = self.settings, self.clock()
+        settings, clock, (trial, untold) = self.settings, self.clock(), self._on_trial(root_uuid)
         added = any(names.classes or names.traits for names in memory.configured.values())
         return View(
             node=self.name,
@@ -120,8 +122,18 @@ class ComputeNode:
                 uptime_s=clock.now_s() - (0 if settings.recorded else clock.offset_s),
                 interval_s=settings.service.interval_s,
                 microversion=self.client.transport.microversion,
+                trial=trial,
+                untold=untold,
             ),
         )
+
+    def _on_trial(self, root_uuid: str) -> tuple[Conversion | None, str]:
+        """Return the conversion of this root that waits to be confirmed, if any, or why that is not known."""
+        try:
+            trial = find_trial(self.settings.folders.state, self.where)
+        except StateError as error:
+            return None, str(error)
+        return trial if trial and trial.root_uuid == root_uuid else None, ""
 
     def look_at_tree(
         self, root_uuid: str, memory: NodeState, *, deep: bool | None = None

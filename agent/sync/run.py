@@ -8,21 +8,21 @@ answer; ``agent/allocations/operations.py`` one request about a guest.
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TypeVar
 
-from agent.errors import StateError
 from agent.state.identity import keep_identity, read_identity
 from agent.state.locks import locked
 from agent.state.memory import NodeState
+from agent.sync.approvals import using_approval
 from agent.sync.decide.beside import against_root
 from agent.sync.decide.checks import Verdict, conditions_on, is_conversion, judge, lost_root, remember
 from agent.sync.decide.feature import Draft, PassEnd
 from agent.sync.decide.reserving import reservation_notes
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import end_begun, end_trial, find_trial, journaled
+from agent.sync.journal import end_begun, end_trial, journaled
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Condition, Outcome, Status, with_conditions
 from drivers.base import Survey
@@ -55,7 +55,7 @@ def run_pass(
     """
     with nullcontext() if is_locked else locked(node.settings.folders.state):
         node.client.begin()
-        one = _Pass(node, beside_trial(node, wishes), agree, _own_identity(node))
+        one = _Pass(node, wishes, agree, _own_identity(node))
         patience_s = node.settings.changes.reshape_timeout_s if wishes.reshape else 0.0
         return again(one.attempt, node.name, patience_s)
 
@@ -155,17 +155,7 @@ def foresee(node: ComputeNode, wishes: Wishes) -> Draft:
         as ``ComputeNode.draft``.
     """
     node.client.begin()
-    heeding = beside_trial(node, wishes)
-    return again(lambda: node.draft(heeding), node.name)
-
-
-def beside_trial(node: ComputeNode, wishes: Wishes) -> Wishes:
-    """Return the wishes with the conversion on trial that they must heed, or why it is not known."""
-    try:
-        trial = None if wishes.undone else find_trial(node.settings.folders.state, node.where)
-    except StateError as error:
-        return replace(wishes, doubt=str(error))
-    return replace(wishes, trial=trial if trial and trial.node == node.name else None)
+    return again(lambda: node.draft(wishes), node.name)
 
 
 def _own_identity(node: ComputeNode) -> str | None:
@@ -271,11 +261,11 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
                 draft.layout,
             )
         state.begin(replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported))
-        with journaled(node, draft) if is_conversion(draft) else nullcontext():
+        with _converting(node, draft) if is_conversion(draft) else nullcontext():
             written = _read_back(node, draft, node.client.execute(plan, observed))
             observed = _with_marked(written, forecast(plan, draft.observed))
     if draft.view.wishes.reshape and not (plan.operations and is_conversion(draft)):
-        end_begun(node, draft.layout)
+        end_begun(node.settings.folders.state, node.where, draft.layout)
     end = PassEnd(draft=draft, refused=None, done=True)
     conditions = conditions_on(draft)
     after = remember(replace(draft.lasting, observed=observed, wrote=wrote), end)
@@ -286,6 +276,13 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
         end_trial(undone, "taken back")
     status = Status.CHANGED if plan.operations else Status.UNCHANGED
     return outcome_of(node, draft, status, conditions=conditions)
+
+
+@contextmanager
+def _converting(node: ComputeNode, draft: Draft) -> Iterator[None]:
+    """Note inside that a conversion is carried out, and after it how it ended; errors as those of the two notes."""
+    with using_approval(node, draft), journaled(node.settings.folders.state, node.where, draft):
+        yield
 
 
 def _read_back(node: ComputeNode, draft: Draft, left: ObservedTree) -> ObservedTree:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.sync.journal import read_approval
+from agent.sync.approvals import read_approval
 from beds.agents import COMMAND
 from beds.by_hand import ByHand
 from beds.inventory import Fleet, FleetHost, make_hosts, trees, units

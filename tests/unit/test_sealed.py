@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from agent.state.files import seal
-from agent.sync.journal import Approval, read_approval
+from agent.sync.approvals import Approval, read_approval
 
 APPROVAL = {
     **{"node": "host", "where": "placement", "digest": "0123456789ab", "approved": "2026-11-26", "begun": False},

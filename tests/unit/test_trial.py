@@ -463,6 +463,16 @@ def test_beside_a_damaged_journal_a_pass_without_a_conversion_goes_on(one: OneHo
     assert done.status is Status.CHANGED
 
 
+def test_a_host_that_is_renamed_during_a_trial_is_not_converted(one: OneHost) -> None:
+    convert(one)
+    settings = replace(one.settings, policy=replace(one.policy, layout="numa"))
+    renamed = replace(one.node, name="other", settings=settings)
+
+    refused = run_pass(renamed, Wishes(reshape=True, rename_from="host"))
+
+    assert (refused.status, "is on trial until" in refused.notes[0]) == (Status.RESHAPE_NEEDED, True), refused.notes
+
+
 def test_retire_ends_a_trial(one: OneHost) -> None:
     convert(one)
     one.claim({})

@@ -97,11 +97,11 @@ def is_conversion(draft: Draft) -> bool:
 
 def barred(draft: Draft) -> str:
     """Return why a plan must not begin a conversion beside one that is, or may be, on trial; empty: it may go on."""
-    trial, doubt = draft.view.wishes.trial, draft.view.wishes.doubt
-    if not draft.plan.operations or not is_conversion(draft):
+    trial, untold = draft.view.terms.trial, draft.view.terms.untold
+    if draft.view.wishes.undone or not draft.plan.operations or not is_conversion(draft):
         return ""
-    if doubt:
-        return f"it is not known whether a conversion is on trial, so none begins: {doubt}"
+    if untold:
+        return f"it is not known whether a conversion is on trial, so none begins: {untold}"
     return why_barred(trial) if trial and (trial.outcome == DONE or trial.target != draft.layout) else ""
 
 

@@ -42,6 +42,10 @@ class Conversion:
         return PurePath(self.path).stem
 
     @property
+    def root_uuid(self) -> str:
+        return self.name.partition("Z-")[2]
+
+    @property
     def is_on_trial(self) -> bool:
         return self.confirm_by_s is not None and self.trial_ended is None
 

@@ -39,8 +39,7 @@ class Wishes:
     confirm_by_s: float = 0.0  # seconds since the epoch: a conversion is taken back then, unless confirmed; 0: never
     agreed: str | None = None  # the digest of the plan that a person read; None: no plan was agreed on
     undone: Conversion | None = None  # to be taken back; None: none
-    trial: Conversion | None = None  # waits to be confirmed, so no other one begins; None: none, or it is taken back
-    doubt: str = ""  # why it is not known whether one waits, so none begins; empty: it is known
+
     asked: Mapping[str, Any] = field(default_factory=dict)  # what a person asks of features, by keys of their own
     configured: str | None = None  # with ``undone``: what the next pass makes of a tree without allocations
 
@@ -98,6 +97,8 @@ class Terms:
     uptime_s: float = 0.0  # seconds since the boot of the host; a recorded one counts as booted long ago
     interval_s: float  # seconds between two passes of the service
     microversion: tuple[int, int]  # the one agreed on with this placement
+    trial: Conversion | None = None  # of this root, waits to be confirmed, so no other one begins; None: none does
+    untold: str = ""  # why it is not known whether one waits, so none begins; empty: it is known
 
     @property
     def earliest_s(self) -> float:
