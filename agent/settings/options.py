@@ -175,7 +175,7 @@ OPTIONS: Mapping[str, tuple[cfg.Opt, ...]] = {
                         "leaves out: those of a physical_network, those of resource_class_attribute, and those that "
                         "[pci] discover finds. audit: nova-compute reports the host, and this agent reports nothing. "
                         "In each role the agent compares allocations with guests, and repairs what its policy allows. "
-                        "Unset: sole, but nothing is written while a sign shows that nova reports the host."),
+                        "Unset: sole. As sole it writes nothing while a sign shows that nova reports the host."),
         cfg.StrOpt("shared_disk", default="own",
                    help="Where DISK_GB of guests on shared storage stands. own: on the root of each host, as with "
                         "nova: every host reports all of the storage. A name or a uuid: on this provider, once for all "
