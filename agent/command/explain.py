@@ -43,7 +43,7 @@ from reportclient.tree import Inventory, ObservedTree
 GIVEN = Reason("a mark of this agent stands beside it in placement", "this agent set it, for the reason below")
 FILES = Reason("the operator's files", "a file below [compute] provider_config_location")
 UNTOLD = "not known, as other providers share with this host what the request asks for"
-_MOST = 4096  # combinations of providers that a request may have: about a second of placement's time
+_MOST_OF_ONE = 4096  # combinations of providers in a query about one host: about a second of placement's time
 
 
 def explain(options: argparse.Namespace) -> Report:
@@ -191,7 +191,7 @@ def _kept(observed: ObservedTree | None, conditions: Iterable[Condition], name: 
     """Return why placement has a provider that this host does not report; empty: it has none of this name."""
     root = observed.root.name if observed and observed.root else ""
     for seen in observed or ():
-        if spelled(name) in (seen.name, seen.name.removeprefix(f"{root}_")):
+        if _is_called(name, seen.name, root):
             said = [one.text for one in conditions if one.provider == seen.name]
             return f"placement has it: {'; '.join(said) or 'see compute-node-agent show'}"
     return ""
@@ -206,11 +206,14 @@ def _told(shaped: Explained, name: str) -> str:
 
 def find(shaped: Explained, name: str) -> Reasoned | None:
     """Find a provider by its name, by its suffix, or by the address of its device; None: there is no such provider."""
-    for provider in (*shaped.providers, *shaped.counted_in):
-        suffix = provider.name.removeprefix(f"{shaped.providers[0].name}_")
-        if spelled(name) in (provider.name, suffix) or suffix == libvirt_name(name.lower()):
-            return provider
-    return None
+    every = (*shaped.providers, *shaped.counted_in)
+    return next((one for one in every if _is_called(name, one.name, every[0].name)), None)
+
+
+def _is_called(name: str, provider: str, root: str) -> bool:
+    """Return whether a person means a provider by its name, by its suffix, or by the address of its device."""
+    suffix = provider.removeprefix(f"{root}_")
+    return spelled(name) in (provider, suffix) or suffix == libvirt_name(name.lower())
 
 
 def explain_stock(provider: Reasoned, added: Names, given: frozenset[str], what: str | None) -> list[Form]:
@@ -348,7 +351,7 @@ def _candidate(client: PlacementClient, givers: Givers, wishes: Sequence[Wish]) 
 
 def _ask(client: PlacementClient, givers: Givers, wishes: Sequence[Wish]) -> str | None:
     """Ask for a part of a request, as ``missing`` does; the host is a candidate for a part without resources."""
-    if (number := combinations(wishes, givers)) > _MOST:
+    if (number := combinations(wishes, givers)) > _MOST_OF_ONE:
         return f"placement was not asked for it with the rest: it would compare {number} combinations of providers"
     try:
         if _candidate(client, givers, wishes) is not None:
