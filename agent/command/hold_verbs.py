@@ -17,7 +17,6 @@ from agent.sync.decide.features.hold import (
     BODY,
     ENDLESS,
     HOST,
-    NOT_HELD,
     HoldWish,
     Note,
     held,
@@ -25,6 +24,7 @@ from agent.sync.decide.features.hold import (
     key_of,
     moment,
     spoken,
+    stays_on_offer,
 )
 from agent.sync.decide.view import Wishes
 from agent.sync.hold_unseen import hold_unseen
@@ -96,7 +96,7 @@ def _report(options: argparse.Namespace, outcome: Outcome, until_s: int) -> Repo
     standing = client.find(outcome.node)
     after = held_in(client.observe(standing)) if standing else {}
     now_s = after.get(_key(options, outcome.node), 0)
-    free = any(one.kind == NOT_HELD for one in outcome.conditions)
+    free = stays_on_offer(_key(options, outcome.node), outcome.conditions)
     done = now_s >= until_s and not free if until_s else not now_s
     remarks = [] if done else [f"{options.what} is {'not' if until_s else 'still'} held: see the reasons above"]
     if until_s and now_s > until_s:
@@ -139,9 +139,9 @@ def _listed(options: argparse.Namespace) -> Report:
     ]
     rows = [tuple(one[key] or "-" for key in _KEYS) for one in told]
     over = [spoken(what) for what, note in sorted(holds.items()) if note.until_s <= datetime.now(UTC).timestamp()]
-    remarks = [
-        f"the time of {few(over)} is over, and the next pass puts it back on offer: compute-node-agent status says "
-        f"whether the service makes passes"
-    ]
+    then = "the next pass puts it back on offer: compute-node-agent status says whether the service makes passes"
+    if settings_of(options).audits_only:
+        then = "nothing puts it back on offer, as [agent] role = audit writes nothing: leave that role, and run sync"
+    remarks = [f"the time of {few(over)} is over, and {then}"]
     lines = columns(rows, heads=_KEYS) or ["nothing is held"]
     return Report(data={"holds": told}, lines=lines, remarks=remarks if over else [])

@@ -13,13 +13,13 @@ from agent.command.hold_verbs import start_hold
 from agent.errors import ConfigError
 from agent.settings.read import Role
 from agent.state.memory import NodeState
-from agent.sync.decide.features.hold import BODY, ENDLESS, HOST, NOT_HELD, HoldWish, Note, held_in
+from agent.sync.decide.features.hold import BODY, ENDLESS, HOST, NOT_HELD, HoldWish, Note, held_in, stays_on_offer
 from agent.sync.decide.features.second_writer import SECOND_WRITER
 from agent.sync.decide.view import Wishes
 from agent.sync.hold_unseen import hold_unseen
 from agent.sync.leave import hand_over_node, retire_node
 from agent.sync.outcome import Outcome, Status
-from beds.one_host import GUEST, ROOT, Cut, OneHost, Sender
+from beds.one_host import GUEST, ROOT, Cut, OneHost, Sender, default_settings
 from drivers.by_suffix import BySuffix
 from drivers.facts import ServiceSigns
 from drivers.libvirt.shape import EMITTED
@@ -363,6 +363,8 @@ def test_a_hold_of_a_total_that_a_lost_memory_does_not_show_to_be_ours_says_what
     assert (done.status, one.stock()["CUSTOM_FAST"]) == (Status.UNSAFE, (4, 0)), done.notes
     (told,) = (each.text for each in done.conditions if each.kind == NOT_HELD)
     assert "CUSTOM_FAST of 0000:81:00.0 stays on offer on host" in told
+    assert stays_on_offer("0000_81_00_0", done.conditions)
+    assert not stays_on_offer("0000_91_00_0", done.conditions)
 
 
 # -- what others do meanwhile ------------------------------------------------------------------------------------------
@@ -681,10 +683,15 @@ def test_nothing_is_given_back_unseen_nor_held_on_a_recorded_host(tmp_path: Path
         unseen(one, NIC)
 
 
-def test_a_hold_whose_time_is_over_is_listed_with_what_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("role", "then"), [("sole", "the next pass puts it back"), ("audit", "nothing puts it back on offer, as [agent]")]
+)
+def test_a_hold_whose_time_is_over_is_listed_with_what_ends_it(
+    role: Role, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     holds = {"0000_81_00_0": replace(NOTE, until_s=1), "0000_91_00_0": NOTE}
     monkeypatch.setattr("agent.command.hold_verbs._held", lambda _options: (holds, "host"))
 
-    (told,) = start_hold(Namespace(what=None)).remarks
+    (told,) = start_hold(Namespace(what=None, settings=replace(default_settings(), role=role))).remarks
 
-    assert told.startswith("the time of 0000:81:00.0 is over, and the next pass puts it back on offer")
+    assert told.startswith(f"the time of 0000:81:00.0 is over, and {then}")

@@ -6,7 +6,7 @@ and why. Either is enough to go on with it.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -164,6 +164,11 @@ class Hold(Feature):
         if end.refused and end.refused.bars:
             return {}  # nothing of a wish was written
         return {BODY: encoded(self.holds)} if self.holds or BODY in end.draft.memory.bodies else {}
+
+
+def stays_on_offer(what: str, conditions: Iterable[Condition]) -> bool:
+    """Return whether a pass told that something of this held device stays on offer."""
+    return any(one.kind == NOT_HELD and f" of {spoken(what)} stays" in one.text for one in conditions)
 
 
 def moment(seconds: int) -> str:
