@@ -164,8 +164,6 @@ def reshape(options: argparse.Namespace) -> Report:
     if options.apply:
         return _convert(options)
     wishes = replace(wishes_of(options), reshape=True)
-    if options.approve:
-        check_trial(options, wishes)
     api = _refused_by_api(options)
     remarks = [f"{options.verb} --apply would refuse this: {api}"] if api else []
     with open_host(options) as one:
@@ -249,16 +247,18 @@ def _convert(options: argparse.Namespace) -> Report:
             refused = Outcome(node=driver.name(), status=Status.UNSAFE, reasons=(api,))
         return _ended(refused, options, with_plan=False)
     wishes = replace(wishes_of(options), reshape=not options.approved, agreed=options.digest)
-    if not wishes.undone and not options.approved:
-        check_trial(options, wishes)
+    check_trial(options, wishes)
     act = convert_approved if options.approved else convert
     with open_host(options, writes=True) as one:
-        outcome, with_use = _with_standing_use(one, act(one, wishes))
-    report = _ended(outcome, options, with_plan=not options.approved, with_use=with_use)
+        outcome = act(one, wishes)
+        is_shown = options.format == "table" or options.picture
+        if is_shown and outcome.status is Status.CHANGED and outcome.allocations is None:
+            outcome = _with_allocations(one, outcome)
+    report = _ended(outcome, options, with_plan=not options.approved)
     well = report.exit is Exit.DONE
     drawn = []
     if options.picture:
-        became = Forecast.of(outcome.plan, outcome.observed, outcome.allocations, outcome.survey)
+        became = Forecast.of(outcome.plan, outcome.observed, outcome.allocations or (), outcome.survey)
         drawn = [replace(of_conversion(became, () if well else outcome.notes), node=outcome.node)]
     remarks = ["take it back with: compute-node-agent undo"] if outcome.status is Status.CHANGED else []
     if well and not wishes.undone and (until := how_to_keep(one)):
@@ -268,16 +268,14 @@ def _convert(options: argparse.Namespace) -> Report:
     return replace(report, remarks=remarks if well else (), subjects=drawn)
 
 
-def _with_standing_use(node: ComputeNode, outcome: Outcome) -> tuple[Outcome, bool]:
-    """Add the allocations to a conversion that moved none, to show its plan as before it; and whether that went."""
-    if outcome.status is not Status.CHANGED or outcome.plan.moves:
-        return outcome, False
-    gone = {step.uuid for step in outcome.plan.operations if isinstance(step, Delete)}  # without allocations
-    try:
-        held = node.client.allocations(seen for seen in outcome.observed if seen.uuid not in gone)
-    except PlacementError:  # the conversion is done, whatever can be shown of it
-        return outcome, False
-    return replace(outcome, allocations=held), True
+def _with_allocations(node: ComputeNode, outcome: Outcome) -> Outcome:
+    """Add the allocations to a conversion that moved none, so that its plan is shown as it was before."""
+    gone = {step.uuid for step in outcome.plan.operations if isinstance(step, Delete)}  # nobody had anything there
+    with suppress(PlacementError):  # the conversion is done, whatever can be shown of it
+        return replace(
+            outcome, allocations=node.client.allocations(seen for seen in outcome.observed if seen.uuid not in gone)
+        )
+    return outcome
 
 
 def sync(options: argparse.Namespace) -> Report:
@@ -395,9 +393,9 @@ def _foreseen(
     )
 
 
-def _ended(outcome: Outcome, options: argparse.Namespace, *, with_plan: bool = True, with_use: bool = False) -> Report:
+def _ended(outcome: Outcome, options: argparse.Namespace, *, with_plan: bool = True) -> Report:
     """Report how the pass over one node ended."""
-    lines = outcome_lines(outcome, whole=whole(options), with_plan=with_plan, with_use=with_use)
+    lines = outcome_lines(outcome, whole=whole(options), with_plan=with_plan)
     return Report(data=encode_outcome(outcome), lines=lines, exit=ENDINGS[outcome.status])
 
 
@@ -432,7 +430,7 @@ def _listed(conversions: Sequence[Conversion]) -> Report:
     told = [{**{key: getattr(one, key) for key in keys}, "takes_back": digests.get(one.undoes)} for one in conversions]
     rows = [
         (one["began"][:19], one["node"], *(str(one[key]) for key in keys[2:7]), one["takes_back"] or "-", trial)
-        for one, trial in zip(told, (each.trial for each in conversions), strict=True)
+        for one, trial in zip(told, (each.trial_text for each in conversions), strict=True)
     ]
     heads = ("began", "node", "outcome", "from", "to", "digest", "consumers", "takes back", "on trial")
     return Report(data={"conversions": told}, lines=columns(rows, heads=heads) or ["no conversion"])

@@ -103,16 +103,10 @@ def forecast_lines(data: Forecast, *, whole: bool, next_step: str = "") -> Itera
         yield f"digest {data.plan.digest}{next_step and f': {next_step}'}"
 
 
-def outcome_lines(
-    one: Outcome, *, whole: bool = False, with_plan: bool = True, with_use: bool = False
-) -> Iterator[str]:
-    """
-    Yield how the pass over one node ended, after its plan, unless that is empty, unknown or not the agreed one.
-
-    With ``with_use`` the allocations of the outcome are known, also if none moved.
-    """
+def outcome_lines(one: Outcome, *, whole: bool = False, with_plan: bool = True) -> Iterator[str]:
+    """Yield how the pass over one node ended, after its plan, unless that is empty, unknown or not the agreed one."""
     if with_plan and one.plan.operations and one.status not in (Status.FAILED, Status.OTHER_PLAN):
-        if one.status is Status.CHANGED and (one.plan.moves or with_use):  # as it was planned
+        if one.status is Status.CHANGED and one.allocations is not None:  # as it was planned
             yield from forecast_lines(Forecast.of(one.plan, one.observed, one.allocations, one.survey), whole=whole)
         else:
             data = Forecast.of(Plan(one.plan.operations), one.observed, (), None)

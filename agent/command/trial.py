@@ -7,7 +7,7 @@ from agent.command.exits import Exit
 from agent.command.result import Report, placement_of, settings_of
 from agent.errors import ConfigError, StateError
 from agent.state.locks import locked
-from agent.sync.decide.undoing import DONE
+from agent.sync.decide.undoing import DONE, what_comes
 from agent.sync.decide.view import Wishes
 from agent.sync.journal import end_trial, find_trial, kept_conversions, read_journal
 from agent.sync.node import ComputeNode
@@ -38,19 +38,7 @@ def confirm_trial(options: argparse.Namespace) -> Report:
 
 
 def check_trial(options: argparse.Namespace, wishes: Wishes) -> None:
-    """
-    Check that a conversion may be on trial if it is to be, or if it goes on with one that was cut off.
-
-    Raises:
-        ConfigError: its time is over, or the service would not keep to it. StateError: the journal is damaged.
-    """
-    directory, (_, where) = settings_of(options).folders.state, placement_of(options)
-    other = find_trial(directory, where)
-    if other and other.outcome != DONE and not wishes.confirm_by_s and (other.confirm_by_s or 0) <= time.time():
-        raise ConfigError(
-            f"the conversion of {other.began} on trial was cut off, and its time is over: run undo --apply, or go on "
-            "with it with --confirm-within"
-        )
+    """Check that a conversion that is to be on trial can be; ConfigError: its time is over, or the service converts."""
     if not wishes.confirm_by_s:
         return
     if settings_of(options).changes.allow_reshape:
@@ -62,14 +50,9 @@ def check_trial(options: argparse.Namespace, wishes: Wishes) -> None:
 
 
 def how_to_keep(node: ComputeNode) -> str:
-    """Return until when the last conversion is on trial, and how it is kept; empty: it is not, as the journal tells."""
+    """Return what becomes of the last conversion if it is on trial; empty: it is not, or the journal is damaged."""
     try:
         trial = find_trial(node.settings.folders.state, node.where)
     except StateError:
         return ""
-    if trial is None:
-        return ""
-    return (
-        f"the conversion is on trial: the service, if it runs, takes it back at {trial.confirm_by}, and "
-        "compute-node-agent reshape --confirm keeps it"
-    )
+    return what_comes(trial) if trial else ""

@@ -17,7 +17,6 @@ from agent.sync.decide.view import Wishes
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import foresee, outcome_of, run_pass
-from agent.sync.trial import refused_by_trial
 from reportclient.errors import Conflict, Unavailable
 from reportclient.plan import Outline
 
@@ -38,12 +37,7 @@ def convert(node: ComputeNode, wishes: Wishes) -> Outcome:
         as ``run_pass``; Conflict, Unavailable: the last failure when ``[agent] reshape_timeout`` was up.
     """
     agreement = Agreement(wishes.agreed) if wishes.agreed else None
-
-    def against(one: ComputeNode, draft: Draft) -> tuple[str, ...]:
-        refusal = agreement(one, draft) if agreement else ()
-        return refusal or refused_by_trial(one, draft)
-
-    return _patiently(node, partial(run_pass, node, replace(wishes, reshape=True), against))
+    return _patiently(node, partial(run_pass, node, replace(wishes, reshape=True), agreement))
 
 
 def _patiently(node: ComputeNode, act: Callable[[], Outcome]) -> Outcome:

@@ -89,6 +89,8 @@ def read_journal(directory: Path, where: str) -> tuple[Conversion, ...]:
                 raise ValueError("checksum")
             told = {**body, "path": str(path), "digest": body.get("agreed") or body["digest"]}
             found += [decode_as(Conversion, told)] if same_place(body["where"], where) else []
+        except FileNotFoundError:  # moved away meanwhile
+            continue
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise StateError(
                 f"{path} is damaged ({type(error).__name__}): what was done last is not known, so nothing is taken "
@@ -138,6 +140,8 @@ def _may_wait(directory: Path, where: str) -> bool:
             entry = json.loads(read_state(path))
             if same_place(entry["where"], where):
                 return not entry.get("trial_ended") and bool(entry["outcome"] != DONE or entry.get("confirm_by_s"))
+        except FileNotFoundError:  # moved away meanwhile
+            continue
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return True  # ``read_journal`` says what is wrong
     return False
@@ -156,9 +160,12 @@ def end_begun(directory: Path, where: str, layout: str) -> None:
                 _change_entry(last, ended=datetime.now(UTC).isoformat(), outcome=DONE)
 
 
-def end_trial(conversion: Conversion, how: str) -> None:
-    """Let a conversion on trial stand, or say that it is taken back; StateError: its entry cannot be written."""
-    _change_entry(conversion, trial_ended=how)
+def end_trial(trial: Conversion, how: str) -> None:
+    """Note how a trial ended; StateError: it ended, but that cannot be written."""
+    try:
+        _change_entry(trial, trial_ended=how)
+    except StateError as error:
+        raise StateError(f"the trial of {trial.began} is {how}, but that cannot be remembered: {error}") from error
 
 
 def _change_entry(conversion: Conversion, **changes: str) -> None:
@@ -179,7 +186,8 @@ def kept_conversions(entries: Iterable[Conversion]) -> tuple[Conversion, ...]:
     found: list[Conversion] = []
     for one in entries:
         last = found[-1] if found else None
-        if last and last.outcome != DONE and (last.node, last.target) == (one.node, one.target):
+        is_open = last and last.outcome != DONE and last.trial_ended is None
+        if last and is_open and (last.node, last.target) == (one.node, one.target):
             found.pop()
             one = _gone_on_with(last, one)
         found.append(one)

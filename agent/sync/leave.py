@@ -6,9 +6,8 @@ anything that a consumer holds, or that this agent did not write.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 
-from agent.errors import StateError
 from agent.state.locks import locked, serving
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft
@@ -17,7 +16,7 @@ from agent.sync.decide.features.hold import held, spoken
 from agent.sync.decide.laws import Given, breaches, sentences
 from agent.sync.decide.owner import advice, stranded
 from agent.sync.decide.view import View, Wishes
-from agent.sync.journal import end_trial, find_trial
+from agent.sync.journal import end_trial
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Outcome, Status
 from agent.sync.run import again, foresee
@@ -68,14 +67,7 @@ def retire_node(node: ComputeNode, *, dry: bool = False, agreed: str | None = No
         lost = _lost(leaving, draft)
         return _leave(node, draft, plan_retirement(leaving), given, refused, dry=dry, agreed=agreed, lost=lost)
 
-    done = _until_done(node, attempt, dry=dry)
-    if done.status is Status.CHANGED:
-        trial = None
-        with suppress(StateError):  # of a damaged journal nothing is taken back either
-            trial = find_trial(node.settings.folders.state, node.where)
-        if trial and trial.node == node.name:
-            end_trial(trial, "retired")
-    return done
+    return _until_done(node, attempt, dry=dry)
 
 
 def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False, agreed: str | None = None) -> Outcome:
@@ -98,7 +90,8 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False,
         said = with_reservations(with_marks_of(view.observed, view.memory.observed), files)
         plan = plan_hand_over(said, view.memory.configured, kept=kept)
         then = _BESIDE if beside else _STOPPED
-        return _leave(node, view, plan, given, against(view), dry=dry, agreed=agreed, then=then)
+        refused = against(view)
+        return _leave(node, view, plan, given, refused, dry=dry, agreed=agreed, then=then, how="handed over")
 
     def against(view: View) -> tuple[str, ...]:
         root = view.observed.root
@@ -272,25 +265,30 @@ def _leave(
     dry: bool,
     agreed: str | None,
     then: str = _STOPPED,
+    how: str = "retired",
     lost: tuple[str, ...] = (),
 ) -> Outcome:
     """
     Carry out a plan, unless that is ``refused`` or no law allows it.
 
-    ``then`` is what a person must do after it, ``lost`` what a person should know before.
+    ``then`` is what a person must do after it, ``how`` a trial ends by it, ``lost`` what a person should know before.
     """
     observed = seen.observed
     if why := refused or sentences(breaches(plan, given)):
         return Outcome(node=node.name, status=Status.UNSAFE, plan=plan, observed=observed, reasons=why)
     if agreed not in (None, plan.digest):
         return Outcome(node=node.name, status=Status.OTHER_PLAN, plan=plan, observed=observed, reasons=(_OTHER,))
-    if not dry and observed.root is None and not seen.memory.elsewhere:  # nothing is left that the memory is about
-        node.state_file(seen.root_uuid).forget()
-    if dry or not plan.operations:
+    if dry:
         return Outcome(node=node.name, status=Status.UNCHANGED, plan=plan, observed=observed, reasons=lost)
-    node.state_file(seen.root_uuid).begin(seen.memory)  # so a run that is cut off is not taken for a second writer
-    node.client.execute(plan, observed)
-    node.state_file(seen.root_uuid).forget()
+    if plan.operations:
+        node.state_file(seen.root_uuid).begin(seen.memory)  # so a run that is cut off is not taken for a second writer
+        node.client.execute(plan, observed)
+    if plan.operations or (observed.root is None and not seen.memory.elsewhere):  # nothing is left that it is about
+        node.state_file(seen.root_uuid).forget()
+    if trial := (seen.view if isinstance(seen, Draft) else seen).terms.trial:
+        end_trial(trial, how)
+    if not plan.operations:
+        return Outcome(node=node.name, status=Status.UNCHANGED, plan=plan, observed=observed, reasons=lost)
     return Outcome(node=node.name, status=Status.CHANGED, plan=plan, observed=observed, reasons=(*lost, then))
 
 

@@ -219,7 +219,7 @@ def outcome_of(
         reasons=reasons,
         conditions=conditions,
         hardware=draft.shaped.holdings.backing.hardware,
-        allocations=draft.way.allocations,
+        allocations=draft.way.allocations or None,
         survey=draft.view.survey,
     )
 

@@ -2,7 +2,7 @@
 A conversion on trial: it is taken back when its time is over, unless a person confirms it.
 
 Its entry in the journal has its time and its end (``find_trial``, ``end_trial``); ``agent.command.trial`` has what a
-person asks. Beside it no other conversion begins: ``agent.sync.decide.checks`` refuses that.
+person asks. Beside it no other conversion begins (``agent.sync.decide.checks: barred``).
 """
 
 import logging
@@ -12,30 +12,15 @@ from typing import cast
 
 from agent.errors import USER_ERRORS, ConfigError
 from agent.sync.decide.checks import judge
-from agent.sync.decide.feature import Draft
-from agent.sync.decide.undoing import DONE, Conversion
+from agent.sync.decide.undoing import DONE, Conversion, what_comes
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import find_trial, kept_conversions, read_journal
+from agent.sync.journal import find_trial
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Condition, Outcome, Status
 from agent.sync.run import foresee, outcome_of, run_pass
 from drivers.policy import Layout
 
 LOG = logging.getLogger(__name__)
-
-
-def refused_by_trial(node: ComputeNode, draft: Draft) -> tuple[str, ...]:
-    """Return why a plan is not carried out on trial; empty: it is, or it is not to be on trial."""
-    wishes = draft.view.wishes
-    if not wishes.confirm_by_s or draft.plan.moves or not draft.plan.operations:
-        return ()
-    begun = kept_conversions(read_journal(node.settings.folders.state, node.where))[-1:]
-    if any(one.outcome != DONE for one in begun):
-        return ()
-    return (
-        f"no allocation moves, so the service makes {node.name} as configured at each pass, and a trial has no effect: "
-        "change [compute] layout, and change it back to undo that",
-    )
 
 
 def heed_trial(node: ComputeNode) -> tuple[Condition, ...]:
@@ -51,9 +36,7 @@ def heed_trial(node: ComputeNode) -> tuple[Condition, ...]:
         return (Condition(kind="trial", text=f"a conversion may be on trial, and is not taken back: {error}"),)
     if trial is None or (back and back.status in (Status.CHANGED, Status.UNCHANGED)):
         return ()
-    text = f"the conversion of {trial.began} is taken back at {trial.confirm_by}, unless reshape --confirm comes"
-    if trial.outcome != DONE:
-        text = f"the conversion of {trial.began} is not whole, and is taken back at {trial.confirm_by}: {trial.outcome}"
+    text = what_comes(trial)
     if back:
         text = f"the conversion of {trial.began} is on trial, and cannot be taken back: {'; '.join(back.notes)}"
     return (Condition(kind="trial", text=text),)

@@ -247,7 +247,7 @@ def test_a_conversion_on_trial_is_taken_back_after_a_reboot(installed: Installed
     hand.claim(consumer, slots, "OTHER")
     try:
         converted = by_hand(container, "reshape", "--to", "flat", "--apply", "--confirm-within", "1m")
-        assert "reshape --confirm keeps it" in converted
+        assert "unless reshape --confirm comes" in converted
         assert hand.providers().keys() == {QUEENS_FIRST.name}
         container.run("systemctl", "enable", UNIT)
 

@@ -47,6 +47,12 @@ def test_an_attempt_at_another_layout_is_another_conversion() -> None:
     assert len(kept_conversions([entry(1, "begun"), entry(2, target="cells")])) == 2
 
 
+def test_an_attempt_whose_trial_ended_is_not_gone_on_with() -> None:
+    several = (entry(1, "begun", confirm_by_s=1.0, trial_ended="taken back"), entry(2))
+
+    assert kept_conversions(several) == several
+
+
 def stands(*empty: str, **stock: int) -> dict[str, Any]:
     """A tree with these totals, and with empty providers."""
     found: dict[str, Any] = {name: {"inventories": {"VCPU": {"total": one}}} for name, one in stock.items()}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agent.errors import StateError
+from agent.settings.read import Settings
 from agent.state.files import checksum
 from agent.state.locks import locked
 from agent.sync.convert import convert as convert_now
@@ -46,6 +47,10 @@ def stands(one: OneHost) -> tuple[dict[str, Any], Any]:
     names = {seen.uuid: seen.name for seen in tree}
     rows = {names[uuid]: dict(amounts) for uuid, amounts in held.slots.items()} if held else {}
     return {seen.name: seen.provider for seen in tree}, rows
+
+
+def settings_with(one: OneHost, layout: Layout) -> Settings:
+    return replace(one.settings, policy=replace(one.policy, layout=layout))
 
 
 def convert(one: OneHost) -> Outcome:
@@ -482,18 +487,86 @@ def test_retire_ends_a_trial(one: OneHost) -> None:
     assert trial_of(one) is None
 
 
-def test_retire_tells_that_the_end_of_a_trial_could_not_be_written(
+def test_a_retire_that_cannot_note_the_end_of_a_trial_says_so_and_does_it_the_next_time(
     one: OneHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     convert(one)
     one.claim({})
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise StateError("no space left on device")
 
-    monkeypatch.setattr("agent.sync.leave.end_trial", full)
-    with pytest.raises(StateError, match="no space left"):
-        one.retire()
+    with monkeypatch.context() as patched:
+        patched.setattr("agent.sync.journal._change_entry", full)
+        with pytest.raises(StateError, match=r"the trial of .* is retired, but that cannot be remembered: no space"):
+            one.retire()
+    assert trial_of(one)
+
+    assert one.retire().status is Status.UNCHANGED
+    assert trial_of(one) is None
+
+
+def test_a_host_that_is_handed_over_is_not_taken_back(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    convert(one)
+    one.policy = replace(one.policy, layout="devices")
+    assert one.hand_over().status is Status.CHANGED
+    after = stands(one)
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+
+    assert (wait(one), stands(one)) == (None, after)
+
+
+def test_only_a_change_of_the_layout_can_be_on_trial(one: OneHost) -> None:
+    before = stands(one)
+
+    refused = one.sync(
+        replace(RESHAPE, confirm_by_s=BY_S), facts=replace(FACTS, cells=with_huge_pages()), policy=one.policy
+    )
+
+    assert (refused.status, stands(one)) == (Status.UNSAFE, before)
+    assert "the layout stays flat" in refused.notes[0]
+
+
+def test_a_conversion_that_moves_nothing_is_on_trial_and_taken_back(
+    one: OneHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one.claim({})
+    one.facts = replace(FACTS, guests=())
+    before = stands(one)
+    wishes = replace(RESHAPE, confirm_by_s=BY_S)
+    configured = one.policy
+    assert convert_now(replace(one.node, settings=settings_with(one, "devices")), wishes).status is Status.CHANGED
+    assert stands(one) != before
+    assert one.sync(policy=configured).status is Status.RESHAPE_NEEDED
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+
+    assert wait(one)
+    assert (stands(one), trial_of(one)) == (before, None)
+
+
+def test_one_that_was_cut_off_and_whose_time_is_over_is_not_gone_on_with(
+    one: OneHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = stands(one)
+    with suppress(Cut), one.ending_after(1):
+        convert(one)
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+    node = replace(one.node, settings=settings_with(one, "devices"))
+
+    refused = convert_now(node, Wishes(reshape=True))
+    assert (refused.status, stands(one)[1]) == (Status.RESHAPE_NEEDED, before[1])
+    assert "and was cut off: run undo --apply" in refused.notes[0]
+
+    assert convert_now(node, Wishes(reshape=True, confirm_by_s=BY_S + 60)).status is Status.CHANGED
+
+
+def test_an_entry_that_is_moved_away_meanwhile_does_not_count(one: OneHost) -> None:
+    convert(one)
+    (entry,) = (one.settings.folders.state / "journal").iterdir()
+    entry.unlink()
+    entry.symlink_to("/nowhere")  # as listed, and gone when it is read
+
+    assert trial_of(one) is None
 
 
 def test_an_undo_of_one_that_was_cut_off_ends_its_trial(one: OneHost) -> None:

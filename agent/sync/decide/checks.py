@@ -102,11 +102,30 @@ def barred(draft: Draft) -> str:
         return ""
     if untold:
         return f"it is not known whether a conversion is on trial, so none begins: {untold}"
-    return why_barred(trial) if trial and (trial.outcome == DONE or trial.target != draft.layout) else ""
+    return why_barred(trial) if trial and not _goes_on(draft, trial) else ""
+
+
+def _goes_on(draft: Draft, trial: Conversion) -> bool:
+    """Return whether a plan goes on with a conversion on trial that was cut off, and that has time left."""
+    has_time = draft.view.wishes.confirm_by_s or draft.view.terms.now_s < (trial.confirm_by_s or 0)
+    return trial.outcome != DONE and trial.target == draft.layout and bool(has_time)
+
+
+def _untriable(draft: Draft) -> tuple[str, ...]:
+    """Return why a plan cannot be on trial; empty: it can, or is not to be."""
+    trial = draft.view.terms.trial
+    is_asked = draft.view.wishes.confirm_by_s and draft.plan.operations
+    if not is_asked or draft.stands_in != draft.layout or (trial and _goes_on(draft, trial)):
+        return ()
+    return (
+        f"the layout stays {draft.layout}, and by itself the service takes back only a change of the layout: leave out "
+        f"--confirm-within",
+    )
 
 
 def _general(draft: Draft) -> Iterator[tuple[str, ...]]:
     """Yield the reasons why any plan is unsafe, one check after the other."""
+    yield _untriable(draft)
     yield _lacks_reparenting(draft.plan, draft.view.terms.microversion)
     yield _twice(draft)
     yield (draft.way.unplaceable,) if draft.way.unplaceable else ()

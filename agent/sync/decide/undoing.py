@@ -55,7 +55,7 @@ class Conversion:
         return datetime.fromtimestamp(self.confirm_by_s or 0.0, UTC).isoformat(timespec="seconds")
 
     @property
-    def trial(self) -> str:
+    def trial_text(self) -> str:
         """Until when it is on trial, or how that ended; "-": it was not made on trial."""
         return self.trial_ended or (f"until {self.confirm_by}" if self.is_on_trial else "-")
 
@@ -86,8 +86,16 @@ def why_barred(trial: Conversion) -> str:
         return f"the conversion of {trial.began} {until}: run reshape --confirm, or undo --apply, first"
     return (
         f"the conversion of {trial.began} to {trial.target} {until}, and was cut off: run undo --apply first, or go on "
-        f"with it by reshape --to {trial.target}"
+        f"with it by reshape --apply --to {trial.target} --confirm-within TIME"
     )
+
+
+def what_comes(trial: Conversion) -> str:
+    """Return what becomes of a conversion on trial, and when."""
+    when = f"the service takes it back at its first pass after {trial.confirm_by}"
+    if trial.outcome == DONE:
+        return f"the conversion of {trial.began} is on trial: {when}, unless reshape --confirm comes"
+    return f"the conversion of {trial.began} is on trial and not whole: {when}: {trial.outcome}"
 
 
 def not_as_before(
