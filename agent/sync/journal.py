@@ -5,10 +5,10 @@ A person can see in it which consumer had what, the verb ``undo`` reads it, and 
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,9 @@ from reportclient.json_text import decode_as
 
 _FORMAT = 1
 _FOLDER = "journal"
-_KEPT = 100  # entries of the journal that are kept, the latest ones
+_KEPT = 100  # entries of a placement that are kept, the latest ones
+_STAMP = "%Y%m%dT%H%M%S.%fZ"  # begins the name of an entry
+_VOID = "nothing of it was done"  # outcome of an attempt to take back after which the conversion was found to stand
 
 
 @contextmanager
@@ -39,7 +41,7 @@ def journaled(directory: Path, where: str, draft: Draft) -> Iterator[None]:
         StateError: the entry cannot be written, and nothing was sent; or the end cannot be remembered.
     """
     began, node, wishes = datetime.now(UTC), draft.view.node, draft.view.wishes
-    path = directory / _FOLDER / f"{began:%Y%m%dT%H%M%S.%fZ}-{draft.root_uuid}.json"
+    path = directory / _FOLDER / f"{_after_all(directory, began):{_STAMP}}-{draft.root_uuid}.json"
     entry: dict[str, object] = {
         "format": _FORMAT,
         "node": node,
@@ -72,6 +74,15 @@ def journaled(directory: Path, where: str, draft: Draft) -> Iterator[None]:
     finally:
         with suppress(OSError, StateError):
             _remove_old(directory, where)
+
+
+def _after_all(directory: Path, now: datetime) -> datetime:
+    """Return a time that sorts after all entries, also where the clock was set back since."""
+    with suppress(ValueError):
+        for latest in state_files(directory / _FOLDER, ".json")[-1:]:
+            stamp = datetime.strptime(latest.stem.partition("-")[0], _STAMP).replace(tzinfo=UTC)
+            return max(now, stamp + timedelta(microseconds=1))
+    return now
 
 
 def read_journal(directory: Path, where: str) -> tuple[Conversion, ...]:
@@ -109,15 +120,22 @@ def _confirm_by_s(draft: Draft) -> float | None:
 
 def _remove_old(directory: Path, where: str) -> None:
     """Remove all entries but the latest ones, and those which the last conversion began with, or takes back."""
-    old = state_files(directory / _FOLDER, ".json")[:-_KEPT]
-    if not old:
+    if len(state_files(directory / _FOLDER, ".json")) <= _KEPT:
         return
     entries = read_journal(directory, where)
-    begun = [*takewhile(lambda one: one.outcome != DONE or one is entries[-1], reversed(entries))]
-    needed = {begun[-1].name, *(one.undoes for one in begun)} if begun else set()
-    for path in old:
-        if path.stem not in needed:
-            remove(path)
+    begun, names = _attempts(entries), [one.name for one in entries]
+    needed = {one.name for one in begun[-1:]}
+    for undone in {one.undoes for one in begun if one.undoes in names}:
+        several = _attempts(entries[: names.index(undone) + 1])
+        needed |= {several[0].name, several[-1].name}
+    for one in entries[:-_KEPT]:
+        if one.name not in needed:
+            remove(Path(one.path))
+
+
+def _attempts(entries: Sequence[Conversion]) -> list[Conversion]:
+    """Return the last entry, and before it the attempts that it may go on with, the first one last."""
+    return [*takewhile(lambda one: one.outcome != DONE or one is entries[-1], reversed(entries))]
 
 
 def find_trial(directory: Path, where: str) -> Conversion | None:
@@ -151,13 +169,21 @@ def end_begun(directory: Path, where: str, layout: str) -> None:
     """
     Note the end of a conversion to this layout that was not known: its answer was lost, or its rest moved nothing.
 
+    Attempts to take it back did nothing if it stands. What cannot be read of the journal is left as it is.
+
     Raises:
-        StateError: its entry cannot be written. What cannot be read of the journal is left as it is.
+        StateError: an entry cannot be written.
     """
+    entries: tuple[Conversion, ...] = ()
     with suppress(StateError):
-        for last in read_journal(directory, where)[-1:]:
-            if last.outcome != DONE and last.target == layout:
-                _change_entry(last, ended=datetime.now(UTC).isoformat(), outcome=DONE)
+        entries = read_journal(directory, where)
+    for last in reversed(entries):
+        if last.outcome == DONE or (last.target != layout and not last.undoes):
+            return
+        found = DONE if last.target == layout else _VOID
+        _change_entry(last, ended=datetime.now(UTC).isoformat(), outcome=found)
+        if found == DONE:
+            return
 
 
 def end_trial(trial: Conversion, how: str) -> None:
@@ -184,7 +210,7 @@ def kept_conversions(entries: Iterable[Conversion]) -> tuple[Conversion, ...]:
     did nothing, and counts for nothing. While a conversion is being taken back, it is the last one.
     """
     found: list[Conversion] = []
-    for one in entries:
+    for one in (each for each in entries if each.outcome != _VOID):
         last = found[-1] if found else None
         is_open = last and last.outcome != DONE and last.trial_ended is None
         if last and is_open and (last.node, last.target) == (one.node, one.target):
@@ -197,7 +223,9 @@ def kept_conversions(entries: Iterable[Conversion]) -> tuple[Conversion, ...]:
 def _gone_on_with(first: Conversion, then: Conversion) -> Conversion:
     """Return two attempts at one conversion as one."""
     before, after = first.before, then.before
-    if first.layout == then.layout and _stocked(before) != _stocked(after):
+    if first.layout == then.layout and _stocked(before) == _stocked(after):  # nothing moved until then
+        before = {**after, "providers": before["providers"]}
+    elif first.layout == then.layout:
         named = before["providers"].keys() | _stocked(after).keys()  # without what the first attempt made
         kept = {name: one for name, one in after["providers"].items() if name in named}
         return replace(then, before={**after, "providers": kept})

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from agent.sync.convert import convert_approved
 from agent.sync.decide.features.hold import BODY, HOST, HoldWish, Note
 from agent.sync.decide.undoing import DONE, Conversion
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import end_trial, find_trial, kept_conversions, read_journal
+from agent.sync.journal import _remove_old, end_trial, find_trial, kept_conversions, read_journal
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Condition, Outcome, Status
 from agent.sync.run import run_pass
@@ -249,6 +250,93 @@ def test_many_failures_to_take_it_back_do_not_push_it_out_of_the_journal(
 
     assert wait(one)
     assert (stands(one), trial_of(one)) == (before, None)
+
+
+def test_nor_do_they_push_out_its_first_attempt(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.sync.journal._KEPT", 2)
+    before = stands(one)
+    with suppress(Cut), one.ending_after(1):
+        convert(one)
+    convert(one)
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+    for _ in range(5):
+        with suppress(Cut), one.ending_after(0):
+            wait(one)
+
+    done = wait(one)
+    assert done
+    assert (done.status, stands(one), trial_of(one)) == (Status.CHANGED, before, None), done.notes
+
+
+def test_conversions_in_another_placement_do_not_push_it_out(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.sync.journal._KEPT", 2)
+    convert(one)
+    folder = one.settings.folders.state / "journal"
+    (entry,) = folder.iterdir()
+    body = json.loads(entry.read_text())
+    body.pop("checksum")
+    other = {**body, "where": "placement at http://elsewhere", "confirm_by_s": None}
+    for number in range(4):
+        (folder / f"9{number}{entry.name}").write_text(json.dumps({**other, "checksum": checksum(other)}))
+
+    _remove_old(one.settings.folders.state, "placement at http://elsewhere")
+
+    assert len(list(folder.iterdir())) == 3
+    assert trial_of(one)
+
+
+def test_a_take_back_that_did_nothing_lets_a_person_keep_the_conversion(
+    one: OneHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    convert(one)
+    after = stands(one)
+    with monkeypatch.context() as later:
+        later.setattr("time.time", lambda: BY_S + 1)
+        for _ in range(2):
+            with suppress(Cut), one.ending_after(0):
+                wait(one)
+    trial = trial_of(one)
+    assert trial
+    assert trial.outcome.startswith("it is being taken back")
+
+    assert convert_now(replace(one.node, settings=settings_with(one, "devices")), RESHAPE).status is Status.UNCHANGED
+
+    trial = trial_of(one)
+    assert trial
+    assert (trial.outcome, stands(one)) == (DONE, after)
+
+
+def test_a_clock_that_is_set_back_hides_no_trial(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ahead(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Ahead":
+            return super().now(tz) + timedelta(hours=1)
+
+    with monkeypatch.context() as ahead:
+        ahead.setattr("agent.sync.journal.datetime", Ahead)
+        assert one.reshape("devices").status is Status.CHANGED
+
+    assert one.sync(replace(RESHAPE, confirm_by_s=BY_S), policy=replace(one.policy, layout="flat")).status is (
+        Status.CHANGED
+    )
+    trial = trial_of(one)
+    assert trial
+    assert trial.target == "flat"
+
+
+def test_what_a_guest_gets_between_two_attempts_is_its_own_when_they_are_taken_back(
+    one: OneHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with suppress(Cut), one.ending_after(0):
+        convert(one)
+    one.claim({"": {VF: 1, "VCPU": 1}})
+    before = stands(one)
+    assert convert(one).status is Status.CHANGED
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+
+    done = wait(one)
+    assert done
+    assert (done.status, stands(one)) == (Status.CHANGED, before), done.notes
 
 
 def test_one_that_is_being_taken_back_is_not_whole(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
