@@ -202,7 +202,7 @@ def _snapshot(
             wanted=frozenset(provider.name for provider in desired),
             cards={str(one.address): str(one.pf) for one in survey.facts.devices.functions if one.pf},
         ),
-        layout=policy.layout,
+        layout=layout if tree.root and node.on_trial(tree.root.uuid)[0] else policy.layout,  # a trial is told elsewhere
         standing=layout,
         disputed=differing,
     )

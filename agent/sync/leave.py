@@ -12,7 +12,7 @@ from agent.state.locks import locked, serving
 from agent.state.memory import NodeState
 from agent.sync.decide.feature import Draft
 from agent.sync.decide.features.boot import awaited
-from agent.sync.decide.features.hold import held, spoken
+from agent.sync.decide.features.hold import HOST, held, spoken
 from agent.sync.decide.laws import Given, breaches, sentences
 from agent.sync.decide.owner import advice, stranded
 from agent.sync.decide.view import View, Wishes
@@ -35,6 +35,7 @@ _HELD = (
     "a person holds {}: release-hold first, or say --force, and keep guests away by nova (openstack compute service "
     "set --disable, or [pci] device_spec)"
 )
+_RESERVED = "CPUs, memory and disk of this host, which a person holds, stay reserved until nova-compute writes its own"
 _BESIDE = "start nova-compute now, and then this service"
 _SHARING = (
     "this host shares the storage of its guests' disks, and nova would report that storage on the root again: set "
@@ -90,8 +91,8 @@ def hand_over_node(node: ComputeNode, *, dry: bool = False, force: bool = False,
         said = with_reservations(with_marks_of(view.observed, view.memory.observed), files)
         plan = plan_hand_over(said, view.memory.configured, kept=kept)
         then = _BESIDE if beside else _STOPPED
-        refused = against(view)
-        return _leave(node, view, plan, given, refused, dry=dry, agreed=agreed, then=then, how="handed over")
+        refused, lost = against(view), (_RESERVED,) if HOST in held(view.observed, view.memory) and not beside else ()
+        return _leave(node, view, plan, given, refused, dry=dry, agreed=agreed, then=then, how="handed over", lost=lost)
 
     def against(view: View) -> tuple[str, ...]:
         root = view.observed.root

@@ -94,7 +94,7 @@ class ComputeNode:
         memory = memory if any_role else self._in_this_role(memory)
         before_s = memory.whole_s
         memory, observed = self.look_at_tree(root_uuid, memory, deep=wishes.deep)
-        settings, clock, (trial, untold) = self.settings, self.clock(), self._on_trial(root_uuid)
+        settings, clock, (trial, untold) = self.settings, self.clock(), self.on_trial(root_uuid)
         added = any(names.classes or names.traits for names in memory.configured.values())
         return View(
             node=self.name,
@@ -127,7 +127,7 @@ class ComputeNode:
             ),
         )
 
-    def _on_trial(self, root_uuid: str) -> tuple[Conversion | None, str]:
+    def on_trial(self, root_uuid: str) -> tuple[Conversion | None, str]:
         """Return the conversion of this root that waits to be confirmed, if any, or why that is not known."""
         try:
             trial = find_trial(self.settings.folders.state, self.where)

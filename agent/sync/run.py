@@ -28,7 +28,6 @@ from agent.sync.outcome import Condition, Outcome, Status, with_conditions
 from drivers.base import Survey
 from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
-from reportclient.reserve import is_reserved_by_us
 from reportclient.tree import NO_GENERATION, UNWRITTEN, ObservedTree
 
 LOG = logging.getLogger(__name__)
@@ -198,7 +197,7 @@ def _reserve(node: ComputeNode, draft: Draft, verdict: Verdict, conditions: Iter
         before = ObservedTree(tuple(unsure), foreseen.last_modified) if after.observed else None
         after = replace(after, observed=before)
         state.write(after)
-        left = _with_marked(_read_back(node, draft, node.client.execute(plan, draft.observed)), foreseen)
+        left = _with_unread(_read_back(node, draft, node.client.execute(plan, draft.observed)), foreseen)
         after = replace(after, observed=left if after.observed else None)
     state.write(after)
 
@@ -263,7 +262,7 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
         state.begin(replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported))
         with _converting(node, draft) if is_conversion(draft) else nullcontext():
             written = _read_back(node, draft, node.client.execute(plan, observed))
-            observed = _with_marked(written, forecast(plan, draft.observed))
+            observed = _with_unread(written, forecast(plan, draft.observed))
     if draft.view.wishes.reshape and not (plan.operations and is_conversion(draft)):
         end_begun(node.settings.folders.state, node.where, draft.layout)
     end = PassEnd(draft=draft, refused=None, done=True)
@@ -301,21 +300,14 @@ def _read_back(node: ComputeNode, draft: Draft, left: ObservedTree) -> ObservedT
     return ObservedTree(tuple(left.by_uuid.get(seen.uuid, seen) for seen in found), left.last_modified)
 
 
-def _with_marked(known: ObservedTree, foreseen: ObservedTree) -> ObservedTree:
+def _with_unread(known: ObservedTree, foreseen: ObservedTree) -> ObservedTree:
     """
-    Return what is known to stand, and the providers with our reservation marks whose writes told no generation.
+    Return what is known to stand, and the providers whose writes told no generation as they were to be.
 
-    They were just made, or written together with others. They are remembered all the same: a reservation that differs
-    at the next pass is an operator's.
+    They were just made, or written together with others. What differs of them at the next pass, another one changed.
     """
     stands = known.by_uuid
-    unsure = [seen for seen in foreseen if seen.uuid not in stands and is_reserved_by_us(seen.provider.traits)]
-    if not unsure:
+    if foreseen.by_uuid.keys() <= stands.keys():
         return known
-    needed = {seen.uuid for seen in (*unsure, *foreseen.providers[:1])}
-    found = (
-        stands.get(seen.uuid) or replace(seen, generation=NO_GENERATION)
-        for seen in foreseen
-        if seen.uuid in stands or seen.uuid in needed
-    )
+    found = (stands.get(seen.uuid) or replace(seen, generation=NO_GENERATION) for seen in foreseen)
     return replace(known, providers=tuple(found))

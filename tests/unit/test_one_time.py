@@ -146,6 +146,15 @@ def test_our_own_writes_are_no_use(one: OneHost, layout: str) -> None:
     assert one.stock(NIC) == OFFERED
 
 
+def test_a_write_that_could_not_be_read_back_is_no_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("agent.sync.run._read_back", lambda _node, _draft, left: left)
+        one = begun(tmp_path, WHOLE, devices())
+    one.sync()
+
+    assert one.stock(NIC) == OFFERED
+
+
 def test_claims_before_a_device_was_for_one_time_use_are_none_after_they_ended(tmp_path: Path) -> None:
     one = begun(tmp_path, WHOLE, devices(once=False))
     claim(one)

@@ -8,7 +8,7 @@ import pytest
 from agent.sync.outcome import Status
 from beds.one_host import RESHAPE, ROOT, Cut, OneHost, begun
 from drivers.facts import DiskSpace, NetDevice
-from drivers.policy import DevicePolicy, DeviceRule, Policy
+from drivers.policy import DevicePolicy, DeviceRule, Layout, Policy
 from hardware import card, host, plain
 
 ALL, SMALL = DevicePolicy(discover_all=True), DiskSpace(total_bytes=10 << 30, free_bytes=0)
@@ -58,6 +58,21 @@ def test_a_second_writer_is_noticed_after_a_conversion_with_a_lost_card(tmp_path
 
     assert converted.status is Status.CHANGED
     assert "second-writer" in {each.kind for each in noticed.conditions}
+
+
+@pytest.mark.parametrize("layout", ["flat", "devices", "cells", "numa"])
+def test_a_second_writer_is_noticed_right_after_each_write_of_ours(tmp_path: Path, layout: Layout) -> None:
+    """Also where several providers were made, or written in one request, which tells no generation."""
+    first, second = "0000:81:00.0", "0000:91:00.0"
+    one = OneHost(tmp_path, host(*card(first, 4), *card(second, 4)), Policy(layout=layout, devices=ALL))
+    one.sync()
+
+    for ending in (Status.CHANGED, Status.CONTESTED):
+        for suffix in {""} if layout == "flat" else {first, second}:
+            one.set_by_hand(suffix, "SRIOV_NET_VF", total=1, max_unit=1)
+        done = one.sync()
+        assert done.status is ending
+        assert "second-writer" in {each.kind for each in done.conditions} or ending is Status.CONTESTED
 
 
 @pytest.mark.parametrize("first", ["reserved in one request", "cut off"])

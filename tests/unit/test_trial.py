@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from agent.audit.audit import witness
 from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.state.files import checksum
@@ -602,6 +603,26 @@ def test_a_host_that_is_handed_over_is_not_taken_back(one: OneHost, monkeypatch:
     monkeypatch.setattr("time.time", lambda: BY_S + 1)
 
     assert (wait(one), stands(one)) == (None, after)
+
+
+def test_a_host_that_is_held_and_handed_over_says_what_stays_reserved(one: OneHost) -> None:
+    convert(one)
+    one.policy = replace(one.policy, layout="devices")
+    one.sync(Wishes(asked={BODY: HoldWish(what=HOST, note=Note())}))
+
+    assert "stay reserved until nova-compute writes its own" in one.hand_over().notes[0]
+
+
+def test_while_one_is_on_trial_its_layout_is_no_finding(one: OneHost) -> None:
+    convert(one)
+    one.policy = replace(one.policy, layout="flat")
+
+    assert "other-layout" not in {each.kind.value for each in witness(one.node).findings}
+
+    trial = trial_of(one)
+    assert trial
+    end_trial(trial, "confirmed")
+    assert "other-layout" in {each.kind.value for each in witness(one.node).findings}
 
 
 def test_only_a_change_of_the_layout_can_be_on_trial(one: OneHost) -> None:

@@ -17,7 +17,7 @@ from reportclient.hold import device_classes, is_used_up
 from reportclient.names import ONE_TIME
 from reportclient.ownership import Names, Ownership
 from reportclient.reserve import reserved_again, used_up, with_reservations, without_classes
-from reportclient.tree import ObservedProvider, ObservedTree, ProviderTree, same_stock
+from reportclient.tree import NO_GENERATION, ObservedProvider, ObservedTree, ProviderTree, same_stock
 
 _BODY = "used"  # uuids of devices that were used and are not reserved yet, sorted
 
@@ -145,11 +145,12 @@ def _came_and_went(left: ObservedProvider, now: ObservedProvider, besides: Colle
     """
     Return whether a consumer may have claimed and released a device since a pass left it.
 
-    A claim changes the generation and nothing else that can be read; its deletion does not change that back.
+    A claim changes the generation and nothing else that can be read; its deletion does not change that back. Where the
+    pass did not learn the generation, nothing tells.
     """
     was, stands = left.provider, now.provider
     same = same_stock(was.inventories, stands.inventories) and was.traits == stands.traits
-    moved = now.generation != left.generation and same and was.aggregates == stands.aggregates
+    moved = left.generation not in (now.generation, NO_GENERATION) and same and was.aggregates == stands.aggregates
     free = any(was.inventories[name].capacity for name in device_classes(was.inventories, besides))
     return moved and free and ONE_TIME in was.traits
 

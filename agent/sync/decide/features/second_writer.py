@@ -17,7 +17,7 @@ from reportclient.tree import Inventory, ObservedProvider, ObservedTree, Provide
 
 SECOND_WRITER = "second-writer"  # kind of its conditions
 FORGIVEN = 10  # quiet passes, and intervals, after which strikes of a second writer no longer count
-_STOP = "stop that service on this host"
+_STOP = "find out which service or script does that (placement's log of requests), and stop it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
