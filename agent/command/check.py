@@ -133,7 +133,7 @@ def tried(name: str, checks: Iterator[Check]) -> Iterator[Check]:
     try:
         yield from checks
     except (CheckFailed, *USER_ERRORS) as error:
-        yield Check(name, False, one_line(error))
+        yield Check(name, False, "; ".join(map(str.strip, getattr(error, "problems", (one_line(error),)))))
 
 
 def _check_approvals(settings: Settings) -> Iterator[Check]:
@@ -143,7 +143,10 @@ def _check_approvals(settings: Settings) -> Iterator[Check]:
 def _check_service(settings: Settings) -> Iterator[Check]:
     """Check the file that only ``run`` reads."""
     if policy := settings.service.heal_policy:
-        read_policy(policy)
+        try:
+            read_policy(policy)
+        except ConfigError as error:
+            raise ConfigError(f"[agent] heal_policy: {error}: mend it, or leave the option out") from error
     kinds = read_kinds(settings)
     yield Check("service", True, f"{policy} is usable" if policy else "no [agent] heal_policy: it repairs nothing")
     yield from [Check("service", True, f"[metrics] slots counts {', '.join(kinds)}")] if kinds else []
@@ -165,7 +168,7 @@ def check_state(settings: Settings) -> Iterator[Check]:
     barred = [path for path in inside if not os.access(path, os.W_OK)]
     if barred:
         raise CheckFailed(f"{barred[0]} cannot be written: run as its owner, or set {settings.folders.option}")
-    yield Check("state", True, f"{folder} can be written")
+    yield Check("state", True, f"{folder} can be {'written' if place == folder else 'made'}")
 
 
 def _try_room(folder: Path, option: str) -> None:
@@ -227,7 +230,8 @@ def _check_pages(facts: HostFacts, policy: Policy) -> Iterator[Check]:
         yield Check("memory", True, text, doubt=True)
         return
     kept_mib = policy.reserved_memory_mib
-    text = f"{whole_mib - small_mib} of {whole_mib} MiB are huge pages, and {policy.layout} counts all as MEMORY_MB"
+    huge = f"{whole_mib - small_mib} of {whole_mib} MiB are huge pages"
+    text = f"{huge}, and the layout {policy.layout} counts all as MEMORY_MB"
     if small_mib < min(whole_mib, kept_mib):
         least = (
             f"the host is to keep {kept_mib} MiB ([DEFAULT] reserved_host_memory_mb), and {small_mib} are left for it"

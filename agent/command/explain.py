@@ -131,7 +131,11 @@ def _explain_provider(options: argparse.Namespace) -> Report:
         stands = observed.by_name.get(provider.name) if observed else None
         given = set_on(stands) if stands else frozenset[str]()
         found = [
-            {**one, "in_placement": stands.provider.inventories.get(one["name"]) if stands else None}
+            {
+                **one,
+                "in_placement": stands.provider.inventories.get(one["name"]) if stands else None,
+                "is_absent": bool(stands and one["inventory"] and one["name"] not in stands.provider.inventories),
+            }
             for one in explain_stock(provider, added.get(provider.name, Names()), given, what)
         ]
         if not found:
@@ -173,6 +177,8 @@ def _lines(data: Form) -> Iterator[str]:
         yield f"  {one['name']}{f': {_told_stock(stock)}' if stock else ''}"
         if stands and not (stock and stands.equals(stock)):
             yield f"    in placement: {_told_stock(stands)}"
+        if one["is_absent"]:
+            yield "    in placement: this provider has none: compute-node-agent plan says whether a pass adds it"
         yield from (f"    fact: {one['fact']}", f"    rule: {one['rule']}")
     yield from (f"  {condition.text}" for condition in data["conditions"])
 
@@ -193,7 +199,7 @@ def _kept(observed: ObservedTree | None, conditions: Iterable[Condition], name: 
     for seen in observed or ():
         if _is_called(name, seen.name, root):
             said = [one.text for one in conditions if one.provider == seen.name]
-            return f"placement has it: {'; '.join(said) or 'see compute-node-agent show'}"
+            return f"placement has it: {'; '.join(said) or 'compute-node-agent plan says what becomes of it'}"
     return ""
 
 

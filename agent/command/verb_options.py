@@ -59,7 +59,8 @@ def contradiction(options: argparse.Namespace, rows: Iterable[Option]) -> str:
             return f"{one.name} does not go with {other}: leave {other} out"
     for one in given:
         if one.needs and not any(_given(options, other) for other in one.needs):
-            return f"{one.name} needs {' or '.join(one.needs)}"
+            name = one.name if one.name.startswith("-") else one.name.upper()
+            return f"{name} needs {' or '.join(one.needs)}"
     return ""
 
 

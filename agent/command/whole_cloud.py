@@ -104,7 +104,7 @@ class WholeCloud:
             heads=("HOSTS", "LACK", "WHY"),
             indent="  ",
         )
-        if each or len(self.groups) > 1:
+        if len(self.groups) > (0 if each else 1):
             yield "by all that a host lacks:"
             rows = [
                 (name if each else str(len(names)), " ".join(map(str, lacks)), "" if each else alike(sorted(names)))

@@ -18,6 +18,7 @@ from agent.connect.guarded import GuardedSession
 from agent.connect.tokens import look_after
 from agent.errors import ConfigError
 from agent.settings.read import Settings
+from agent.settings.values import unknown_login
 from reportclient.errors import mask, shorten
 from reportclient.keystone import FAILURES
 
@@ -35,7 +36,7 @@ _URL = re.compile(r"https?://([^/@]*@)?[^@]*")
 NO_PLACEMENT = (
     "no placement is configured; choose one of three ways:",
     "  --embedded                      a placement of your own in a file, to try the agent; needs no configuration",
-    "  [placement] auth_type = none    a lab's placement without Keystone; endpoint = http://HOST/placement",
+    "  [placement] auth_type = none    a lab's placement without Keystone; endpoint = its URL",
     "  [placement] auth_type = password, auth_url, username, password, project_name, ...",
     "                                  a cloud's placement; the host's nova.conf can be used as it is",
     "and name the file: compute-node-agent VERB --config-file /etc/nova/nova.conf",
@@ -57,6 +58,8 @@ def open_service(settings: Settings, group: str) -> tuple[Adapter, str]:
     """
     name, kind, option = SERVICES[group]
     conf, wanted = settings.apis.source, f"{option} = URL of {name}"
+    if unknown := unknown_login(conf, group):
+        raise ConfigError(unknown)
     try:
         auth = loading.load_auth_from_conf_options(conf, group)
         if auth is None:

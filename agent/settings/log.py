@@ -80,5 +80,6 @@ def _emit(emit: Callable[[logging.LogRecord], None], record: logging.LogRecord) 
 
 
 def register_log(conf: cfg.ConfigOpts) -> None:
-    """Register the options of oslo.log; call it before files are read."""
+    """Register the options of oslo.log, for files alone; call it before files are read."""
     log.register_options(conf)
+    conf._cli_opts.clear()  # argparse would refuse a wrong value without its line

@@ -7,6 +7,8 @@ Where nova has an option, ours has the same name, group and meaning, so that a h
 import copy
 import math
 from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import get_args
 
@@ -315,9 +317,15 @@ def register_secrets(conf: cfg.ConfigOpts, group: str) -> list[tuple[str, str]]:
 def login_options(auth_type: str | None) -> list[cfg.Opt]:
     """Return the options of a login of this type; empty: it has none, is unknown, or no type is set."""
     try:
-        return list(loading.get_auth_plugin_conf_options(auth_type)) if auth_type else []
-    except exceptions.NoMatchingPlugin:
+        return list(loading.get_auth_plugin_conf_options(auth_type)) if auth_type in login_types() else []
+    except exceptions.NoMatchingPlugin:  # what it needs is not installed
         return []
+
+
+@cache
+def login_types() -> list[str]:
+    """Return the types of a login that packages here declare, sorted."""
+    return sorted({one.name for one in entry_points(group="keystoneauth1.plugin")})
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:

@@ -19,7 +19,7 @@ from agent.settings.log import register_log
 from agent.settings.options import OWN_GROUPS, register
 from agent.settings.resolve import resolve
 from agent.settings.slips import slips_of_the_pen, unread_options
-from agent.settings.values import Values, one_line
+from agent.settings.values import Values, mentions, one_line, registered
 from drivers import INSIDE
 from drivers.policy import CephPool, DiskPlace, InstancesFolder, Policy, VolumeGroup
 
@@ -181,7 +181,7 @@ def load_settings(
     except (cfg.Error, OSError, UnicodeDecodeError, SystemExit) as error:  # the last from oslo.config, of [DEFAULT]
         where = ", ".join(map(str, [path for path in named if not path.exists()] or [*named, *directories]))
         raise ConfigError(f"configuration {where}: {_tell_reading(error)}") from error
-    except RecursionError as error:  # from options that are read here already: those of the log and of a login
+    except RecursionError as error:  # from options that are read here already: those of a login
         raise ConfigError(f"configuration {', '.join(map(str, named))}: an option refers to itself") from error
     return _read_settings(Values(conf), [path.absolute().parent for path in named])
 
@@ -200,6 +200,9 @@ def _read_settings(values: Values, config_folders: list[Path]) -> Settings:
         if group in OWN_GROUPS
     )
     values.problems += own
+    for _, _, group, name, _ in mentions(values.conf):  # also those of the log
+        if group == "DEFAULT" and name in registered(values.conf, group):
+            values.value(group, name)
     settings = Settings(
         policy=build_policy(values),
         hypervisor=_filled(values, HypervisorSettings, disk=_disk(values)),

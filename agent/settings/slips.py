@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from agent.misspelt import PLAIN, most_alike
-from agent.settings.options import MDEV_OPTIONS, OPTIONS, OWN_GROUPS
-from agent.settings.values import Values, mentions, other_names, place, registered, with_password
+from agent.settings.options import LOGINS, MDEV_OPTIONS, OPTIONS, OWN_GROUPS
+from agent.settings.values import Values, mentions, other_names, place, registered, unknown_login, with_password
 from drivers.rules import TAGS
 
 NEAR = 0.85  # likeness of a misspelt name to the one that is meant; 1: the same
@@ -21,7 +21,8 @@ def slips_of_the_pen(values: Values) -> tuple[str, ...]:
     options = (
         f"{one} is not read{meant}" for one, group, meant in unread_options(values) if meant and group not in OWN_GROUPS
     )
-    return (*_groups(values), *options, *_types(values), *_tags(values))
+    logins = filter(None, (unknown_login(values.conf, group) for group in LOGINS))
+    return (*_groups(values), *options, *logins, *_types(values), *_tags(values))
 
 
 def unread_options(values: Values) -> Iterator[tuple[str, str, str]]:

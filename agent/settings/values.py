@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 from oslo_config import cfg
 
-from agent.settings.options import LOGINS, MDEV_OPTIONS, OPTIONS, login_options
+from agent.misspelt import most_alike
+from agent.settings.options import LOGINS, MDEV_OPTIONS, OPTIONS, login_options, login_types
 
 T = TypeVar("T")
 
@@ -25,7 +26,7 @@ class Values:
             if value is None and _default(group, name) is not None:
                 raise ValueError("is not valid: there is no value after the =")
             return value
-        except RecursionError:
+        except (RecursionError, cfg.NoSuchOptError):  # the second in [DEFAULT], where oslo.config hides the first
             self.problem(group, name, "refers to itself")
             return _default(group, name)
         except (ValueError, cfg.Error) as error:
@@ -60,7 +61,7 @@ class Values:
 
 
 def _default(group: str, name: str) -> Any:
-    return next(option for option in OPTIONS.get(group, MDEV_OPTIONS) if option.name == name).default
+    return next((option.default for option in OPTIONS.get(group, MDEV_OPTIONS) if option.name == name), None)
 
 
 def one_line(error: BaseException) -> str:
@@ -94,6 +95,16 @@ def other_names(conf: cfg.ConfigOpts, group: str) -> frozenset[str]:
     held = conf._opts if group in ("", "DEFAULT") else conf._groups[group]._opts if group in conf._groups else {}
     older = (each for one in held.values() for each in one["opt"].deprecated_opts)
     return frozenset(one.name.replace("-", "_") for one in older if one.name)
+
+
+def unknown_login(conf: cfg.ConfigOpts, group: str) -> str:
+    """Return a sentence on an auth_type that keystoneauth does not know; empty: it knows it, or none is set."""
+    kind = conf[group].auth_type
+    if not kind or kind in login_types():
+        return ""
+    near = most_alike(kind, login_types())
+    meant = f"is {near} meant?" if near else f"it is one of {', '.join(login_types())}"
+    return f"{place(conf, group, 'auth_type')}[{group}] auth_type = {kind} is not known: {meant}"
 
 
 def with_password(conf: cfg.ConfigOpts, group: str) -> frozenset[str]:

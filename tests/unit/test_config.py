@@ -467,7 +467,7 @@ def test_a_login_that_cannot_be_resolved_is_told_with_its_place(
 def test_an_option_of_the_log_or_of_a_login_that_refers_to_itself_is_told(
     group: str, name: str, write_config: Write
 ) -> None:
-    with pytest.raises(ConfigError, match="an option refers to itself"):
+    with pytest.raises(ConfigError, match="refers to itself"):
         load_settings([write_config(**{group: {name: f"${name}"}})], service=True)
 
 
@@ -711,7 +711,23 @@ def test_a_slip_in_the_type_of_a_login_hides_no_other_slip_of_it(tmp_path: Path,
 
     found = [one.partition("[placement] ")[2] for one in slips_of_the_pen(Values(load_settings([path]).apis.source))]
 
-    assert found[-2:] == ["auth_ulr is not read: is auth_url meant?", "pasword is not read: is password meant?"]
+    wrong, *unread = sorted(found)
+    assert "is auth_type meant?" in wrong or wrong == "auth_type = pasword is not known: is password meant?"
+    assert unread == ["auth_ulr is not read: is auth_url meant?", "pasword is not read: is password meant?"]
+
+
+def test_a_wrong_option_of_the_log_is_told_with_its_line_beside_other_slips(tmp_path: Path) -> None:
+    path = tmp_path / "nova.conf"
+    path.write_text("[DEFAULT]\ndebug = maybe\nrate_limit_burst = many\n[placement]\nauth_ulr = u\n")
+
+    with pytest.raises(ConfigError) as caught:
+        load_settings([path], service=True)
+
+    assert caught.value.problems == (
+        f"{path}:2: [DEFAULT] debug is not valid: Unexpected boolean value 'maybe'",
+        f"{path}:3: [DEFAULT] rate_limit_burst is not valid: invalid literal for int() with base 10: 'many'",
+        f"{path}:5: [placement] auth_ulr is not read: is auth_url meant?",
+    )
 
 
 def test_an_older_name_of_an_option_is_no_slip(write_config: Callable[..., Path]) -> None:
@@ -744,7 +760,9 @@ def test_a_wrong_configuration_is_refused_with_its_slips(tmp_path: Path, wrong: 
 @pytest.mark.parametrize(
     ("login", "told"),
     [
-        pytest.param({"auth_type": "pasword"}, "The plugin pasword could not be found", id="no such way"),
+        pytest.param(
+            {"auth_type": "pasword"}, "auth_type = pasword is not known: is password meant?", id="no such way"
+        ),
         pytest.param({"auth_type": "password", "password": "p"}, "which were not given: auth_url", id="URL"),
         pytest.param(
             {"auth_type": "password", "auth_url": "http://k/v3", "username": "u"},

@@ -68,7 +68,7 @@ def test_what_decides_a_case_is_an_option_of_its_verb(verb: str) -> None:
         pytest.param(("reshape", "--apply", "--digest", "../../x"), "is not a digest", id="a path for a digest"),
         pytest.param(("audit", "--heal", "--save", "F"), "leave --heal out", id="save what is healed"),
         pytest.param(("show", "--user", "U"), "--user needs --project", id="user alone"),
-        pytest.param(CLAIM, "consumer needs --project or --replace", id="a guest of nobody"),
+        pytest.param(CLAIM, "CONSUMER needs --project or --replace", id="a guest of nobody"),
         pytest.param((*CLAIM, "--replace", "--instead-of", "F"), "--instead-of needs --merge", id="instead of nothing"),
         pytest.param(
             (*CLAIM, "--replace", "--user", "U"),
