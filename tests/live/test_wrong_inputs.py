@@ -318,7 +318,7 @@ def test_a_check_leaves_nothing_in_a_folder_with_room(report: Report, here: Sect
         done = report(here, "check", "--format", "json", agent={"state_directory": folder / "new"})
         left = list(folder.iterdir())
 
-    assert (state_checked(done), left) == ((True, f"{folder}/new can be written"), [])
+    assert (state_checked(done), left) == ((True, f"{folder}/new can be made"), [])
 
 
 # -- a placement that is none, or unwell ------------------------------------------------------------------------------
