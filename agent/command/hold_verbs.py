@@ -96,7 +96,7 @@ def _report(options: argparse.Namespace, outcome: Outcome, until_s: int) -> Repo
     standing = client.find(outcome.node)
     after = held_in(client.observe(standing)) if standing else {}
     now_s = after.get(_key(options, outcome.node), 0)
-    free = stays_on_offer(_key(options, outcome.node), outcome.conditions)
+    free = stays_on_offer(_key(options, outcome.node), outcome.node, outcome.conditions)
     done = now_s >= until_s and not free if until_s else not now_s
     remarks = [] if done else [f"{options.what} is {'not' if until_s else 'still'} held: see the reasons above"]
     if until_s and now_s > until_s:

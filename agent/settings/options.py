@@ -323,9 +323,9 @@ def login_options(auth_type: str | None) -> list[cfg.Opt]:
 
 
 @cache
-def login_types() -> list[str]:
+def login_types() -> tuple[str, ...]:
     """Return the types of a login that packages here declare, sorted."""
-    return sorted({one.name for one in entry_points(group="keystoneauth1.plugin")})
+    return tuple(sorted({one.name for one in entry_points(group="keystoneauth1.plugin")}))
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:

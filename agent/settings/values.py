@@ -99,16 +99,17 @@ def other_names(conf: cfg.ConfigOpts, group: str) -> frozenset[str]:
 
 def unknown_login(conf: cfg.ConfigOpts, group: str) -> str:
     """Return a sentence on an auth_type that keystoneauth does not know; empty: it knows it, or none is set."""
-    kind = conf[group].auth_type
+    section = conf[group].auth_section or group
+    kind = conf[section].auth_type if "auth_type" in registered(conf, section) else None
     if not kind or kind in login_types():
         return ""
     near = most_alike(kind, login_types())
     meant = f"is {near} meant?" if near else f"it is one of {', '.join(login_types())}"
-    return f"{place(conf, group, 'auth_type')}[{group}] auth_type = {kind} is not known: {meant}"
+    return f"{place(conf, section, 'auth_type')}[{section}] auth_type = {kind} is not known: {meant}"
 
 
 def with_password(conf: cfg.ConfigOpts, group: str) -> frozenset[str]:
-    """Return the names of a login by password, in a group whose auth_type is missing or unknown; empty elsewhere."""
+    """Return the names of a login by password, in a group whose auth_type tells no options; empty elsewhere."""
     if group not in LOGINS or conf[group].auth_section or login_options(conf[group].auth_type):
         return frozenset()
     options = login_options("password")

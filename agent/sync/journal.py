@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -115,27 +115,34 @@ def _confirm_by_s(draft: Draft) -> float | None:
     wishes, begun = draft.view.wishes, draft.view.terms.trial
     if wishes.confirm_by_s or wishes.undone:
         return wishes.confirm_by_s or None
-    return begun.confirm_by_s if begun and begun.outcome != DONE and begun.target == draft.layout else None
+    return begun.confirm_by_s if begun and begun.is_gone_on_with(draft.layout) else None
 
 
 def _remove_old(directory: Path, where: str) -> None:
     """Remove all entries but the latest ones, and those which the last conversion began with, or takes back."""
     if len(state_files(directory / _FOLDER, ".json")) <= _KEPT:
         return
-    entries = read_journal(directory, where)
-    begun, names = _attempts(entries), [one.name for one in entries]
-    needed = {one.name for one in begun[-1:]}
-    for undone in {one.undoes for one in begun if one.undoes in names}:
-        several = _attempts(entries[: names.index(undone) + 1])
-        needed |= {several[0].name, several[-1].name}
-    for one in entries[:-_KEPT]:
+    every = read_journal(directory, where)
+    entries = [one for one in every if one.outcome != _VOID]
+    needed = _first_attempts(entries)
+    for place, one in enumerate(entries):
+        if one.name in {each.undoes for each in _attempts(entries)}:
+            needed |= {one.name, *_first_attempts(entries[: place + 1])}
+    for one in every[:-_KEPT]:
         if one.name not in needed:
             remove(Path(one.path))
 
 
 def _attempts(entries: Sequence[Conversion]) -> list[Conversion]:
-    """Return the last entry, and before it the attempts that it may go on with, the first one last."""
-    return [*takewhile(lambda one: one.outcome != DONE or one is entries[-1], reversed(entries))]
+    """Return the last entry, and before it all whose end is not known, the first one first."""
+    return [*takewhile(lambda one: one.outcome != DONE or one is entries[-1], reversed(entries))][::-1]
+
+
+def _first_attempts(entries: Sequence[Conversion]) -> set[str]:
+    """Return the names of those of these attempts that go on with none before."""
+    several = _attempts(entries)
+    pairs = pairwise(several)
+    return {one.name for one in several[:1]} | {then.name for one, then in pairs if not _is_continued(one, then)}
 
 
 def find_trial(directory: Path, where: str) -> Conversion | None:
@@ -177,7 +184,7 @@ def end_begun(directory: Path, where: str, layout: str) -> None:
     entries: tuple[Conversion, ...] = ()
     with suppress(StateError):
         entries = read_journal(directory, where)
-    for last in reversed(entries):
+    for last in (one for one in reversed(entries) if one.outcome != _VOID):
         if last.outcome == DONE or (last.target != layout and not last.undoes):
             return
         found = DONE if last.target == layout else _VOID
@@ -191,13 +198,20 @@ def end_trial(trial: Conversion, how: str) -> None:
     try:
         _change_entry(trial, trial_ended=how)
     except StateError as error:
-        raise StateError(f"the trial of {trial.began} is {how}, but that cannot be remembered: {error}") from error
+        raise StateError(
+            f"the trial of {trial.began} ended ({how}), but {trial.path} cannot say so: {error}"
+        ) from error
 
 
 def _change_entry(conversion: Conversion, **changes: str) -> None:
     path = Path(conversion.path)
-    entry = json.loads(read_state(path))
-    entry.pop("checksum")
+    try:
+        entry = json.loads(read_state(path))
+        entry.pop("checksum")
+    except FileNotFoundError:  # moved away meanwhile
+        return
+    except (ValueError, KeyError, AttributeError, RecursionError) as error:
+        raise StateError(f"{path} is damaged ({type(error).__name__})") from error
     _write(path, entry | changes)
 
 
@@ -212,12 +226,16 @@ def kept_conversions(entries: Iterable[Conversion]) -> tuple[Conversion, ...]:
     found: list[Conversion] = []
     for one in (each for each in entries if each.outcome != _VOID):
         last = found[-1] if found else None
-        is_open = last and last.outcome != DONE and last.trial_ended is None
-        if last and is_open and (last.node, last.target) == (one.node, one.target):
+        if last and _is_continued(last, one):
             found.pop()
             one = _gone_on_with(last, one)
         found.append(one)
     return _without_unfinished_undo(found)
+
+
+def _is_continued(one: Conversion, then: Conversion) -> bool:
+    """Return whether an entry is the next attempt at the conversion of the one before it."""
+    return one.outcome != DONE and one.trial_ended is None and (one.node, one.target) == (then.node, then.target)
 
 
 def _gone_on_with(first: Conversion, then: Conversion) -> Conversion:
@@ -245,7 +263,8 @@ def _without_unfinished_undo(found: list[Conversion]) -> tuple[Conversion, ...]:
         return tuple(found)
     for place, one in enumerate(found):
         if one.name == last.undoes:
-            return (*found[:place], replace(one, outcome=f"it is being taken back: {last.outcome}"))
+            back = replace(one, outcome=f"it is being taken back: {last.outcome}", undone_by=last.name)
+            return (*found[:place], back)
     return tuple(found)
 
 

@@ -274,7 +274,9 @@ def _leave(
 
     ``then`` is what a person must do after it, ``how`` a trial ends by it, ``lost`` what a person should know before.
     """
-    observed = seen.observed
+    observed, terms = seen.observed, (seen.view if isinstance(seen, Draft) else seen).terms
+    if terms.untold:
+        lost = (*lost, f"it is not known whether a conversion is on trial: {terms.untold}")
     if why := refused or sentences(breaches(plan, given)):
         return Outcome(node=node.name, status=Status.UNSAFE, plan=plan, observed=observed, reasons=why)
     if agreed not in (None, plan.digest):
@@ -286,8 +288,8 @@ def _leave(
         node.client.execute(plan, observed)
     if plan.operations or (observed.root is None and not seen.memory.elsewhere):  # nothing is left that it is about
         node.state_file(seen.root_uuid).forget()
-    if trial := (seen.view if isinstance(seen, Draft) else seen).terms.trial:
-        end_trial(trial, how)
+    if terms.trial:
+        end_trial(terms.trial, how)
     if not plan.operations:
         return Outcome(node=node.name, status=Status.UNCHANGED, plan=plan, observed=observed, reasons=lost)
     return Outcome(node=node.name, status=Status.CHANGED, plan=plan, observed=observed, reasons=(*lost, then))

@@ -72,7 +72,7 @@ class Outcome:
     reasons: tuple[str, ...] = ()  # why it did not write, or what it found besides, a sentence each
     conditions: tuple[Condition, ...] = ()  # of the host after this pass
     hardware: frozenset[str] = frozenset()  # PCI addresses of the devices behind the stock; empty for bare metal
-    allocations: tuple[Allocation, ...] | None = None  # on the tree before the pass; None: it did not read them
+    allocations: tuple[Allocation, ...] | None = None  # on the tree before the pass; None: it knows of none
     survey: Survey | None = None  # of a hypervisor; None: the pass failed before its survey, or bare metal
     broken: tuple[str, ...] = ()  # laws that the plan breaks, which is why it was refused; a fault of this agent
 

@@ -263,14 +263,15 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
         with _converting(node, draft) if is_conversion(draft) else nullcontext():
             written = _read_back(node, draft, node.client.execute(plan, observed))
             observed = _with_unread(written, forecast(plan, draft.observed))
-    if draft.view.wishes.reshape and not (plan.operations and is_conversion(draft)):
-        end_begun(node.settings.folders.state, node.where, draft.layout)
+
     end = PassEnd(draft=draft, refused=None, done=True)
     conditions = conditions_on(draft)
     after = remember(replace(draft.lasting, observed=observed, wrote=wrote), end)
     after = after.with_bodies(with_conditions(conditions))
     if after != state.read(node.where):
         state.write(after)
+    if draft.view.wishes.reshape and not (plan.operations and is_conversion(draft)):
+        end_begun(node.settings.folders.state, node.where, draft.layout)
     if (undone := draft.view.wishes.undone) and undone.is_on_trial:
         end_trial(undone, "taken back")
     status = Status.CHANGED if plan.operations else Status.UNCHANGED

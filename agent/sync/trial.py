@@ -62,6 +62,8 @@ def _take_back(node: ComputeNode, last: Conversion) -> Outcome | None:
     # What was cut off is taken back whole, though a part of that moves nothing.
     wishes = Wishes(reshape=True, undone=last, configured=configured if last.outcome == DONE else last.layout)
     draft = foresee(back, wishes)
+    if draft.root_uuid != last.root_uuid:
+        raise ConfigError(f"it was of the root {last.root_uuid}, and this one is {draft.root_uuid}: reshape --confirm")
     if draft.view.terms.earliest_s < last.confirm_by_s:
         return None
     verdict = judge(draft)

@@ -716,6 +716,15 @@ def test_a_slip_in_the_type_of_a_login_hides_no_other_slip_of_it(tmp_path: Path,
     assert unread == ["auth_ulr is not read: is auth_url meant?", "pasword is not read: is password meant?"]
 
 
+@pytest.mark.parametrize(("own", "shared", "told"), [("bogus", "none", 0), ("none", "pasword", 1)])
+def test_the_type_of_a_login_is_that_of_its_auth_section(own: str, shared: str, told: int, write_config: Write) -> None:
+    path = write_config(
+        placement={"auth_section": "keystone", "auth_type": own, "endpoint": "http://p"}, keystone={"auth_type": shared}
+    )
+
+    assert len(slips_of_the_pen(Values(load_settings([path]).apis.source))) == told
+
+
 def test_a_wrong_option_of_the_log_is_told_with_its_line_beside_other_slips(tmp_path: Path) -> None:
     path = tmp_path / "nova.conf"
     path.write_text("[DEFAULT]\ndebug = maybe\nrate_limit_burst = many\n[placement]\nauth_ulr = u\n")

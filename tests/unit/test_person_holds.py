@@ -363,8 +363,8 @@ def test_a_hold_of_a_total_that_a_lost_memory_does_not_show_to_be_ours_says_what
     assert (done.status, one.stock()["CUSTOM_FAST"]) == (Status.UNSAFE, (4, 0)), done.notes
     (told,) = (each.text for each in done.conditions if each.kind == NOT_HELD)
     assert "CUSTOM_FAST of 0000:81:00.0 stays on offer on host" in told
-    assert stays_on_offer("0000_81_00_0", done.conditions)
-    assert not stays_on_offer("0000_91_00_0", done.conditions)
+    assert stays_on_offer("0000_81_00_0", "host", done.conditions)
+    assert not stays_on_offer("0000_91_00_0", "host", done.conditions)
 
 
 # -- what others do meanwhile ------------------------------------------------------------------------------------------

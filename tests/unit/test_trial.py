@@ -20,7 +20,7 @@ from agent.sync.convert import convert_approved
 from agent.sync.decide.features.hold import BODY, HOST, HoldWish, Note
 from agent.sync.decide.undoing import DONE, Conversion
 from agent.sync.decide.view import Wishes
-from agent.sync.journal import _remove_old, end_trial, find_trial, kept_conversions, read_journal
+from agent.sync.journal import _remove_old, end_begun, end_trial, find_trial, kept_conversions, read_journal
 from agent.sync.node import ComputeNode
 from agent.sync.outcome import Condition, Outcome, Status
 from agent.sync.run import run_pass
@@ -307,6 +307,48 @@ def test_a_take_back_that_did_nothing_lets_a_person_keep_the_conversion(
     assert (trial.outcome, stands(one)) == (DONE, after)
 
 
+def test_an_attempt_that_did_nothing_stays_one_whatever_layout_is_found_later(
+    one: OneHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    convert(one)
+    with monkeypatch.context() as later:
+        later.setattr("time.time", lambda: BY_S + 1)
+        with suppress(Cut), one.ending_after(0):
+            wait(one)
+    directory, where = one.settings.folders.state, one.node.where
+    end_begun(directory, where, "devices")
+    void = read_journal(directory, where)
+
+    end_begun(directory, where, "devices")
+    end_begun(directory, where, "flat")
+
+    assert read_journal(directory, where) == void
+    assert [each.outcome == DONE for each in void] == [True, False]
+
+
+@pytest.mark.parametrize("writes", [0, 1])
+def test_one_that_is_half_taken_back_is_taken_back_whole_or_kept_whole(
+    one: OneHost, writes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = stands(one)
+    convert(one)
+    after = stands(one)
+    with pytest.raises(Cut), one.ending_after(writes):
+        undo(one)
+
+    one.sync(RESHAPE, policy=replace(one.policy, layout="devices"))
+    monkeypatch.setattr("time.time", lambda: BY_S + 1)
+    trial = trial_of(one)
+    assert trial
+    kept = trial.outcome == DONE
+    assert not kept or stands(one) == after
+    one.policy = replace(one.policy, layout="flat")
+    wait(one)
+    one.sync()
+
+    assert (stands(one), trial_of(one)) == (before, None)
+
+
 def test_a_clock_that_is_set_back_hides_no_trial(one: OneHost, monkeypatch: pytest.MonkeyPatch) -> None:
     class Ahead(datetime):
         @classmethod
@@ -587,7 +629,7 @@ def test_a_retire_that_cannot_note_the_end_of_a_trial_says_so_and_does_it_the_ne
 
     with monkeypatch.context() as patched:
         patched.setattr("agent.sync.journal._change_entry", full)
-        with pytest.raises(StateError, match=r"the trial of .* is retired, but that cannot be remembered: no space"):
+        with pytest.raises(StateError, match=r"the trial of .* ended \(retired\), but .* cannot say so: no space"):
             one.retire()
     assert trial_of(one)
 
@@ -633,7 +675,7 @@ def test_only_a_change_of_the_layout_can_be_on_trial(one: OneHost) -> None:
     )
 
     assert (refused.status, stands(one)) == (Status.UNSAFE, before)
-    assert "the layout stays flat" in refused.notes[0]
+    assert "no layout changes" in refused.notes[0]
 
 
 def test_a_conversion_that_moves_nothing_is_on_trial_and_taken_back(
@@ -671,11 +713,14 @@ def test_one_that_was_cut_off_and_whose_time_is_over_is_not_gone_on_with(
 
 def test_an_entry_that_is_moved_away_meanwhile_does_not_count(one: OneHost) -> None:
     convert(one)
+    trial = trial_of(one)
+    assert trial
     (entry,) = (one.settings.folders.state / "journal").iterdir()
     entry.unlink()
     entry.symlink_to("/nowhere")  # as listed, and gone when it is read
 
     assert trial_of(one) is None
+    end_trial(trial, "confirmed")
 
 
 def test_an_undo_of_one_that_was_cut_off_ends_its_trial(one: OneHost) -> None:

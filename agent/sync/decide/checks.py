@@ -9,7 +9,7 @@ from agent.sync.decide.feature import Draft, PassEnd, Refusal
 from agent.sync.decide.laws import sentences
 from agent.sync.decide.layout import excused
 from agent.sync.decide.owner import advice, only_audits, open_stock, stranded
-from agent.sync.decide.undoing import DONE, Conversion, not_as_before, why_barred
+from agent.sync.decide.undoing import Conversion, not_as_before, why_barred
 from agent.sync.decide.wanted import ignored
 from agent.sync.outcome import Condition, Status
 from reportclient.errors import UnsafePlan
@@ -108,7 +108,7 @@ def barred(draft: Draft) -> str:
 def _goes_on(draft: Draft, trial: Conversion) -> bool:
     """Return whether a plan goes on with a conversion on trial that was cut off, and that has time left."""
     has_time = draft.view.wishes.confirm_by_s or draft.view.terms.now_s < (trial.confirm_by_s or 0)
-    return trial.outcome != DONE and trial.target == draft.layout and bool(has_time)
+    return trial.is_gone_on_with(draft.layout) and bool(has_time)
 
 
 def _untriable(draft: Draft) -> tuple[str, ...]:
@@ -118,8 +118,8 @@ def _untriable(draft: Draft) -> tuple[str, ...]:
     if not is_asked or draft.stands_in != draft.layout or (trial and _goes_on(draft, trial)):
         return ()
     return (
-        f"the layout stays {draft.layout}, and by itself the service takes back only a change of the layout: leave out "
-        f"--confirm-within",
+        "no layout changes, and by itself the service takes back only a change of the layout: leave out "
+        "--confirm-within",
     )
 
 

@@ -31,6 +31,7 @@ class Conversion:
     layout: str  # in which the tree stood before
     target: str
     undoes: str | None = None  # name of the conversion that this one takes back
+    undone_by: str | None = None  # name of an attempt to take this one back of which the end is not known
     confirm_by_s: float | None = None  # seconds since the epoch: on trial, and taken back then; None: it is not
     trial_ended: str | None = None  # how: a person confirmed it, or nothing was left to take back
     before: Form
@@ -48,6 +49,10 @@ class Conversion:
     @property
     def is_on_trial(self) -> bool:
         return self.confirm_by_s is not None and self.trial_ended is None
+
+    def is_gone_on_with(self, layout: str) -> bool:
+        """Return whether a plan to a layout is the rest of it: it was cut off, and is not being taken back."""
+        return self.outcome != DONE and self.undone_by is None and self.target == layout
 
     @property
     def confirm_by(self) -> str:
@@ -84,6 +89,8 @@ def why_barred(trial: Conversion) -> str:
     until = f"is on trial until {trial.confirm_by}"
     if trial.outcome == DONE:
         return f"the conversion of {trial.began} {until}: run reshape --confirm, or undo --apply, first"
+    if trial.undone_by:
+        return f"the conversion of {trial.began} is being taken back, and that was cut off: run undo --apply first"
     return (
         f"the conversion of {trial.began} to {trial.target} {until}, and was cut off: run undo --apply first, or go on "
         f"with it by reshape --apply --to {trial.target} --confirm-within TIME"

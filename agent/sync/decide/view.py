@@ -39,7 +39,6 @@ class Wishes:
     confirm_by_s: float = 0.0  # seconds since the epoch: a conversion is taken back then, unless confirmed; 0: never
     agreed: str | None = None  # the digest of the plan that a person read; None: no plan was agreed on
     undone: Conversion | None = None  # to be taken back; None: none
-
     asked: Mapping[str, Any] = field(default_factory=dict)  # what a person asks of features, by keys of their own
     configured: str | None = None  # with ``undone``: what the next pass makes of a tree without allocations
 

@@ -155,6 +155,7 @@ class Hold(Feature):
             if others := sorted(self.totals[what].keys() & names - draft.shaped.ours.classes(root)):
                 yield Condition(
                     kind=NOT_HELD,
+                    provider=f"{root.name}_{spoken(what)}",
                     text=f"{few(others)} of {spoken(what)} stays on offer on {root.name}: the memory of this host is "
                     f"lost, and nothing shows that this agent reported it. Reserve it by hand, or hold it again once a "
                     f"pass was carried out",
@@ -166,9 +167,9 @@ class Hold(Feature):
         return {BODY: encoded(self.holds)} if self.holds or BODY in end.draft.memory.bodies else {}
 
 
-def stays_on_offer(what: str, conditions: Iterable[Condition]) -> bool:
+def stays_on_offer(what: str, root: str, conditions: Iterable[Condition]) -> bool:
     """Return whether a pass told that something of this held device stays on offer."""
-    return any(one.kind == NOT_HELD and f" of {spoken(what)} stays" in one.text for one in conditions)
+    return any(one.kind == NOT_HELD and key_of(one.provider, root) == what for one in conditions)
 
 
 def moment(seconds: int) -> str:
