@@ -421,7 +421,7 @@ def _check_tree(rows: list[Row], root_uuid: str) -> None:
 def _is_older(rows: list[Row], modified: str, since: ObservedTree) -> bool:
     """Return whether a listing is older than ``since``: by a generation, or by the date if the providers are equal."""
     known = since.by_uuid
-    if any(uuid in known and generation < known[uuid].generation for uuid, _, _, generation in rows):
+    if any(uuid in known and known[uuid].is_after(generation) for uuid, _, _, generation in rows):
         return True
     now, before = parse_date(modified), parse_date(since.last_modified)
     return {row[0] for row in rows} == known.keys() and now is not None and before is not None and now < before

@@ -22,7 +22,7 @@ from reportclient.plan import (
     SetInventories,
     SetTraits,
 )
-from reportclient.tree import Inventory, ObservedProvider, Provider, Summary
+from reportclient.tree import NO_GENERATION, Inventory, ObservedProvider, Provider, Summary
 
 _Json = dict[str, Any]
 UNTYPED = (1, 37)  # the last microversion that writes allocations without a consumer type
@@ -283,10 +283,12 @@ def encode_provider(provider: Provider) -> dict[str, object]:
 def encode_observed(observed: ObservedProvider) -> dict[str, object]:
     """Return an observed provider in the form of the agent's state files."""
     own = {"uuid": observed.uuid, "generation": observed.generation, "name": observed.name}
-    return own | encode_provider(observed.provider)
+    above = {} if observed.above == NO_GENERATION else {"above": observed.above}
+    return own | above | encode_provider(observed.provider)
 
 
 def decode_observed(record: Mapping[str, Any]) -> ObservedProvider:
     """Return the provider that ``encode_observed`` encoded; KeyError: it lacks what a provider always has."""
     provider = decode_as(Provider, {**record, "inventories": record["inventories"]})
-    return ObservedProvider(uuid=record["uuid"], generation=record["generation"], provider=provider)
+    above = int(record.get("above", NO_GENERATION))
+    return ObservedProvider(uuid=record["uuid"], generation=record["generation"], provider=provider, above=above)

@@ -93,11 +93,16 @@ class ObservedProvider:
     uuid: str
     generation: int
     provider: Provider
+    above: int = NO_GENERATION  # in the memory, where the generation is not known: it is higher than this
 
     @property
     def name(self) -> str:
         """The provider's name in placement."""
         return self.provider.name
+
+    def is_after(self, generation: int) -> bool:
+        """Return whether a generation of this provider is an older one."""
+        return generation < self.generation or generation <= self.above
 
     def changed(self, **changes: Any) -> "ObservedProvider":
         """Return it at the same generation, with these fields of its ``Provider`` changed."""
@@ -155,7 +160,7 @@ def went_back(left: ObservedTree, found: ObservedTree) -> bool:
     """
     for seen in found:
         before = left.by_uuid.get(seen.uuid)
-        if before and (seen.generation < before.generation or _is_another(seen, before)):
+        if before and (before.is_after(seen.generation) or _is_another(seen, before)):
             return True
     return False
 

@@ -8,7 +8,7 @@ answer; ``agent/allocations/operations.py`` one request about a guest.
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TypeVar
@@ -28,7 +28,7 @@ from agent.sync.outcome import Condition, Outcome, Status, with_conditions
 from drivers.base import Survey
 from reportclient.errors import Conflict, NameTaken, PlacementError, Rejected
 from reportclient.forecast import forecast
-from reportclient.tree import NO_GENERATION, UNWRITTEN, ObservedTree
+from reportclient.tree import NO_GENERATION, UNWRITTEN, ObservedProvider, ObservedTree, same_stock
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -197,7 +197,7 @@ def _reserve(node: ComputeNode, draft: Draft, verdict: Verdict, conditions: Iter
         before = ObservedTree(tuple(unsure), foreseen.last_modified) if after.observed else None
         after = replace(after, observed=before)
         state.write(after)
-        left = _with_unread(_read_back(node, draft, node.client.execute(plan, draft.observed)), foreseen)
+        left = _with_unread(_read_back(node, draft, node.client.execute(plan, draft.observed)), foreseen, stands)
         after = replace(after, observed=left if after.observed else None)
     state.write(after)
 
@@ -262,7 +262,7 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
         state.begin(replace(memory, configured=draft.meanwhile.configured, reported=draft.meanwhile.reported))
         with _converting(node, draft) if is_conversion(draft) else nullcontext():
             written = _read_back(node, draft, node.client.execute(plan, observed))
-            observed = _with_unread(written, forecast(plan, draft.observed))
+            observed = _with_unread(written, forecast(plan, draft.observed), draft.observed.by_uuid)
 
     end = PassEnd(draft=draft, refused=None, done=True)
     conditions = conditions_on(draft)
@@ -301,14 +301,21 @@ def _read_back(node: ComputeNode, draft: Draft, left: ObservedTree) -> ObservedT
     return ObservedTree(tuple(left.by_uuid.get(seen.uuid, seen) for seen in found), left.last_modified)
 
 
-def _with_unread(known: ObservedTree, foreseen: ObservedTree) -> ObservedTree:
+def _with_unread(known: ObservedTree, foreseen: ObservedTree, before: Mapping[str, ObservedProvider]) -> ObservedTree:
     """
     Return what is known to stand, and the providers whose writes told no generation as they were to be.
 
-    They were just made, or written together with others. What differs of them at the next pass, another one changed.
+    They were just made, or written together with others. Of those with another stock than ``before``, by uuid, it was
+    raised. What differs of them at the next pass, another one changed.
     """
     stands = known.by_uuid
     if foreseen.by_uuid.keys() <= stands.keys():
         return known
-    found = (stands.get(seen.uuid) or replace(seen, generation=NO_GENERATION) for seen in foreseen)
-    return replace(known, providers=tuple(found))
+
+    def unread(seen: ObservedProvider) -> ObservedProvider:
+        above, stood = NO_GENERATION, before.get(seen.uuid)
+        if stood and not same_stock(stood.provider.inventories, seen.provider.inventories):
+            above = stood.generation
+        return replace(seen, generation=NO_GENERATION, above=above)
+
+    return replace(known, providers=tuple(stands.get(seen.uuid) or unread(seen) for seen in foreseen))

@@ -171,7 +171,7 @@ def test_any_pool_gives_to_a_full_host_and_another_hosts_root_does_not_count(pla
 
 def test_what_placement_would_search_for_long_is_not_asked(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each group could be given by both ports, as none has what it requires beside the resource."""
-    monkeypatch.setattr(explaining, "_MOST", 4)
+    monkeypatch.setattr(explaining, "_MOST_OF_ONE", 4)
     groups = "&".join(f"resources_{one}=SRIOV_NET_VF:1&required_{one}={SSD}" for one in "ABC")
 
     found = ask(f"{groups}&group_policy=none")

@@ -1,5 +1,6 @@
 """How long a sign of a second writer counts, and what must not hide it."""
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,6 +77,20 @@ def test_a_second_writer_is_noticed_right_after_each_write_of_ours(tmp_path: Pat
         told.append("SRIOV_NET_VF" in " ".join(done.notes))
 
     assert (endings, told) == ([Status.CHANGED, Status.CONTESTED], [True, True])
+
+
+def test_a_placement_that_is_restored_from_before_a_conversion_is_no_second_writer(tmp_path: Path) -> None:
+    one = OneHost(tmp_path, host(*card("0000:81:00.0", 4)), Policy(layout="flat", devices=ALL))
+    one.sync()
+
+    for layout in ("devices", "flat", "devices"):
+        backup = copy.deepcopy(one.sender.placement)
+        assert one.reshape(layout).status is Status.CHANGED
+        one.sender.placement = backup
+        restored = one.sync(RESHAPE)
+
+        assert restored.status is Status.CHANGED
+        assert "second-writer" not in {each.kind for each in restored.conditions}
 
 
 @pytest.mark.parametrize("first", ["reserved in one request", "cut off"])
