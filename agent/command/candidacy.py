@@ -113,8 +113,7 @@ def missing(ask: Callable[[Sequence[Wish]], str | None], givers: Givers, wishes:
         found = False
         for wish in [one for one in left if not givers.is_foreign(one)]:
             if (refusal := ask([*kept, wish])) is not None:
-                # A later one may be of a part that was kept without being judged; an answer counts more than none.
-                refusals[wish] = refusal and refusals.get(wish, refusal)
+                refusals.setdefault(wish, refusal)  # later ones may be of a part that was kept without being judged
             else:
                 kept.append(wish)
                 left.remove(wish)

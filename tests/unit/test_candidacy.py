@@ -148,16 +148,6 @@ def test_a_part_that_placement_refuses_is_told_in_its_words() -> None:
     assert found.why == "no such class"
 
 
-def test_a_part_that_was_not_asked_at_first_is_told_by_placements_later_answer() -> None:
-    stock, trait = wishes = parse_request("resources_C=PGPU:1&required_C=CUSTOM_T")
-
-    def ask(part: Sequence[Wish]) -> str | None:
-        return "not asked" if part == [stock] else None if stock not in part else ""
-
-    assert {one.wish: one.why for one in missing(ask, GIVERS, wishes)}[stock] == "no provider of this host has PGPU"
-    assert trait
-
-
 def bound(query: str, givers: Givers = GIVERS) -> list[str]:
     return ["&".join(map(str, one)) for one in bind(parse_request(query), givers)]
 
