@@ -29,7 +29,7 @@ def confirm_trial(options: argparse.Namespace) -> Report:
         return Report(data={"confirmed": None}, lines=[why], exit=Exit.REFUSED)
     if trial.outcome != DONE:
         why = f"the conversion of {trial.began} is not whole, and not confirmed: {trial.outcome}"
-        end = "run its reshape --apply again, or undo --apply, to its end"
+        end = f"run reshape --apply --to {trial.target} again, or undo --apply, to its end"
         return Report(data={"confirmed": None}, lines=[f"{why}: {end}"], exit=Exit.REFUSED)
     line = f"confirmed: the conversion of {trial.began} to the layout {trial.target} stands"
     configured = settings_of(options).policy.layout

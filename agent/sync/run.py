@@ -298,7 +298,9 @@ def _read_back(node: ComputeNode, draft: Draft, left: ObservedTree) -> ObservedT
             error,
         )
         return left
-    return ObservedTree(tuple(left.by_uuid.get(seen.uuid, seen) for seen in found), left.last_modified)
+    stood = {seen.uuid: seen.generation for seen in draft.observed}  # what stands so still comes from a cache
+    fresh = (seen for seen in found if seen.uuid in left.by_uuid or seen.generation > stood.get(seen.uuid, -1))
+    return ObservedTree(tuple(left.by_uuid.get(seen.uuid, seen) for seen in fresh), left.last_modified)
 
 
 def _with_unread(known: ObservedTree, foreseen: ObservedTree, before: Mapping[str, ObservedProvider]) -> ObservedTree:

@@ -3,11 +3,12 @@
 import copy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent.sync.outcome import Status
-from beds.one_host import RESHAPE, ROOT, Cut, OneHost, begun
+from beds.one_host import RESHAPE, ROOT, Cut, OneHost, Sender, begun
 from drivers.facts import DiskSpace, NetDevice
 from drivers.policy import DevicePolicy, DeviceRule, Layout, Policy
 from hardware import card, host, plain
@@ -91,6 +92,37 @@ def test_a_placement_that_is_restored_from_before_a_conversion_is_no_second_writ
 
         assert restored.status is Status.CHANGED
         assert "second-writer" not in {each.kind for each in restored.conditions}
+
+
+class Cached(Sender):
+    """Answers the first listing of a tree after a reshape with the one before."""
+
+    listing: Any = None
+    is_stale = False
+
+    def request(self, url: str, method: str, **kwargs: Any) -> Any:
+        self.is_stale |= "reshaper" in url
+        if "in_tree=" not in url:
+            return super().request(url, method, **kwargs)
+        if self.is_stale and self.listing:
+            self.is_stale = False
+            return self.listing
+        self.listing = super().request(url, method, **kwargs)
+        return self.listing
+
+
+def test_a_stale_look_at_what_was_written_is_no_second_writer(tmp_path: Path) -> None:
+    once = DeviceRule(number=1, product_id="1533", resource_class="CUSTOM_NIC", one_time_use=True)
+    policy = Policy(layout="devices", devices=DevicePolicy(report=True, rules=(once,)))
+    one = OneHost(tmp_path, replace(host(), disk=SMALL), policy, sender=Cached())
+    one.sync()
+
+    for several in (1, 2):
+        cards = [plain(f"0000:0{number}:00.0") for number in range(5, 5 + several)]
+        for more in (0, 1):
+            disk = DiskSpace(total_bytes=(10 * several + 3 + more) << 30, free_bytes=0)
+            done = one.sync(facts=replace(host(*cards), disk=disk))
+            assert (done.status, done.notes) == (Status.CHANGED, ())
 
 
 @pytest.mark.parametrize("first", ["reserved in one request", "cut off"])

@@ -90,7 +90,10 @@ def why_barred(trial: Conversion) -> str:
     if trial.outcome == DONE:
         return f"the conversion of {trial.began} {until}: run reshape --confirm, or undo --apply, first"
     if trial.undone_by:
-        return f"the conversion of {trial.began} is being taken back, and that was cut off: run undo --apply first"
+        return (
+            f"the conversion of {trial.began} is being taken back, and that was cut off: run undo --apply first, or "
+            f"let it stand by reshape --apply --to {trial.target}, and then reshape --confirm"
+        )
     return (
         f"the conversion of {trial.began} to {trial.target} {until}, and was cut off: run undo --apply first, or go on "
         f"with it by reshape --apply --to {trial.target} --confirm-within TIME"
