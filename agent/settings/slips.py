@@ -6,7 +6,16 @@ from pathlib import Path
 
 from agent.misspelt import PLAIN, most_alike
 from agent.settings.options import LOGINS, MDEV_OPTIONS, OPTIONS, OWN_GROUPS
-from agent.settings.values import Values, mentions, other_names, place, registered, unknown_login, with_password
+from agent.settings.values import (
+    Values,
+    login_groups,
+    mentions,
+    other_names,
+    place,
+    registered,
+    unknown_login,
+    with_logins,
+)
 from drivers.rules import TAGS
 
 NEAR = 0.85  # likeness of a misspelt name to the one that is meant; 1: the same
@@ -22,19 +31,28 @@ def slips_of_the_pen(values: Values) -> tuple[str, ...]:
         f"{one} is not read{meant}" for one, group, meant in unread_options(values) if meant and group not in OWN_GROUPS
     )
     logins = filter(None, (unknown_login(values.conf, group) for group in LOGINS))
-    return (*_groups(values), *options, *logins, *_types(values), *_tags(values))
+    return (*_groups(values), *options, *logins, *_of_logins(values), *_types(values), *_tags(values))
 
 
 def unread_options(values: Values) -> Iterator[tuple[str, str, str]]:
     """Yield each option that nothing reads (``FILE:LINE: [GROUP] NAME``), its group, and a question what is meant."""
     for path, line, group, name, _ in mentions(values.conf):
         own = [option.name for option in (MDEV_OPTIONS if group.startswith(_MDEV) else OPTIONS.get(group, ()))]
-        known = [*own, *sorted(registered(values.conf, group) | with_password(values.conf, group))]
+        known = [*own, *sorted(registered(values.conf, group) | with_logins(values.conf, group))]
         if name in known or name in other_names(values.conf, group):
             continue
         home = f"[{_HOMES[name]}] {name}" if group in OPTIONS and name in _HOMES else ""
         meant = home or most_alike(name.lower(), known, PLAIN if group in OWN_GROUPS else NEAR)
         yield f"{path}:{line}: [{group}] {name}", group, f": is {meant} meant?" if meant else ""
+
+
+def _of_logins(values: Values) -> tuple[str, ...]:
+    """Return a sentence for each wrong value of a login, which keystoneauth would tell without its line."""
+    found = Values(values.conf)
+    for _, _, group, name, _ in mentions(values.conf):
+        if group in {*LOGINS, *login_groups(values.conf)} and name in registered(values.conf, group):
+            found.value(group, name)
+    return tuple(dict.fromkeys(found.problems))
 
 
 def _types(values: Values) -> Iterator[str]:

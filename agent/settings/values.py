@@ -108,11 +108,18 @@ def unknown_login(conf: cfg.ConfigOpts, group: str) -> str:
     return f"{place(conf, section, 'auth_type')}[{section}] auth_type = {kind} is not known: {meant}"
 
 
-def with_password(conf: cfg.ConfigOpts, group: str) -> frozenset[str]:
-    """Return the names of a login by password, in a group whose auth_type tells no options; empty elsewhere."""
-    if group not in LOGINS or conf[group].auth_section or login_options(conf[group].auth_type):
+def login_groups(conf: cfg.ConfigOpts) -> frozenset[str]:
+    """Return the groups that have the logins: of each service its own, or the one that its auth_section names."""
+    return frozenset(conf[group].auth_section or group for group in LOGINS)
+
+
+def with_logins(conf: cfg.ConfigOpts, group: str) -> frozenset[str]:
+    """Return the names of a login by password, or without one, where auth_type tells no options; empty elsewhere."""
+    if group not in login_groups(conf) or "auth_type" not in registered(conf, group):
         return frozenset()
-    options = login_options("password")
+    if login_options(conf[group].auth_type):
+        return frozenset()
+    options = [*login_options("password"), *login_options("none")]
     older = {one.name for option in options for one in option.deprecated_opts if one.name}
     return frozenset({option.dest for option in options} | older)
 

@@ -725,6 +725,21 @@ def test_the_type_of_a_login_is_that_of_its_auth_section(own: str, shared: str, 
     assert len(slips_of_the_pen(Values(load_settings([path]).apis.source))) == told
 
 
+@pytest.mark.parametrize("group", ["placement", "keystone"])
+def test_wrong_values_and_names_of_a_login_are_told_in_one_round(tmp_path: Path, group: str) -> None:
+    path = tmp_path / "nova.conf"
+    path.write_text(
+        f"[placement]\nauth_section = {group}\ntimeout = 1O\n[{group}]\nauth_type = nonee\nendpont = u\nusrname = n\n"
+    )
+
+    assert slips_of_the_pen(Values(load_settings([path]).apis.source)) == (
+        f"{path}:6: [{group}] endpont is not read: is endpoint meant?",
+        f"{path}:7: [{group}] usrname is not read: is username meant?",
+        f"{path}:5: [{group}] auth_type = nonee is not known: is none meant?",
+        f"{path}:3: [placement] timeout is not valid: could not convert string to float: '1O'",
+    )
+
+
 def test_a_wrong_option_of_the_log_is_told_with_its_line_beside_other_slips(tmp_path: Path) -> None:
     path = tmp_path / "nova.conf"
     path.write_text("[DEFAULT]\ndebug = maybe\nrate_limit_burst = many\n[placement]\nauth_ulr = u\n")
