@@ -133,7 +133,8 @@ def tried(name: str, checks: Iterator[Check]) -> Iterator[Check]:
     try:
         yield from checks
     except (CheckFailed, *USER_ERRORS) as error:
-        yield Check(name, False, "; ".join(map(str.strip, getattr(error, "problems", (one_line(error),)))))
+        parts = getattr(error, "problems", (str(error),))
+        yield Check(name, False, "; ".join(" ".join(part.split()) for part in parts))
 
 
 def _check_approvals(settings: Settings) -> Iterator[Check]:

@@ -50,9 +50,9 @@ def check_trial(options: argparse.Namespace, wishes: Wishes) -> None:
 
 
 def how_to_keep(node: ComputeNode) -> str:
-    """Return what becomes of the last conversion if it is on trial; empty: it is not, or the journal is damaged."""
+    """Return what becomes of the last conversion if it is on trial, or why that is not known; empty: it is not."""
     try:
         trial = find_trial(node.settings.folders.state, node.where)
-    except StateError:
-        return ""
+    except StateError as error:
+        return f"it is not known whether a conversion is on trial: {error}"
     return what_comes(trial) if trial else ""

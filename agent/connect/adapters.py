@@ -34,7 +34,7 @@ EMBEDDED_URL = "http://embedded.placement"
 _URL = re.compile(r"https?://([^/@]*@)?[^@]*")
 
 NO_PLACEMENT = (
-    "no placement is configured; choose one of three ways:",
+    "no placement is configured; choose one of three ways",
     "  --embedded                      a placement of your own in a file, to try the agent; needs no configuration",
     "  [placement] auth_type = none    a lab's placement without Keystone; endpoint = its URL",
     "  [placement] auth_type = password, auth_url, username, password, project_name, ...",

@@ -26,7 +26,11 @@ _MDEV = ("mdev_", "vgpu_")  # begin the groups of types; the second is nova's ol
 
 
 def slips_of_the_pen(values: Values) -> tuple[str, ...]:
-    """Return a sentence for each name in the files that is probably a slip: a group, option, key or type."""
+    """
+    Return a sentence for each name in the files that is probably a slip: a group, option, key or type.
+
+    So are the values of a login that cannot be read.
+    """
     options = (
         f"{one} is not read{meant}" for one, group, meant in unread_options(values) if meant and group not in OWN_GROUPS
     )

@@ -124,9 +124,9 @@ def _remove_old(directory: Path, where: str) -> None:
         return
     every = read_journal(directory, where)
     entries = [one for one in every if one.outcome != _VOID]
-    needed = _first_attempts(entries)
+    needed, undone = _first_attempts(entries), {one.undoes for one in _attempts(entries)}
     for place, one in enumerate(entries):
-        if one.name in {each.undoes for each in _attempts(entries)}:
+        if one.name in undone:
             needed |= {one.name, *_first_attempts(entries[: place + 1])}
     for one in every[:-_KEPT]:
         if one.name not in needed:

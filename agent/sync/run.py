@@ -263,7 +263,6 @@ def _write(node: ComputeNode, draft: Draft, memory: NodeState) -> Outcome:
         with _converting(node, draft) if is_conversion(draft) else nullcontext():
             written = _read_back(node, draft, node.client.execute(plan, observed))
             observed = _with_unread(written, forecast(plan, draft.observed), draft.observed.by_uuid)
-
     end = PassEnd(draft=draft, refused=None, done=True)
     conditions = conditions_on(draft)
     after = remember(replace(draft.lasting, observed=observed, wrote=wrote), end)
@@ -298,7 +297,7 @@ def _read_back(node: ComputeNode, draft: Draft, left: ObservedTree) -> ObservedT
             error,
         )
         return left
-    stood = {seen.uuid: seen.generation for seen in draft.observed}  # what stands so still comes from a cache
+    stood = {seen.uuid: seen.generation for seen in draft.observed}  # a look that has one of these may be too old
     fresh = (seen for seen in found if seen.uuid in left.by_uuid or seen.generation > stood.get(seen.uuid, -1))
     return ObservedTree(tuple(left.by_uuid.get(seen.uuid, seen) for seen in fresh), left.last_modified)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agent.audit.audit import witness
+from agent.command.trial import how_to_keep
 from agent.errors import StateError
 from agent.settings.read import Settings
 from agent.state.files import checksum
@@ -198,6 +199,7 @@ def test_a_damaged_journal_stops_no_pass_and_is_told(one: OneHost, monkeypatch: 
     assert told.kind == "trial"
     assert "is not taken back" in told.text
     assert "is damaged" in told.text
+    assert how_to_keep(one.node).startswith("it is not known whether a conversion is on trial: ")
 
 
 def undo(one: OneHost) -> Outcome:

@@ -192,10 +192,9 @@ def _judge(snapshot: Snapshot, one: Consumer) -> Finding:
     if not doubt and _doubtful(snapshot, one):
         doubt = _next_step(one, abroad=abroad)
     told = ", and nova has neither a server nor a migration of this uuid" if by_nova else doubt
-    if one.kind == MIGRATION and not by_nova and not doubt:
-        told = "; nova was not asked, and its user may still confirm or revert it: look before it is repaired"
     if one.kind == MIGRATION:
         kind, seen = Kind.LEAKED, "the migration's guest is not on this host"
+        told = told or "; nova was not asked, and its user may still confirm or revert it: look before it is repaired"
     elif abroad:
         kind = Kind.DOUBLED
         seen = "its guest is not on this host, and the consumer has allocations on another host too"
